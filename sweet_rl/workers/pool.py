@@ -11,8 +11,10 @@ import asyncio
 import contextlib
 import os
 import queue
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +34,7 @@ class WorkerPool:
     """Started when first needed, bound to no event loop, safe to be asked from many threads.
 
     Args:
-        module: run as `python -m MODULE FD ARGUMENTS...`; see `sweet_rl.workers.serving`.
+        module: run as `python -m MODULE FD FOLDER ARGUMENTS...`; see `sweet_rl.workers.serving`.
         arguments: given to every worker.
         workers: processes; None for one for each core, four at most.
         timeout_s: seconds until a question counts as hanging; the worker is stopped then.
@@ -129,8 +131,9 @@ class _Worker:
         self._pipe, inner = Pipe()
         with inner:
             name, *arguments = module
+            self._folder = tempfile.mkdtemp(prefix="sweet_rl_worker_")
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", name, str(inner.fileno()), *arguments],
+                [sys.executable, "-m", name, str(inner.fileno()), self._folder, *arguments],
                 pass_fds=[inner.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -151,6 +154,7 @@ class _Worker:
         if self._wait(timeout_s=2) is None:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _wait(self, timeout_s: float = 5) -> int | None:
         try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
 import signal
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -15,21 +17,24 @@ Methods = Mapping[str, Callable[..., Any]]
 """What may be asked, by name."""
 
 
-def work(start: Callable[[], Methods]) -> None:
-    """The whole life of a worker process, whose first argument is the pipe's descriptor.
+def work(start: Callable[..., Methods]) -> None:
+    """The whole life of a worker process. Arguments: the pipe's descriptor, a folder, the pool's own.
 
-    Its working folder is one of its own that goes with it: an engine that writes files writes them there.
+    It works in the folder, and removes it: an engine that writes files writes them there. The pool removes
+    what is left of a worker that was killed.
 
     Args:
-        start: makes what answers, at the first question: what it raises reaches the caller.
+        start: makes of the pool's arguments what answers, at the first question; what it raises reaches the
+            caller.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which closes the pipe
     warnings.simplefilter("ignore")
-    pipe = Connection(int(sys.argv[1]))
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        serve(pipe, start)
-        os.chdir("/")
+    descriptor, folder, *arguments = sys.argv[1:]
+    os.chdir(folder)
+    try:
+        serve(Connection(int(descriptor)), partial(start, *arguments))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def serve(pipe: Connection, start: Callable[[], Methods]) -> None:
@@ -49,7 +54,15 @@ def serve(pipe: Connection, start: Callable[[], Methods]) -> None:
             answer: Any = methods[method](*arguments)
         except Exception as error:  # noqa: BLE001 - reaches the caller
             answer = error
-        try:
-            pipe.send(answer)
-        except (TypeError, AttributeError, ValueError):  # an exception that cannot be sent
-            pipe.send(RuntimeError(f"{type(answer).__name__}: {answer}"))
+        if isinstance(answer, Exception) and not _travels(answer):
+            answer = RuntimeError(f"{type(answer).__name__}: {answer}")
+        pipe.send(answer)
+
+
+def _travels(error: Exception) -> bool:
+    """Whether the other side can read it: some can be written only."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever its class does
+        return False
+    return True

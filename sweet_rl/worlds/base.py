@@ -18,7 +18,7 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flags_of as settings_flags
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json, Message, Task
+from sweet_rl.types import Compat, Json, Message, Task
 from sweet_rl.worlds.options import (
     COMMON,
     AgentRequest,
@@ -72,7 +72,7 @@ class World:
         learning: the options where an agent learns in it level by level; None: those of `options`.
         as_it_is: flags of its own where a model is measured as it is, as a dataclass of `sweet_rl.flags`.
         equal_levels: levels get as many iterations each; else by their numbers of tasks.
-        takes_files: its tasks can be learned from a file of them.
+        ignores_files: as published, a file of tasks that is named is not read.
         archer_config: the packaged configuration of `run_archer` that plays it as published.
         games_shown: episodes of a scripted agent for each task, for a policy to begin with by imitation.
         player_rules: instructions for a person who plays; `{turns}` is the limit.
@@ -103,7 +103,7 @@ class World:
     learning: ClassVar[type[Options] | None] = None
     as_it_is: ClassVar[type] = NoFlags
     equal_levels: ClassVar[bool] = False
-    takes_files: ClassVar[bool] = True
+    ignores_files: ClassVar[bool] = False
     archer_config: ClassVar[str | None] = None
     games_shown: ClassVar[int] = 1
     player_rules: ClassVar[str] = "You have {turns} turns."
@@ -275,6 +275,10 @@ class World:
         if name in self.sources:
             return [task_from_row(row) for row in self.rows(name, where, limit=None, seed=0)]
         return load_tasks_file(Path(source).expanduser())
+
+    def ignored(self, source: str, compat: Compat) -> bool:
+        """Whether tasks that are named count for nothing."""
+        return self.ignores_files and compat == "published" and source.partition(":")[0] not in self.sources
 
     def success_return(self, options: Options) -> float:
         """An episode is a success whose rewards sum to more."""

@@ -6,9 +6,11 @@ What stands in a prompt is the world's transcript; the label is what its `Env` i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.chat.reflect_format import offered_commands
@@ -16,6 +18,8 @@ from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError
 from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Failure, Observation, Task
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +37,39 @@ class Look:
 def games_of(
     opening: AbstractAsyncContextManager[Callable[[], Env]], user: User | None, look: Look
 ) -> Iterator[Callable[[], TextGame]]:
-    """What makes a fresh game; not for use inside an event loop.
+    """What makes a fresh game. Its coroutines run in a thread of their own, one at a time.
 
     Args:
         opening: makes environments.
         user: who answers in them, if anyone; closed at the end.
         look: how they look.
     """
-    with asyncio.Runner() as runner:
-        make_env = runner.run(opening.__aenter__())
+    with _Thread() as thread:
+        make_env = thread.run(opening.__aenter__())
         try:
-            yield lambda: PlayedEnv(look, make_env, runner)
+            yield lambda: PlayedEnv(look, make_env, thread)
         finally:
-            runner.run(opening.__aexit__(None, None, None))
+            thread.run(opening.__aexit__(None, None, None))
             if user is not None:
-                runner.run(user.close())
+                thread.run(user.close())
+
+
+class _Thread:
+    """A thread with an event loop: whoever waits for it may have a running one."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="games")
+        self._runner = asyncio.Runner()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._executor.submit(self._runner.run, work).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.submit(self._runner.close).result()
+        self._executor.shutdown()
 
 
 class PlayedEnv:
@@ -56,15 +78,15 @@ class PlayedEnv:
     Args:
         look: how it looks.
         make_env: a fresh environment; called at every reset.
-        runner: of its coroutines.
+        thread: runs its coroutines.
     """
 
-    def __init__(self, look: Look, make_env: Callable[[], Env], runner: asyncio.Runner) -> None:
+    def __init__(self, look: Look, make_env: Callable[[], Env], thread: _Thread) -> None:
         self.head, self.instruction, self.max_labels = look.head, look.instruction, look.labels
         self.success_threshold = look.success_threshold
         self.text = ""
         self._transcript = look.transcript
-        self._make_env, self._run = make_env, runner.run
+        self._make_env, self._run = make_env, thread.run
         self._env: Env | None = None
 
     @property

@@ -242,8 +242,9 @@ def test_what_may_surprise(tmp_path):
 
     policy = made(tmp_path / "000_policy", mode="train_RLFT", env="auto_explore")
     settings = ReflectSettings(env="taxi", task_file="test.json", load_dir=policy)
-    learned, unused = check(settings)
+    (learned,) = check(settings)
     assert learned.endswith("learned in auto_explore, and plays taxi now.")
+    _, unused = check(replace(settings, compat="published"))
     assert unused == "--task_file test.json is of no use: --env taxi has its own games."
     assert check(replace(settings, env="auto_explore")) == []
     assert check(ReflectSettings(env="taxi", task_file="taxi:full:test")) == []

@@ -154,8 +154,7 @@ def check(settings: ReflectSettings) -> list[str]:
                 f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
                 "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
             )
-    source = (settings.task_file or "").partition(":")[0]
-    if source and not settings.world.takes_files and source not in settings.world.sources:
+    if settings.task_file and settings.world.ignored(settings.task_file, settings.compat):
         surprises.append(
             f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
         )

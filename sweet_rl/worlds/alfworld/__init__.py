@@ -57,7 +57,7 @@ class Alfworld(TextGameWorld):
     action_head = ACTION_HEAD
     learning = AlfworldLearning
     as_it_is = AlfworldMeasured
-    takes_files = False
+    ignores_files = True
     threaded = True
     player_rules = (
         "Do the task in the household: type the number of an action. You carry one thing at a time. "
@@ -69,17 +69,16 @@ class Alfworld(TextGameWorld):
         """Games of a split, optionally only those whose names contain a text."""
         from sweet_rl.worlds.alfworld.tasks import alfworld_data_tasks, household_tasks
 
-        return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where)
+        return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where, limit)
 
-    def levels(self, options: Options, request: LevelRequest) -> list[Level]:
-        """One level: a list's games; by default a user's, or the embedded ones with the published goal."""
+    def levels(self, options: Options, request: LevelRequest) -> Sequence[Level]:
+        """One level: the games of a list or file; by default a user's, or the embedded ones with the published goal."""
         from sweet_rl.records import task_from_row
         from sweet_rl.worlds.alfworld.tasks import published_household_tasks
 
-        split, source = "test" if request.measures else "train", request.tasks or ""
-        name, _, where = source.partition(":")
-        if name in self.sources:
-            return [Level(where or split, self.tasks_of(source))]
+        if request.tasks and not self.ignored(request.tasks, options.compat):
+            return super().levels(options, request)
+        split = "test" if request.measures else "train"
         return [Level(split, [task_from_row(row) for row in published_household_tasks(split)])]
 
     @contextmanager

@@ -37,7 +37,7 @@ class HouseholdGame:
         max_turns: steps at most.
         shuffle_action: labels mean other commands at each step.
         compat: "published": see above.
-        blacklist: a file to which a problem of a user's folder is added when the engine fails at it.
+        blacklist: with `compat="published"` a problem that the engine fails at is added to this file.
 
     Raises:
         UsageError: `max_turns` is not positive.
@@ -203,9 +203,7 @@ class HouseholdGame:
         try:
             yield
         except EpisodeError:
-            if self._blacklist is not None and (
-                self._compat == "published" or Path(self._source).is_absolute()
-            ):
+            if self._blacklist is not None and self._compat == "published":
                 try:
                     with self._blacklist.open("a", encoding="utf-8") as file:
                         file.write(f"{blacklist_name(self._source)}\n")

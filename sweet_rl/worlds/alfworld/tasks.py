@@ -20,12 +20,13 @@ ANY_FAMILY = "all"
 _MOST_HOMES = 100_000
 
 
-def household_tasks(where: str = "") -> list[dict[str, Json]]:
+def household_tasks(where: str = "", limit: int | None = None) -> list[dict[str, Json]]:
     """Embedded household games.
 
     Args:
         where: `[PART][:SPLIT][:HOMES]`: games whose name contains a part (a family, a thing), of "train" or
             "test", in so many homes for every goal. Default: all 100.
+        limit: rows at most.
 
     Returns:
         Rows with `game` (the name) beside the usual fields; `hidden_information` is a way to solve it.
@@ -48,7 +49,7 @@ def household_tasks(where: str = "") -> list[dict[str, Json]]:
             f"families {', '.join(household.FAMILIES)}; at the end how many homes every goal has: "
             f"'alfworld:{household.TOMATO}:train:250'."
         )
-    return [household_row(name) for name in names]
+    return [household_row(name) for name in names[:limit]]
 
 
 def household_row(name: str) -> dict[str, Json]:

@@ -21,7 +21,10 @@ ACTION_HEAD: Final = "\n# Choose from below your command"
 """What begins the list of actions, which ends a prompt."""
 
 LEARNED_TASKS: Final = "data/auto_explore/tasks_filtered/train.json"
-"""Records that agents learn from unless others are named, as published."""
+"""Records that agents learn from unless others are named; as published they are measured on these, too."""
+
+MEASURED_TASKS: Final = "data/auto_explore/tasks_filtered/test.json"
+"""Records that agents are measured on unless others are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +103,9 @@ class AutoExplore(TextGameWorld):
         from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, task_rows
 
         learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
-        source, compat = request.tasks or LEARNED_TASKS, options.compat
+        compat = options.compat
+        usual = MEASURED_TASKS if request.measures and compat != "published" else LEARNED_TASKS
+        source = request.tasks or usual
         if _is_list(request):
             rows = explore_tasks(source.partition(":")[2])
         else:

@@ -43,7 +43,7 @@ class ExploreGame:
     Args:
         library: the repositories, shared by all games of a run.
         max_turns: steps at most.
-        leaveout_prob: with which each file and folder that leads to no target is left out (0.5 is the
+        leaveout_prob: with which each file and folder that leads to no target or clue is left out (0.5 is the
             published share for training, 0 for everything else).
         shuffle_action: draw the labels anew for every step.
         easy: the question is replaced by the name of one target, drawn, and no other file is right.
@@ -112,7 +112,7 @@ class ExploreGame:
             index,
             seed=rng if self._compat == "published" else seed,
             leaveout_prob=self._leaveout,
-            keep=self.targets,
+            keep=[*self.targets, *map(str, task.extra.get("clues") or ())],
             tokens=self._tokens,
             compat=self._compat,
         )

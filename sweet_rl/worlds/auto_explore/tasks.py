@@ -1,7 +1,7 @@
 """Tasks of AutoExplore: published records of questions about files, and the embedded ones.
 
-A record holds `question`, `answer`, `optimal_path`, `filename`, `root`,
-`n_level`, `model`, and, once there are examples of finding the file, `trajectories`.
+A record holds `question`, `answer`, `optimal_path`, `filename`, `root`, `n_level`, `model`, where other files say
+where the answer is, their paths as `clues`, and, once there are examples of finding the file, `trajectories`.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats, #deviations,
 #autoexplore.
@@ -199,7 +199,20 @@ def _read(file: Path) -> list[Record]:
                 field=f"[{number}].optimal_path",
                 value=record["optimal_path"],
             )
-        also = record.get("targets", [])
-        if not isinstance(also, list) or not all(isinstance(path, str) for path in also):
-            raise DataError("must be a list of paths", path=file, field=f"[{number}].targets", value=also)
+        for name in ("targets", "clues"):
+            paths = record.get(name, [])
+            if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+                raise DataError("must be a list of paths", path=file, field=f"[{number}].{name}", value=paths)
+        played = record.get("trajectories") or []
+        if not isinstance(played, list) or not all(map(_is_trajectory, played)):
+            raise DataError(
+                "must be a list of objects with a 'filename' that is a path or null",
+                path=file,
+                field=f"[{number}].trajectories",
+                value=played,
+            )
     return records
+
+
+def _is_trajectory(value: Json) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("filename"), str | None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from sweet_rl.contracts import Policy
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows
@@ -64,7 +65,7 @@ class DangerousTaxi(TextGameWorld):
     learning = TaxiLearning
     as_it_is = TaxiMeasured
     equal_levels = True
-    takes_files = False
+    ignores_files = True
     player_rules = (
         "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
         "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
@@ -78,15 +79,13 @@ class DangerousTaxi(TextGameWorld):
 
         return taxi_tasks(where)
 
-    def levels(self, options: Options, request: LevelRequest) -> list[Level]:
-        """The start states of a list; else games whose starts are drawn, in one level or three."""
+    def levels(self, options: Options, request: LevelRequest) -> Sequence[Level]:
+        """The start states of a list or file; else games whose starts are drawn, in one level or three."""
         from sweet_rl.records import task_from_row
         from sweet_rl.worlds.dangerous_taxi.tasks import drawn_tasks
 
-        source = request.tasks or ""
-        name, _, where = source.partition(":")
-        if name in self.sources:
-            return [Level(where or "full", self.tasks_of(source))]
+        if request.tasks and not self.ignored(request.tasks, options.compat):
+            return super().levels(options, request)
         learns = isinstance(options, TaxiLearning) and options.taxi_curriculum
         names = ("pickup", "dropoff", "full") if learns else ("none",)
         return [
@@ -107,10 +106,21 @@ class DangerousTaxi(TextGameWorld):
         )
 
     def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:
-        """Games of one task, with the rules in every state."""
+        """Games of one task, with the rules in every state.
+
+        Raises:
+            UsageError: tasks of a list or file are others.
+        """
+        found = self.tasks_of(tasks or f"taxi:{flags.extra}:test")
+        others = {str(task.row.get("curriculum") or "none") for task in found} - {flags.extra}
+        if others:
+            raise UsageError(
+                f"--tasks {tasks} has tasks of {', '.join(sorted(others))}, and --extra is {flags.extra}. "
+                f"Add --extra {min(others)}, or name other tasks."
+            )
         return Measured(
             f"taxi {flags.extra}",
-            self.tasks_of(tasks or f"taxi:{flags.extra}:test"),
+            found,
             TaxiOptions(max_turns=max_turns, with_prompt=True),
             published_return=20 if flags.extra == "dropoff" else 0,
         )

@@ -128,7 +128,7 @@ class TaxiGame:
         if start is None:
             start = Random(derive_seed(seed, "taxi")).choice(START_STATES)
         if start not in START_STATES or isinstance(start, (bool, float)):
-            wanted = "one of the 300 start states (taxi/table.py)"
+            wanted = "one of the 300 start states (`START_STATES` of sweet_rl/worlds/dangerous_taxi/rules.py)"
             raise bad_task(task, f"'start' must be {wanted}, got {start!r}")
         if curriculum is not None and curriculum not in CURRICULA:
             wanted = "null, pickup, dropoff or full"

@@ -8,7 +8,7 @@ Published behaviour: docs/published/archer.md#detective.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sweet_rl.types import Compat, Task
@@ -22,22 +22,17 @@ MAX_TURNS = 50
 """The published limit."""
 
 
-def open_detective(
-    path: str | Path | None = None, *, tasks: Iterable[Task] = (), workers: int | None = None
-) -> Interpreters:
+def open_detective(path: str | Path | None = None, *, workers: int | None = None) -> Interpreters:
     """What all episodes of a run share: interpreters of the checked game file. Close it after the run.
 
     Args:
-        path: the game file; None for the one that the tasks' rows name (`"game_file"`), and where they name
-            none, for what `SWEET_RL_DETECTIVE` names.
-        tasks: that will be played.
+        path: the game file; None for what `SWEET_RL_DETECTIVE` names.
         workers: interpreter processes; None for one for each core, four at most.
 
     Raises:
         UsageError: the file is missing or another one.
     """
-    named = next((task.extra["game_file"] for task in tasks if task.extra.get("game_file")), None)
-    return Interpreters(find_story(path or named), workers=workers)
+    return Interpreters(find_story(path), workers=workers)
 
 
 class DetectiveEnv(AdventureEnv):

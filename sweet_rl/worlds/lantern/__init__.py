@@ -13,7 +13,7 @@ from sweet_rl.worlds.options import AgentRequest, Options
 
 
 class Lantern(World):
-    """Lantern: a small text adventure of nine rooms, which needs no game file."""
+    """Lantern: a small text adventure of twelve rooms, which needs no game file."""
 
     name = "lantern"
     max_turns = 50

@@ -56,7 +56,7 @@ class WebShop(World):
         """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""
         from sweet_rl.worlds.webshop.tasks import webshop_split
 
-        return webshop_split(where.removesuffix("@server"), server=where.endswith("@server"))
+        return webshop_split(where.removesuffix("@server"), server=where.endswith("@server"), limit=limit)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:

@@ -48,13 +48,14 @@ def webshop_tasks(
     return list(_rows(lower, upper, shop))
 
 
-def webshop_split(split: str, *, server: bool = False) -> list[dict[str, Json]]:
+def webshop_split(split: str, *, server: bool = False, limit: int | None = None) -> list[dict[str, Json]]:
     """Rows for the part after `webshop:` in a task source.
 
     Args:
         split: "" or "train" for the published sessions 2000 to 2099, "test" for 2100 to 2199, or
             "LOWER-UPPER" for LOWER to UPPER - 1.
         server: the shop is an external server, whose goals are not known.
+        limit: rows at most.
 
     Raises:
         UsageError: it is none of them.
@@ -66,6 +67,8 @@ def webshop_split(split: str, *, server: bool = False) -> list[dict[str, Json]]:
             "like 'webshop:2000-2100'."
         )
     lower, upper = (int(numbers[1]), int(numbers[2])) if numbers else SPLITS[split]
+    if limit and lower < upper:
+        upper = min(upper, lower + limit)
     if server:
         return webshop_tasks(lower, upper)
     shop = EmbeddedShop()

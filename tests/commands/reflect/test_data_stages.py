@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from sweet_rl.chat.reflect_format import split_prompt
 from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
 from sweet_rl.errors import DataError, ServiceError, UsageError
+from sweet_rl.types import Message, Observation, StepResult, StopReason
 from sweet_rl.users.faults import Fault, FaultProfile
+from sweet_rl.worlds import World
 from sweet_rl.worlds.alfworld.stages.alfworld_gen_sft import alfworld_gen_sft
 from sweet_rl.worlds.alfworld.stages.alfworld_reflection import alfworld_reflection
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
@@ -328,3 +331,75 @@ def test_success_is_counted_by_level():
         {"level": 1, "episodes": 1, "failed": 0, "success": 1.0},
         {"level": 2, "episodes": 0, "failed": 0, "success": None},
     ]
+
+
+def test_overwriting_copies_leaves_what_is_no_copy(here):
+    for place in ("repos/.git", "data/auto_explore/repos_filtered/.git"):
+        (here / place).mkdir(parents=True)
+    filter_repo("repos")
+    with pytest.raises(UsageError, match="repos_filtered/service-1' exists; pass --overwrite"):
+        filter_repo("repos")
+    filter_repo("repos", overwrite=True)
+    assert (here / "data/auto_explore/repos_filtered/.git").is_dir()
+    (here / "data/auto_explore/repos_filtered/service-1/mine.md").write_text("x")
+    with pytest.raises(UsageError, match="The copies would go into 'repos/service-1'"):
+        filter_repo("repos", output="repos/service-1", overwrite=True)
+
+
+def test_a_repository_may_be_called_data(here, capsys):
+    (here / "repos/service-1").rename(here / "repos/data")
+    up_to_tasks()
+    every = load("data/auto_explore/tasks/data.json")
+    assert {task["root"] for task in every} == {"data", "service-2", "service-3"}
+    assert {task["root"] for task in load(TASKS / "data.json")} == {"data", "service-2", "service-3"}
+    assert f"of {len(every)} tasks are in" in capsys.readouterr().out
+
+
+def test_the_taxis_tasks_are_those_that_are_said(here):
+    with pytest.raises(
+        UsageError, match=r"has tasks of dropoff, and --extra is pickup\. Add --extra dropoff"
+    ):
+        evaluate_gpt(runs=2, tasks="taxi:dropoff:test", random=True, quiet=True)
+    evaluate_gpt(runs=2, tasks="taxi:dropoff:test", extra="dropoff", random=True, quiet=True)
+    evaluate_gpt(runs=2, tasks="taxi:none:test", extra="none", random=True, output="none", quiet=True)
+
+
+class Switch:
+    """Wants 1."""
+
+    async def reset(self, task, *, seed):
+        said = Message("user", "Say 1.\nActions:\n0. off\n1. on")
+        self.seen = Observation(task.task_id, (said,), seed)
+        return self.seen
+
+    async def step(self, text):
+        won = text == "1"
+        ended = StopReason.ENDED if won else StopReason.TURN_LIMIT
+        return StepResult(text, text, self.seen, float(won), won, not won, ended)
+
+    async def close(self):
+        pass
+
+
+class Switches(World):
+    """One switch."""
+
+    name, max_turns, sources = "switches", 1, ("switches",)
+    train_tasks = test_tasks = "switches:all"
+    action_head, labels = "\nActions:", ("0", "1")
+
+    def rows(self, source, where, *, limit, seed):
+        return [{"task_id": "switches/0", "problem_description": "x", "ground_truth": "1"}]
+
+    @asynccontextmanager
+    async def open(self, options, user):
+        yield Switch
+
+
+SWITCHES = Switches()
+
+
+def test_a_model_plays_a_world_of_ones_own(here):
+    evaluate_gpt(world=f"{__name__}:SWITCHES", runs=20, random=True, quiet=True)
+    won = int(re.search(r"success (\d+)/20", Path("result.txt").read_text())[1])
+    assert 3 < won < 17

@@ -106,9 +106,9 @@ def test_files_of_a_game(tmp_path):
 
 def test_games_of_a_users_folder(tmp_path, monkeypatch):
     monkeypatch.setenv(household.VARIABLE, str(tmp_path))
-    assert household.data_folder() is None
-    with pytest.raises(UsageError, match="No ALFWorld data"):
-        household.data_games()
+    for games in (household.data_folder, household.data_games):
+        with pytest.raises(UsageError, match="No ALFWorld data"):
+            games()
     for split, number in (("train", 1), ("train", 2), ("valid_seen", 3), ("valid_unseen", 4)):
         write_game(household.game(f"{household.TOMATO}-{number}"), tmp_path / "json_2.1.1" / split)
     write_game(household.game("look_at_obj_in_light-CD-None-DeskLamp-1"), tmp_path / "json_2.1.1/train")
@@ -121,5 +121,5 @@ def test_games_of_a_users_folder(tmp_path, monkeypatch):
     assert blacklist_name(train[0]) == f"json_2.1.1/train/{household.TOMATO}-1/trial_0/"
     listed.write_text(f"{blacklist_name(train[0])}\n")
     assert household.data_games(blacklist=listed) == train[1:]
-    with pytest.raises(UsageError, match="no problems under 'train'"):
+    with pytest.raises(UsageError, match="no problems of 'train'"):
         household.data_games("train", "Dragon")

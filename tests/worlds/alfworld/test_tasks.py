@@ -1,12 +1,16 @@
 """Rows of household tasks, embedded and of a user's folder."""
 
+import json
+
 import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.alfworld import WORLD, AlfworldOptions
 from sweet_rl.worlds.alfworld import homes as household
 from sweet_rl.worlds.alfworld.homes.pddl import write_game
-from sweet_rl.worlds.alfworld.tasks import published_household_tasks
+from sweet_rl.worlds.alfworld.tasks import household_tasks, published_household_tasks
+from sweet_rl.worlds.options import LevelRequest
 
 
 def test_sources():
@@ -52,3 +56,38 @@ def test_a_users_folder(tmp_path, monkeypatch):
     assert load_tasks("alfworld-data:all:test")[0].row["family"] == "look_at_obj_in_light"
     with pytest.raises(UsageError, match="no problems"):
         published_household_tasks("test")
+
+
+def test_what_is_named_is_played_or_refused(tmp_path):
+    def played(named, compat="fixed"):
+        (level,) = WORLD.levels(AlfworldOptions(compat=compat), LevelRequest(tasks=named, measures=True))
+        return [task.row["game"] for task in level.tasks]
+
+    file = tmp_path / "some.jsonl"
+    row = household_tasks("look_at_obj_in_light")[7]
+    file.write_text(json.dumps(row) + "\n")
+    assert played(str(file)) == [row["game"]]
+    assert len(played(None)) == len(played("alfworld-test.json", "published")) == 4
+    for wrong in ("alfwrold:test", str(tmp_path / "nope.jsonl")):
+        with pytest.raises(UsageError, match=r"no file|No such file"):
+            played(wrong)
+    file.write_text(json.dumps(row | {"task_id": "dangerous_taxi/full/3"}) + "\n")
+    with pytest.raises(UsageError, match="holds no tasks of alfworld"):
+        played(str(file))
+
+
+def test_no_more_rows_are_made_than_are_wanted():
+    assert [row["game"] for row in household_tasks("train:100000", limit=2)] == [
+        row["game"] for row in household_tasks("train")[:2]
+    ]
+
+
+def test_a_folder_without_games_is_not_taken_for_none(tmp_path, monkeypatch):
+    monkeypatch.setenv(household.VARIABLE, str(tmp_path / "alfwrold"))
+    with pytest.raises(UsageError, match=r"No ALFWorld data: .* is '.*alfwrold', and must name a folder"):
+        published_household_tasks()
+    monkeypatch.setenv(household.VARIABLE, str(tmp_path))
+    write_game(household.game(f"{household.TOMATO}-1"), tmp_path / "json_2.1.1/train")
+    for split in ("/home/me", "**x", "tr*"):
+        with pytest.raises(UsageError, match="no problems of"):
+            load_tasks(f"alfworld-data:{split}")

@@ -1,6 +1,7 @@
 """Repositories in which a file says where the answer is: topic, then owner, then file."""
 
 import asyncio
+import posixpath
 import re
 
 import pytest
@@ -186,3 +187,16 @@ def test_a_thought_is_worth_something_to_a_linear_policy_with_two_hops_and_hardl
     assert right[2, False] < 0.35
     assert right[2, True] - right[2, False] > 0.5
     assert right[1, True] - right[1, False] < 0.2
+
+
+def test_what_says_where_the_answer_is_stays_where_files_are_left_out():
+    game = ExploreGame(Library(), leaveout_prob=0.9)
+    left_out = 0
+    for seed, row in enumerate(explore_tasks("hops=2:train")[:60]):
+        game.reset(task_from_row(row), seed=seed)
+        (clue,) = row["clues"]
+        folder = game.sandbox.entries(posixpath.dirname(clue))
+        names = {entry.name for entry in folder}
+        assert {posixpath.basename(clue), posixpath.basename(row["filename"])} <= names
+        left_out += 7 - len(names)
+    assert left_out > 200

@@ -56,6 +56,10 @@ def test_a_folder_of_records(tmp_path):
         ("[3]", r"\[0\]"),
         (json.dumps([record(["ls"]), record("ls")]), r"\[1\].optimal_path.*list of commands"),
         (json.dumps([record([3])]), r"\[0\].optimal_path.*list of strings"),
+        (json.dumps([record(["ls"], trajectories=["abc"])]), r"\[0\].trajectories.*list of objects"),
+        (json.dumps([record(["ls"], trajectories={"a": 1})]), r"\[0\].trajectories.*list of objects"),
+        (json.dumps([record(["ls"], trajectories=[{"filename": ["a"]}])]), r"\[0\].trajectories"),
+        (json.dumps([record(["ls"], clues="MOVED.md")]), r"\[0\].clues.*list of paths"),
         (json.dumps([{"root": "x", "optimal_path": []}]), r"\[0\].filename.*string"),
     ],
 )

@@ -324,12 +324,11 @@ def test_game_file_is_checked(tmp_path, monkeypatch):
         find_story(wrong)
 
 
-def test_game_file_may_be_named_by_the_environment_or_by_a_task(shared, monkeypatch):
+def test_game_file_may_be_named_by_the_environment(shared, monkeypatch):
     story = shared / "data/games/detective.z5"
     monkeypatch.setenv(VARIABLE, str(story))
     assert find_story() == story
     monkeypatch.setenv(VARIABLE, "/absent")
-    task = task_from_row({**detective_tasks()[0], "game_file": str(story)})
-    assert open_detective(tasks=[task]).story == story
+    assert open_detective(story).story == story
     with pytest.raises(UsageError, match="/absent"):
-        open_detective(tasks=[TASK])
+        open_detective()

@@ -6,6 +6,7 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
+from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.webshop.shop import EmbeddedShop
 from sweet_rl.worlds.webshop.tasks import webshop_split, webshop_tasks
 
@@ -37,6 +38,7 @@ def test_splits():
     assert ids("") == ids("train") == ids("2000-2100") == published
     assert ids("test") == [f"webshop/{number}" for number in range(2100, 2200)]
     assert len(webshop_split("5-9", server=True)) == 4
+    assert len(load_tasks("webshop:0-999999999", limit=3)) == 3
     for wrong in ("dev", "2000", "2000-", "-5", "a-b"):
         with pytest.raises(UsageError, match="no split of the shop"):
             webshop_split(wrong)

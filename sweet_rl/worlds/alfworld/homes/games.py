@@ -73,10 +73,25 @@ def _is_held_out(name: str) -> bool:
 
 
 def data_folder() -> Path | None:
-    """The user's ALFWorld folder; None where none is named or it holds no games."""
+    """The user's ALFWorld folder; None where none is named.
+
+    Raises:
+        UsageError: what is named holds no games.
+    """
     named = os.environ.get(VARIABLE)
-    folder = Path(named).expanduser() if named else None
-    return folder if folder is not None and (folder / GAMES_FOLDER).is_dir() else None
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    if not (folder / GAMES_FOLDER).is_dir():
+        raise _no_data(f"is {named!r}, and")
+    return folder
+
+
+def _no_data(what: str) -> UsageError:
+    return UsageError(
+        f"No ALFWorld data: the environment variable {VARIABLE} {what} must name a folder that holds {GAMES_FOLDER}/train "
+        "and so on (`alfworld-download` makes one). The embedded games need none: unset it, and use 'alfworld'."
+    )
 
 
 def data_games(
@@ -94,17 +109,13 @@ def data_games(
     """
     folder = data_folder()
     if folder is None:
-        raise UsageError(
-            f"No ALFWorld data: the environment variable {VARIABLE} is {os.environ.get(VARIABLE)!r}, and "
-            f"must name a folder that holds {GAMES_FOLDER}/train and so on (`alfworld-download` makes one). "
-            "The embedded games need none: use 'alfworld'."
-        )
+        raise _no_data("is not set. It")
     listed = Path(blacklist)
     bad = set(listed.read_text(encoding="utf-8").split("\n")) if listed.is_file() else set()
-    pattern = "valid*" if split == "test" else split
     found = {
         path.parent
-        for top in sorted((folder / GAMES_FOLDER).glob(pattern))
+        for top in (folder / GAMES_FOLDER).iterdir()
+        if (top.name.startswith("valid") if split == "test" else top.name == split)
         for name in ("initial_state.pddl", "game.tw-pddl")
         for path in top.rglob(name)
         if containing in str(path.relative_to(folder))
@@ -112,7 +123,7 @@ def data_games(
     games = tuple(sorted(place for place in found if blacklist_name(place) not in bad))
     if not games:
         raise UsageError(
-            f"{folder / GAMES_FOLDER} has no problems under {pattern!r} whose path contains {containing!r}"
+            f"{folder / GAMES_FOLDER} has no problems of {split!r} whose path contains {containing!r}"
             f"{' that are not in ' + str(listed) if bad else ''}."
         )
     return games

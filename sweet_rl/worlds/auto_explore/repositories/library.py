@@ -50,7 +50,7 @@ class Library:
         parts = name.strip("/").split("/")
         if self._folder is None or name.startswith("/") or not {"", ".", ".."}.isdisjoint(parts):
             raise UsageError(f"{name!r} is no name of a repository: it must lie in the folder of them.")
-        if not (self._folder / name).is_dir():
+        if not _is_folder(self._folder / name):
             near = difflib.get_close_matches(name, self.names(), n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise UsageError(
@@ -69,3 +69,10 @@ class Library:
         from sweet_rl.worlds.auto_explore.repositories.made import make_repository
 
         return make_repository(name).index()
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name longer than any
+        return False

@@ -41,10 +41,10 @@ def filter_repo(flags: FilterRepoFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.errors import UsageError
-    from sweet_rl.worlds.auto_explore.teacher.repository_filter import Filtered, filter_repositories
+    from sweet_rl.worlds.auto_explore.teacher.repository_filter import Filtered, filter_repositories, to_copy
 
-    names = [entry.name for entry in Path(flags.repo_dir).glob("*") if entry.is_dir()]
-    copies = [Path(flags.output) / name for name in names if (Path(flags.output) / name).exists()]
+    repositories = to_copy(Path(flags.repo_dir), Path(flags.output))
+    copies = [copy for one in repositories if (copy := Path(flags.output) / one.name).exists()]
     if copies and not flags.overwrite:
         raise UsageError(f"{str(copies[0])!r} exists; pass --overwrite or choose another --output.")
     if Path(flags.output).resolve() != Path(flags.repo_dir).resolve():

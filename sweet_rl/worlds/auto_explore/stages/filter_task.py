@@ -24,7 +24,7 @@ class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
     "task_file",
     defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
     helps={
-        "task_file": "a file of tasks, or a folder of them (where there are others, data.json is left aside).",
+        "task_file": "a file of tasks, or a folder of them (beside others, data.json counts only for a repository called data).",
         "compat": "fixed, or published: a task with a blank in its file's name is dropped.",
     },
 )
@@ -37,6 +37,7 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
     from sweet_rl.sft_data.texts import read_list, write_list
     from sweet_rl.tracking import is_record
     from sweet_rl.worlds.auto_explore.stages import STAGES
+    from sweet_rl.worlds.auto_explore.teacher.question_jobs import ALL_QUESTIONS
     from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
 
     new_file(flags.output, "output", overwrite=flags.overwrite)
@@ -44,10 +45,14 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
     files = [source]
     if source.is_dir():
         files = [file for file in sorted(source.glob("*.json")) if not is_record(file)]
-        files = [file for file in files if file.name != "data.json"] or files
         if not files:
             raise UsageError(f"There is no .json file in {flags.task_file!r}; gen_task writes such files.")
-    tasks = [task for file in files for task in read_list(file, STAGES)]
+    tasks = [
+        task
+        for file in files
+        for task in read_list(file, STAGES)
+        if len(files) == 1 or file.name != ALL_QUESTIONS or task.get("root") == file.stem
+    ]
     if not Path(flags.repo_dir).is_dir():
         raise UsageError(
             f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."

@@ -45,11 +45,16 @@ def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     from sweet_rl.sft_data.jobs import Done, Job, JobFile
     from sweet_rl.sft_data.runs import beside, make_teacher, say_failures, teach_all
     from sweet_rl.sft_data.teachers import Teacher
-    from sweet_rl.worlds.auto_explore.teacher.question_jobs import ask_about, plan_questions, write_questions
+    from sweet_rl.worlds.auto_explore.teacher.question_jobs import (
+        ALL_QUESTIONS,
+        ask_about,
+        plan_questions,
+        write_questions,
+    )
     from sweet_rl.worlds.auto_explore.teacher.questions import SourceFile
     from sweet_rl.worlds.auto_explore.truncation import PIECES
 
-    source, data = Path(flags.repo_dir), Path(flags.output) / "data.json"
+    source, data = Path(flags.repo_dir), Path(flags.output) / ALL_QUESTIONS
     planned = plan_questions(source, seed=flags.seed, compat=flags.compat)
     settings = teacher_flags.settings() | {"seed": flags.seed, "compat": flags.compat}
 

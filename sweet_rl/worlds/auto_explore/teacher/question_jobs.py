@@ -34,6 +34,9 @@ from sweet_rl.worlds.auto_explore.teacher.questions import (
 )
 from sweet_rl.worlds.auto_explore.truncation import shown_part
 
+ALL_QUESTIONS: Final = "data.json"
+"""The file with those of all repositories."""
+
 MAX_BYTES: Final = 1 << 22
 """What is read of a file; questions are about a part of it anyway."""
 
@@ -120,7 +123,9 @@ async def ask_about(
 def write_questions(
     folder: Path, planned: Mapping[str, SourceFile], results: Mapping[str, Sequence[Json]]
 ) -> int:
-    """Write one file of tasks for each repository, and all of them to `data.json`; returns their number.
+    """Write one file of tasks for each repository, and all of them to `ALL_QUESTIONS`; returns their number.
+
+    Those of a repository called `data` are in that file alone.
 
     Raises:
         StorageError: the disk is full or read-only.
@@ -129,9 +134,10 @@ def write_questions(
     for key, file in planned.items():
         by_repository.setdefault(file.repository, []).extend(results.get(key, ()))
     for name, tasks in by_repository.items():
-        write_list(folder / f"{name}.json", tasks)
+        if (own := f"{name}.json") != ALL_QUESTIONS:
+            write_list(folder / own, tasks)
     every = [task for name in sorted(by_repository) for task in by_repository[name]]
-    write_list(folder / "data.json", every)
+    write_list(folder / ALL_QUESTIONS, every)
     return len(every)
 
 

@@ -40,6 +40,25 @@ class Filtered:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
+def to_copy(source: Path, target: Path) -> list[Path]:
+    """The folders of `source` that are repositories: no links, nothing hidden.
+
+    Raises:
+        UsageError: no such folder, or the target lies in a repository.
+    """
+    if not source.is_dir():
+        raise UsageError(f"There is no folder {str(source)!r}. --repo_dir names a folder of repositories.")
+    found = [
+        entry
+        for entry in sorted(source.iterdir())
+        if entry.is_dir() and not entry.is_symlink() and not entry.name.startswith(".")
+    ]
+    for entry in found:
+        if target.resolve().is_relative_to(entry.resolve()):
+            raise UsageError(f"The copies would go into {str(entry)!r}, which is being copied.")
+    return found
+
+
 def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed") -> Iterator[Filtered]:
     """Copy the suitable files of every sub-folder of `source` to `target`; files directly in `source` are left out.
 
@@ -55,16 +74,10 @@ def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed")
         UsageError: no such folder, or the target lies in a repository.
         StorageError: a file cannot be written.
     """
-    if not source.is_dir():
-        raise UsageError(f"There is no folder {str(source)!r}. --repo_dir names a folder of repositories.")
+    repositories = to_copy(source, target)
     tracking.writes(target, folder=True)
     totals = Filtered()
-    inside = target.resolve()
-    for entry in sorted(source.iterdir()):
-        if entry.is_symlink() or not entry.is_dir() or entry.name.startswith("."):
-            continue
-        if inside == entry.resolve() or inside.is_relative_to(entry.resolve()):
-            raise UsageError(f"The copies would go into {str(entry)!r}, which is being copied.")
+    for entry in repositories:
         _copy(entry, target / entry.name, totals, compat=compat)
         totals.repositories += 1
         yield totals

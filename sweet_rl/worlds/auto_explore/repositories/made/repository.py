@@ -5,6 +5,7 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from sweet_rl.worlds.auto_explore.repositories.index import RepositoryIndex, ind
 from sweet_rl.worlds.auto_explore.repositories.made import words
 from sweet_rl.worlds.auto_explore.repositories.made.files import Draws, MadeFile, Maker
 from sweet_rl.worlds.auto_explore.repositories.made.layouts import AT_TOP, KINDS, LAYOUTS
+from sweet_rl.worlds.auto_explore.repositories.made.moved import INDEX, moved_files
 from sweet_rl.worlds.auto_explore.repositories.made.moved import KIND as MOVED
-from sweet_rl.worlds.auto_explore.repositories.made.moved import moved_files
 from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
 
 MODEL: Final = "embedded"
@@ -54,7 +55,7 @@ class MadeRepository:
         return index_of(self.name, self.files)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Task records as the published generator writes them."""
+        """Task records as the published generator writes them; with `clues` where a file says where the answer is."""
         return [
             {
                 "question": task.question,
@@ -64,6 +65,11 @@ class MadeRepository:
                 "root": self.name,
                 "n_level": task.filename.count("/"),
                 "model": MODEL,
+                **(
+                    {"clues": [index]}
+                    if (index := posixpath.join(posixpath.dirname(task.filename), INDEX)) in self.files
+                    else {}
+                ),
             }
             for task in self.tasks
         ]
