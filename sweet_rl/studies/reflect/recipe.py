@@ -76,7 +76,7 @@ _REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 2}
 """How often every held-out question is asked, and every held-out household played."""
 
 _TEST_SEED = 1_000
-"""Added to a seed for its test games: the same ones for all of its policies, and nothing is learnt from them."""
+"""Added to a seed for its test games: the same ones for all of its policies. The taxi's are drawn anew, from all starts."""
 
 
 @dataclass(frozen=True, slots=True)
