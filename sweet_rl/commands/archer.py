@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -181,8 +182,8 @@ def _oracle(config: Mapping[str, Any]) -> OracleFlags:
 def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[list[Task], list[Task]]:
     """What is played, and what is measured on."""
     played, measured = world.training_tasks(options)
-    tasks = load_tasks(config["tasks"] or played)
-    held_out = load_tasks(config["eval_tasks"] or measured)
+    tasks = _own_tasks("tasks", config["tasks"] or played, world)
+    held_out = _own_tasks("eval_tasks", config["eval_tasks"] or measured, world)
     if (place := config["env_idx"]) is not None:
         if not (isinstance(place, int) and 0 <= place < len(tasks)):
             raise UsageError(f"env_idx must be from 0 to {len(tasks) - 1}, got {place!r}.")
@@ -190,6 +191,13 @@ def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[l
     if not tasks or not held_out:
         raise UsageError("There is nothing to play: tasks or eval_tasks is empty.")
     return tasks, held_out
+
+
+def _own_tasks(key: str, source: str, world: World) -> list[Task]:
+    tasks = load_tasks(source)
+    if tasks and (why := world.refuses(tasks)):
+        raise UsageError(f"{key}={source} {why}")
+    return tasks
 
 
 def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Path) -> dict[str, str | None]:
@@ -206,9 +214,10 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
     if names["checkpoint_path"] is not None:
         names |= _begun_with(names, overridden, save_path)
     if TINY in names.values():
+        from sweet_rl.algorithms.archer.run_folder import MODELS
         from sweet_rl.tiny_models.question_models import make_models
 
-        policy, critic = make_models(save_path / "models", seed=int(config["seed"]))
+        policy, critic = make_models(save_path / MODELS, seed=int(config["seed"]))
         made = {"policy_lm": str(policy), "critic_lm": str(critic)}
         names |= {key: path for key, path in made.items() if names[key] == TINY}
     return names
@@ -226,12 +235,19 @@ def _begun_with(
         return {**critic, "checkpoint_path": str(found.weights)}
     model = found.model
     if found.adapter is not None:
+        from sweet_rl.algorithms.archer.run_folder import MODELS
         from sweet_rl.training.adapters import merge_adapter
+        from sweet_rl.training.reference_cache import weights_digest
         from sweet_rl.training.settings import ModelSettings
 
-        model = save_path / "models" / "merged"
+        base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
+        parts = (
+            weights_digest(str(found.adapter)),
+            (found.adapter / "adapter_config.json").read_text(),
+            base,
+        )
+        model = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
         if not (model / "config.json").is_file():
-            base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
             merge_adapter(found.adapter, model, ModelSettings(pretrain=base))
     elif "policy_lm" in overridden:
         raise UsageError(
@@ -288,6 +304,11 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     ):
         if config[key] < 1:
             raise UsageError(f"{key} must be at least 1, got {config[key]}.")
+    for key in ("warmup_iter", "keep_checkpoints"):
+        if config[key] < 0:
+            raise UsageError(f"{key} must be 0 or more, got {config[key]}.")
+    if not 0 <= config["filter_quantile"] <= 1:
+        raise UsageError(f"filter_quantile must be from 0 to 1, got {config['filter_quantile']}.")
     values = {field.name: config[field.name] for field in fields(LoopSettings) if field.name in config}
     if config["agent_type"] != "online_filteredbc":
         values["filter_quantile"] = None
@@ -302,9 +323,13 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
     from sweet_rl.records import read_rows
 
-    failed = sum(row.get("rollout.failed", 0) for _, row in read_rows(save_path / "metrics.jsonl"))
-    if failed:
-        print(f"{failed} games failed, and nothing was learned from them: {save_path / 'failures.jsonl'}")
+    rows = [row for _, row in read_rows(save_path / "metrics.jsonl")]
+    for name, what in (
+        ("rollout.failed", "nothing was learned from them"),
+        ("eval_rollout.failed", "they were to be measured on, and are in no mean"),
+    ):
+        if failed := sum(row.get(name, 0) for row in rows):
+            print(f"{failed} games failed, and {what}: {save_path / 'failures.jsonl'}")
     print(
         f"{config['iterations']} iterations are done. The policy is in {save_path / 'final'}, the numbers "
         f"are in {save_path / 'metrics.jsonl'}; read the games with: "

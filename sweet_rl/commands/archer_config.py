@@ -23,6 +23,15 @@ _MISSING = "???"
 _NAMES = {"world": "env_name", "max_turns": "max_steps"}
 """Settings that may be typed as everywhere else, and the published keys that files have."""
 
+_WHOLE = frozenset(("env_idx", "max_steps"))
+_TEXTS = frozenset(
+    (
+        *("checkpoint_path", "cache_dir", "shard_with", "template", "env_load_path", "oracle_model", "tasks"),
+        *("eval_tasks", "log_to"),
+    )
+)
+"""Settings whose default is null, by what they take."""
+
 _PACKAGED = [f"hydra.searchpath=[file://{CONFIGS}]"]
 """So that a file elsewhere can build on the packaged ones."""
 
@@ -42,6 +51,11 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     defaults = _compose(DEFAULTS, (), None)
     keys = [_key(override) for override in overrides]
     ours = [override for override, key in zip(overrides, keys, strict=True) if key in defaults]
+    if absent := defaults.keys() - _compose(name, (), folder).keys():
+        raise UsageError(
+            f"The configuration {name!r} has no {min(absent)} and {len(absent) - 1} more settings. Let it begin with "
+            "the packaged ones: `defaults: [default, _self_]` at its top."
+        )
     config = _compose(name, ours, folder)
     known = {**world_settings(config), **defaults}
     for key in (*keys, *config):
@@ -91,9 +105,10 @@ def described(config: dict[str, Json]) -> str:
 def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[str, Json]:
     try:
         from hydra import compose, initialize_config_dir
-        from hydra.errors import ConfigCompositionException, MissingConfigException
+        from hydra.errors import HydraException
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
+        from yaml import YAMLError
     except ImportError as error:
         raise missing_package("hydra-core", "archer", needed_for="run_archer") from error
     where = Path(folder).expanduser().resolve() if folder else CONFIGS
@@ -107,9 +122,10 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
         with initialize_config_dir(str(where), version_base="1.3"):
             composed = compose(name, overrides=[*_PACKAGED, *overrides])
         config: Any = OmegaConf.to_container(composed, resolve=True)
-    except (ConfigCompositionException, MissingConfigException, OmegaConfBaseException) as error:
-        line = str(error).partition("\n")[0]
-        raise UsageError(f"The configuration cannot be read: {line}") from error
+    except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        what = "; ".join(lines[: 3 if isinstance(error, YAMLError) else 1])
+        raise UsageError(f"The configuration {name!r} in {str(where)!r} cannot be read: {what}") from error
     return {str(key): value for key, value in config.items()}
 
 
@@ -146,13 +162,19 @@ def not_of(key: str, owners: Sequence[str], world: str) -> UsageError:
 
 
 def _check_kind(key: str, value: Json, default: Json) -> None:
-    """A setting keeps the kind of its default; one whose default is null takes text or a number."""
+    """A setting keeps the kind of its default; one whose default is null takes what `default.yaml` says."""
     kinds: dict[type, tuple[tuple[type, ...], str]] = {
         bool: ((bool,), "true or false"),
         int: ((int,), "a whole number"),
         float: ((int, float), "a number"),
         str: ((str, type(None)), "text"),
     }
+    if default == _MISSING:
+        kinds[str] = ((str,), "text")
+    elif default is None and key in _WHOLE:
+        kinds[type(None)] = ((int, type(None)), "a whole number or null")
+    elif default is None and key in _TEXTS:
+        kinds[type(None)] = ((str, type(None)), "text or null")
     allowed, what = kinds.get(type(default), ((str, int, float, type(None)), "text or a number"))
     wrong = not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)
     if wrong:

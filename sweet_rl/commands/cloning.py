@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.bc import Demonstration
     from sweet_rl.algorithms.archer.replay import Transition
     from sweet_rl.algorithms.archer.settings import ArcherSettings
+    from sweet_rl.chat import ChatFormat
     from sweet_rl.commands.run_bc import PupilFlags, ShownFlags
+    from sweet_rl.types import Trajectory
 
 PUBLISHED_RECIPE: Final[Mapping[str, Any]] = {
     "iterations": 1,
@@ -216,6 +218,8 @@ def _make_room(folder: Path, *, overwrite: bool) -> None:
         )
     for entry in ours if overwrite else []:
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    if not (folder / "policy").exists():  # moved there by a run that was killed before its policy followed
+        shutil.rmtree(folder / "critic", ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -246,9 +250,9 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
     """Games that did not fail, as turns.
 
     Raises:
-        DataError: a file is broken, of another world, or leaves nothing to imitate.
+        DataError: a file is broken or of another world, or a turn in it has no reward.
+        UsageError: nothing is left to imitate.
     """
-    from sweet_rl.algorithms.archer.replay import transitions
     from sweet_rl.records import load_trajectories
 
     transcript, least = show.world.transcript(), show.flags.min_reward
@@ -264,15 +268,25 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
                     repair="Name the files' own world with --world.",
                 )
             if least is None or (game.reward is not None and game.reward >= least):
-                found.append(transitions(game, transcript))
+                found.append(_steps(game, transcript, path))
     games = [steps for steps in found if steps]
     if not games:
         good = "" if least is None else f" with a return of at least {least:g}"
-        raise DataError(
-            f"There is no game{good} to imitate in {', '.join(paths)}.",
-            repair="Name other files, or a smaller --min_reward.",
+        raise UsageError(
+            f"There is no game{good} to imitate in {', '.join(paths)}. Name other files, or a smaller --min_reward."
         )
     return games
+
+
+def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transition]:
+    from sweet_rl.algorithms.archer.replay import transitions
+
+    try:
+        return transitions(game, transcript)
+    except DataError as error:
+        raise DataError(
+            error.problem, path=path, field=error.field, value=error.value, repair=error.repair
+        ) from None
 
 
 def _form(show: Demonstrations) -> tuple[str | None, str | None, int]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.records import read_rows, replace_rows
+from sweet_rl.errors import DataError
+from sweet_rl.records import replace_rows
 from sweet_rl.types import Json
 
 
@@ -33,12 +34,7 @@ class MetricsLog:
         self._path = path
         if path is None:
             return
-        kept: list[Json] = []
-        if after_step and path.exists():
-            for _, row in read_rows(path):
-                step = row.get("step")
-                if isinstance(step, int) and step <= after_step:
-                    kept.append(row)
+        kept = [row for row in _rows(path) if row["step"] <= after_step] if after_step else []
         replace_rows(path, kept)
 
     def append(self, values: Mapping[str, Any]) -> None:
@@ -47,3 +43,29 @@ class MetricsLog:
             tracking.logs(values["step"], values)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(finite(values)) + "\n")
+
+
+def last_step(path: Path) -> int:
+    """The last step in a log; 0 without one."""
+    return max((row["step"] for row in _rows(path)), default=0)
+
+
+def _rows(path: Path) -> list[dict[str, Json]]:
+    """The lines that name a step; a torn last one is left out: its step is done again.
+
+    Raises:
+        DataError: a line is no JSON object.
+    """
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().rpartition(b"\n")[0].splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            if isinstance(row.get("step"), int):
+                found.append(row)
+        except (ValueError, AttributeError) as error:
+            raise DataError(
+                f"is no JSON object ({error})", path=path, line=number, repair="Remove the line."
+            ) from error
+    return found

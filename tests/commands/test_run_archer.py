@@ -124,10 +124,39 @@ def test_another_configuration_is_refused_with_what_differs(tmp_path):
     assert json.loads((tmp_path / "settings.json").read_text())["lm_lr"] == 0.5
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path):
+@pytest.mark.parametrize("more", [[], ["overwrite=true"]])
+def test_a_folder_of_something_else_is_refused(tmp_path, more):
+    (tmp_path / "run.json").write_text('{"stage": "run_bc"}')
+    (tmp_path / "checkpoint-500").mkdir()
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match=r"thesis.tex"):
-        archer.run("archer_debug", options("archer_debug", tmp_path), None)
+    with pytest.raises(UsageError, match=r"holds 'checkpoint-500', but no settings.json of run_archer"):
+        archer.run("archer_debug", [*options("archer_debug", tmp_path), *more], None)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"defaults: [default, _self_\nlm_lr: 1", r"'mine' in .* cannot be read: .*mine.yaml.*line 1"),
+        (b"defaults: [default, _self_]\nlm_lr: !odd 1\n", r"cannot be read: .*!odd"),
+        (b"defaults: [default, _self_]\n# \xff\n", r"cannot be read: "),
+        (b"lm_lr: 0.1\n", r"'mine' has no actor_epochs and .* Let it begin with the packaged ones"),
+        (b"", r"has no actor_epochs and .* more settings"),
+    ],
+)
+def test_a_broken_configuration_is_named(tmp_path, text, message):
+    (tmp_path / "mine.yaml").write_bytes(text)
+    with pytest.raises(UsageError, match=message):
+        load_config("mine", ["quiet=true"], str(tmp_path))
+
+
+def test_published_arithmetic_knows_no_settings_of_ours():
+    from sweet_rl.algorithms.archer.settings import ArcherSettings
+
+    assert ArcherSettings(compat="published", top_k=50).top_k == 50
+    for ours in ({"normalize_advantages": True}, {"top_k": 3}):
+        with pytest.raises(UsageError, match=f"{next(iter(ours))}.* or take compat=fixed"):
+            ArcherSettings(compat="published", **ours)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +175,21 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         ("oracle=seq2seq", r"needs the folder of the model"),
         ("env_idx=10", r"env_idx must be from 0 to 9"),
         ("iterations=0", r"iterations must be at least 1"),
+        ("warmup_iter=-3", r"warmup_iter must be 0 or more, got -3"),
+        ("agent_type=online_filteredbc filter_quantile=90", r"filter_quantile must be from 0 to 1, got 90"),
+        ("agent_type=online_filteredbc filter_quantile=nan", r"filter_quantile must be from 0 to 1, got nan"),
+        ("oracle_model=abc", r"oracle_model=abc belongs to oracle=seq2seq, openai, gradio"),
+        ("world=lantern", r"tasks=.* holds no tasks of lantern; use 'lantern:train'"),
+        ("eval_tasks=lantern:test", r"eval_tasks=lantern:test holds no tasks of twenty_questions"),
+        ("tasks=5", r"tasks must be text or null, got 5"),
+        ("max_steps=few", r"max_steps must be a whole number or null, got 'few'"),
+        ("save_path=null", r"save_path must be text, got None"),
+        ("lm_lr==3", r"cannot be read: "),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_made(override, message, tmp_path):
     with pytest.raises(UsageError, match=message):
-        archer.run("archer_debug", [*TINY, f"save_path={tmp_path / 'run'}", override], None)
+        archer.run("archer_debug", [*TINY, f"save_path={tmp_path / 'run'}", *override.split()], None)
     assert not (tmp_path / "run" / "trajectories.jsonl").exists()
 
 
@@ -226,6 +265,21 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
     assert all(same) or kind == "adapter"
     if kind == "adapter":  # merged: what it was put on, and what it has learned
         assert not all(same)
+
+
+def test_another_adapter_is_another_beginning(beginning, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    other = tmp_path / "other"
+    shutil.copytree(beginning["adapter"] / "final", other)
+    file = other / "adapter_model.safetensors"
+    save_file({name: 2 * weights for name, weights in load_file(file).items()}, file)
+    config = load_config("archer_debug", options("archer_debug", tmp_path / "run"))
+    models = []
+    for adapter in (beginning["adapter"], other, beginning["adapter"]):
+        found = archer.models_of(config | {"checkpoint_path": str(adapter)}, [], tmp_path / "run")
+        models.append(found["policy_lm"])
+    assert models[0] == models[2] != models[1]
 
 
 def test_a_folder_of_run_bc_brings_its_critic_unless_another_one_is_named(beginning, tmp_path):

@@ -36,7 +36,7 @@ from sweet_rl.algorithms.archer.run_folder import EpisodeFile, RunFolder, row_of
 from sweet_rl.algorithms.distributed.processes import from_main, is_main
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
-from sweet_rl.errors import ServiceError
+from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.rollout import Episode, rollout
 from sweet_rl.types import Compat, Task, Trajectory, derive_seed
 
@@ -157,9 +157,15 @@ class OnlineRun:
 
         done = from_main(read)
         if done:
-            self._learner.load_state_dict(state)
+            try:
+                self._learner.load_state_dict(state)
+            except KeyError as error:
+                raise UsageError(
+                    f"The checkpoint after {done} iterations lacks {error}. Remove its folder: the same "
+                    "command goes on from the one before."
+                ) from error
         for iteration in range(done):
-            self._remember(from_main(partial(self._known, iteration)))
+            self._remember(from_main(partial(self._played, iteration)))
         if self._folder is not None:
             self._folder.begin_metrics(done)
         return done
@@ -225,7 +231,8 @@ class OnlineRun:
         rng = np.random.default_rng(derive_seed(self._settings.seed, "tasks", iteration))
         chosen = rng.integers(len(playground.tasks), size=self._settings.rollout_size)
         tasks = [playground.tasks[place] for place in chosen]
-        self._collect("play", tasks, iteration, folder.trajectories, runner)
+        if iteration >= folder.learned:  # else what failed was missing when it was learned from, too
+            self._collect("play", tasks, iteration, folder.trajectories, runner)
         played = self._known(iteration)
         if not played:
             raise ServiceError(
@@ -233,6 +240,21 @@ class OnlineRun:
                 "why, one by one. Once that is repaired, the same command plays them again."
             )
         return played
+
+    def _played(self, iteration: int) -> list[Played]:
+        """The episodes of an iteration that was learned from.
+
+        Raises:
+            UsageError: none is on disk: memory would not be what it was.
+        """
+        known = self._known(iteration)
+        if not known:
+            _, folder = self._here()
+            raise UsageError(
+                f"{str(folder.trajectories.path)!r} has no episode of iteration {iteration + 1}, and a "
+                "checkpoint was made with them. Restore the file, or pass overwrite=true to start again."
+            )
+        return known
 
     def _known(self, iteration: int) -> list[Played]:
         """An iteration's episodes, in the order of their numbers; those that failed are not among them."""

@@ -41,15 +41,12 @@ from sweet_rl.algorithms.archer.loading import load_archer_critic, load_bare
 from sweet_rl.algorithms.archer.losses import CriticTargets, CriticValues
 from sweet_rl.algorithms.archer.players import Ask, Player
 from sweet_rl.algorithms.archer.replay import Transition
-from sweet_rl.algorithms.archer.settings import ArcherSettings
+from sweet_rl.algorithms.archer.settings import PUBLISHED_TOP_K, ArcherSettings
 from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.policies.weights import device_of
 from sweet_rl.types import derive_seed
-
-TOP_K = 50
-"""Defaults of `generate`."""
 
 LEADING_NEWLINES = 3
 MISTRAL_ROWS, LLAMA_ROWS = 2, 1
@@ -79,7 +76,7 @@ class PublishedPolicy:
         context = self._batch([self._filled(text) for text in observations], max_length=512)
         sampling: dict[str, Any] = {"do_sample": False}
         if self.settings.do_sample and not greedy:
-            sampling = {"do_sample": True, "temperature": self.settings.temperature, "top_k": TOP_K}
+            sampling = {"do_sample": True, "temperature": self.settings.temperature, "top_k": PUBLISHED_TOP_K}
         logging.getLogger("transformers.generation.utils").setLevel(logging.ERROR)  # it warns of the padding
         written = self.model.generate(
             **context,

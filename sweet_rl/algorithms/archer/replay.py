@@ -8,10 +8,11 @@ Published behaviour: docs/published/archer.md#replay, #behaviour-cloning.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -118,21 +119,28 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
     """The rewards of an episode's turns; none for an episode that failed.
 
     Raises:
-        DataError: a turn has no reward.
+        DataError: a turn has no reward, or one that is no finite number.
     """
     if trajectory.error is not None:
         return []
     turns = [entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
-    rewards = [turn.reward for turn in turns if turn.reward is not None]
-    if len(rewards) == len(turns):
-        return rewards
-    number = next(number for number, turn in enumerate(turns) if turn.reward is None)
-    raise DataError(
-        "is missing",
-        field=f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}",
-        repair="Learning online needs a reward for every turn: let the world's Env.step return one (0.0 for "
-        "a turn that is worth nothing), or play another world.",
-    )
+    for number, turn in enumerate(turns):
+        field = f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}"
+        if turn.reward is None:
+            raise DataError(
+                "is missing",
+                field=field,
+                repair="Learning online needs a reward for every turn: let the world's Env.step return one "
+                "(0.0 for a turn that is worth nothing), or play another world.",
+            )
+        if not math.isfinite(turn.reward):
+            raise DataError(
+                "must be a finite number",
+                field=field,
+                value=turn.reward,
+                repair="Let the world's Env.step return one.",
+            )
+    return [turn.reward for turn in turns if turn.reward is not None]
 
 
 def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]:
@@ -193,9 +201,10 @@ class Ring(ABC, Generic[Item]):
         return [self.at(draw % self.capacity) for draw in draws]
 
     def drawing_games(self, rng: np.random.Generator) -> Callable[[int], list[Item]]:
-        """Draws so many items as whole episodes, each as likely, turns in order; the last one may be cut.
+        """Draws so many items as episodes, turns in order: the first from any turn on, the last may be cut.
 
-        Every turn comes up as often as by `sample`. A model that can share prefixes reads an episode once.
+        Every turn comes up as often as by `sample`, however few are drawn: it is a window, at any place, of
+        episodes in a row, each as likely. A model that can share prefixes reads an episode once.
 
         Raises:
             ValueError: there are none.
@@ -204,10 +213,12 @@ class Ring(ABC, Generic[Item]):
         oldest = self.inserted % self.capacity if len(self) == self.capacity else 0
         order = [(oldest + age) % self.capacity for age in range(len(self))]
         begins = [age for age, slot in enumerate(order) if not age or self.begins(slot)]
-        games = [order[begin:end] for begin, end in pairwise([*begins, len(order)])]
+        ends = [*begins[1:], len(order)]
+        games = [order[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
         def draw(n: int) -> list[Item]:
-            slots: list[int] = []
+            first = int(rng.integers(len(order)))
+            slots = order[first : ends[bisect_right(ends, first)]]
             while len(slots) < n:
                 slots += games[int(rng.integers(len(games)))]
             return [self.at(slot) for slot in slots[:n]]

@@ -6,10 +6,11 @@
 | `run.json` | the record: what was called when, with what (docs/files.md) |
 | `trajectories.jsonl` | every episode that was played to learn from, in the library's format |
 | `evaluations.jsonl` | every episode that was played to measure |
-| `failures.jsonl` | episodes that failed; a run that is continued at their iteration plays them again |
+| `failures.jsonl` | episodes that failed; played again where nothing was learned from their iteration yet |
 | `metrics.jsonl` | one line an iteration, under the published names |
 | `checkpoint-N/` | everything that N iterations have made of the models, optimizers and counters |
 | `final/` | the trained policy, as a folder that transformers and vLLM load |
+| `models/` | models that were made to begin with: tiny ones, or an adapter merged into its base |
 
 The replay buffer is not among them: it is what the trajectories say. Episodes are read from their file when
 they are needed, so that memory does not grow with what was played.
@@ -29,7 +30,7 @@ from sweet_rl.algorithms.archer.replay import Place
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.training import checkpoints
-from sweet_rl.training.metrics import MetricsLog
+from sweet_rl.training.metrics import MetricsLog, last_step
 from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import Json, Trajectory
 
@@ -45,6 +46,12 @@ FREE_KEYS = frozenset(
 
 SETTINGS = "settings.json"
 """The configuration of a run in its folder."""
+
+METRICS = "metrics.jsonl"
+"""One line an iteration."""
+
+MODELS = "models"
+"""What a run begins with and was made for it."""
 
 _ONCE = "run.json"
 """Its name until version 0.1, which is now the record's."""
@@ -79,11 +86,14 @@ class RunFolder:
             self._files.close()
             raise
         if overwrite:
-            for old in [*checkpoints.complete_checkpoints(path), path / "final"]:
+            for old in [*checkpoints.complete_checkpoints(path), path / "final", path / MODELS]:
                 shutil.rmtree(old, ignore_errors=True)
+            (path / METRICS).unlink(missing_ok=True)
         tracking.writes(path, folder=True, continues=not overwrite)
         replace_file(path / SETTINGS, [json.dumps(dict(config), indent=1).encode() + b"\n"])
         self._metrics: MetricsLog | None = None
+        self.learned = 0
+        """Iterations that were learned from, before and since the newest checkpoint."""
 
     def close(self) -> None:
         """Close the files of the run and free their locks."""
@@ -102,7 +112,9 @@ class RunFolder:
 
     def begin_metrics(self, done: int) -> None:
         """Continue the log after `done` iterations; lines of later ones are written again."""
-        self._metrics = MetricsLog(self.path / "metrics.jsonl", after_step=done)
+        path = self.path / METRICS
+        self.learned = max(last_step(path), *self.trajectories.iterations(), 0)
+        self._metrics = MetricsLog(path, after_step=done)
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
         """Append the line of an iteration to metrics.jsonl."""
@@ -110,26 +122,8 @@ class RunFolder:
             self._metrics.append({"step": done, **info})
 
     def _check(self, config: Mapping[str, Json], *, overwrite: bool) -> None:
-        file = self.path / SETTINGS
-        if overwrite:
-            return
-        if not file.exists():
-            file = self.path / _ONCE
-        if not file.exists():
-            others = sorted(entry.name for entry in self.path.iterdir() if not entry.name.endswith(".lock"))
-            if others:
-                raise UsageError(
-                    f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
-                    "Name an empty or a new folder."
-                )
-            return
-        try:
-            theirs = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UsageError(
-                f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
-            ) from error
-        if not self._played_before():
+        theirs = self._settings(overwrite=overwrite)
+        if overwrite or theirs is None or not self._played_before():
             return
         changed = [
             key
@@ -142,6 +136,35 @@ class RunFolder:
                 f"save_path={str(self.path)!r} holds a run of another configuration: {changes}. Give it the "
                 "same values to resume it, name another save_path, or pass overwrite=true to start again."
             )
+
+    def _settings(self, *, overwrite: bool) -> dict[str, Json] | None:
+        """The configuration of the run that is there; None in a new folder, and of one that is to go.
+
+        Raises:
+            UsageError: the folder holds something else.
+        """
+        for name in (SETTINGS, _ONCE):
+            file = self.path / name
+            if not file.exists():
+                continue
+            try:
+                found = json.loads(file.read_text(encoding="utf-8"))
+                if name == _ONCE and isinstance(found, dict) and "stage" in found:  # any stage's record
+                    continue
+                return dict(found)
+            except (ValueError, TypeError) as error:
+                if overwrite:
+                    return None
+                raise UsageError(
+                    f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
+                ) from error
+        others = sorted(entry.name for entry in self.path.iterdir() if not entry.name.endswith(".lock"))
+        if others:
+            raise UsageError(
+                f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
+                "Name an empty or a new folder."
+            )
+        return None
 
     def _played_before(self) -> bool:
         """Whether there is anything that the configuration decided about."""
@@ -175,6 +198,10 @@ class EpisodeFile:
 
     def __exit__(self, *_: object) -> None:
         self._journal.close()
+
+    def iterations(self) -> list[int]:
+        """The iterations of which there are episodes, counted from 0."""
+        return sorted(self._starts)
 
     def numbers(self, iteration: int) -> list[int]:
         """Numbers of the iteration's episodes that are in the file, in order."""

@@ -19,6 +19,9 @@ AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc", "ppo", 
 ON_POLICY = ("ppo", "reinforce")
 """Learners without a critic and a memory: they learn from the newest iteration's whole episodes only."""
 
+PUBLISHED_TOP_K = 50
+"""Of so many likeliest tokens one is sampled, as published: the default of `generate`."""
+
 ShardWith = Literal["fsdp2"]
 """What divides a policy over processes."""
 
@@ -135,10 +138,8 @@ class ArcherSettings(Settings):
             )
         if self.agent_type in ON_POLICY and self.shard_with:
             raise UsageError(f"shard_with divides no policy of agent_type={self.agent_type}: leave it out.")
-        if self.compat == "published" and not self.double_critic:
-            raise UsageError(
-                "compat=published has two critics: leave double_critic out, or take compat=fixed."
-            )
+        if self.compat == "published":
+            self._check_published()
         if self.template is not None and "{obs}" not in self.template:
             raise UsageError("template must contain {obs}, the place of the observation.")
         if self.eos_str is None and self.agent_type == "chai" and self.compat == "published":
@@ -148,6 +149,22 @@ class ArcherSettings(Settings):
             )
         if self.eos_str == "":
             raise UsageError("eos_str must not be empty; null lets only the end token end an utterance.")
+
+    def _check_published(self) -> None:
+        if not self.double_critic:
+            raise UsageError(
+                "compat=published has two critics: leave double_critic out, or take compat=fixed."
+            )
+        if self.normalize_advantages:
+            raise UsageError(
+                "compat=published takes advantages as they are: leave normalize_advantages out, or take "
+                "compat=fixed."
+            )
+        if self.top_k not in {0, PUBLISHED_TOP_K}:
+            raise UsageError(
+                f"compat=published samples from the {PUBLISHED_TOP_K} likeliest tokens, got top_k={self.top_k}. "
+                "Leave it out, or take compat=fixed."
+            )
 
     @property
     def has_value_head(self) -> bool:

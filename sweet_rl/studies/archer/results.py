@@ -120,8 +120,8 @@ correlation of its advantages with those after another game's dialogue, 1 where 
 it tells names that win from names that do not."""
 
 GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
-"""Games played before the first two iterations in a row whose mean return reaches the level; all, and one more
-iteration, where it is not reached."""
+"""Games played before the first two iterations in a row whose mean return reaches the level; all where it is not
+reached."""
 
 REACHED = Measure("reached", "reached it")
 """Whether a run ever did."""
@@ -200,7 +200,7 @@ def _games_needed(methods: Mapping[str, Method], among: int) -> Comparison:
         f"Games until a mean return of {LEVEL:g}",
         own="archer",
         text="Half of the way from naming the words in order to the best play. A run that never reached it counts with all its "
-        "games and those of one iteration more.",
+        "games.",
         measures=(GAMES, REACHED),
         methods=tuple(counted.values()),
         claims=tuple(

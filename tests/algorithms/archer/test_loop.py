@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import shutil
 import tracemalloc
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from sweet_rl.algorithms.archer.loop import LoopSettings, OnlineRun, Playground
 from sweet_rl.algorithms.archer.replay import best_numbers, transitions
 from sweet_rl.algorithms.archer.run_folder import RunFolder
-from sweet_rl.errors import DataError, EpisodeError, ServiceError
+from sweet_rl.errors import DataError, EpisodeError, ServiceError, UsageError
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import Failure, StopReason, derive_seed
 from sweet_rl.worlds import load_tasks
@@ -121,6 +122,8 @@ def test_with_whole_games_a_step_has_turns_that_followed_each_other(tmp_path, mo
     play(tmp_path, learner, whole_games=True, **more)
     games = [[step.observation + step.action for step in game] for game in episodes(tmp_path)]
     for drawn in learner.seen:
+        game = next(game for game in games if drawn[0] in game)
+        drawn = drawn[len(game) - game.index(drawn[0]) :]  # it begins at any turn
         while drawn:
             game = next(game for game in games if game[: len(drawn)] == drawn[: len(game)])
             drawn = drawn[len(game) :]
@@ -152,6 +155,46 @@ def test_a_run_that_goes_on_reads_its_games_from_the_file(tmp_path):
     play(tmp_path / "part", first, **settings, iterations=2)
     play(tmp_path / "part", second, **settings)
     assert first.seen + second.seen == whole.seen
+
+
+def test_what_failed_when_it_was_learned_from_stays_missing(tmp_path):
+    """A run that was killed before its first checkpoint learns again from what it learned from."""
+    broken = set()
+
+    class BreakingOnce(TwentyQuestionsEnv):
+        async def reset(self, task, *, seed):
+            if seed % 3 == 0 and seed not in broken:
+                broken.add(seed)
+                raise EpisodeError(StopReason.WORLD_FAILED, Failure("lost", "the world broke"))
+            return await super().reset(task, seed=seed)
+
+    whole, first, second = Watcher(), Watcher(), Watcher()
+    play(tmp_path / "whole", whole, BreakingOnce)
+    failed = len(load_trajectories(tmp_path / "whole/failures.jsonl"))
+    broken.clear()
+    play(tmp_path / "part", first, BreakingOnce, iterations=2)
+    shutil.rmtree(tmp_path / "part/checkpoint-2")
+    play(tmp_path / "part", second, BreakingOnce)
+    assert second.seen == whole.seen
+    assert len(load_trajectories(tmp_path / "part/failures.jsonl")) == failed > 2
+    told = [[row for _, row in read_rows(tmp_path / run / "metrics.jsonl")] for run in ("whole", "part")]
+    assert told[0] == told[1]
+
+
+def test_memory_that_is_gone_is_told(tmp_path):
+    play(tmp_path, Watcher(), iterations=1)
+    (tmp_path / "trajectories.jsonl").unlink()
+    with pytest.raises(UsageError, match=r"trajectories.jsonl' has no episode of iteration 1"):
+        play(tmp_path, Watcher())
+
+
+def test_a_torn_line_of_the_numbers_is_written_again(tmp_path):
+    play(tmp_path, Watcher(), iterations=2, save_freq=1)
+    shutil.rmtree(tmp_path / "checkpoint-2")
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "rollout')
+    play(tmp_path, Watcher(), iterations=2, save_freq=1)
+    assert [row["step"] for _, row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
 def test_a_row_that_is_no_episode_of_a_run_is_named(tmp_path):
@@ -208,6 +251,16 @@ def test_a_world_without_rewards_is_refused_at_its_first_episode_with_what_it_ne
     with pytest.raises(DataError, match=r"reward of turn 0 .*Env.step return one"):
         play(tmp_path, Watcher(), Unrewarding, concurrency=1)
     assert (tmp_path / "trajectories.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+def test_a_reward_that_is_no_number_is_refused(tmp_path, reward):
+    class Odd(TwentyQuestionsEnv):
+        async def step(self, action):
+            return replace(await super().step(action), reward=reward)
+
+    with pytest.raises(DataError, match=r"reward of turn 0 of task .*must be a finite number, got (nan|inf)"):
+        play(tmp_path, Watcher(), Odd, concurrency=1)
 
 
 def test_a_journal_finds_its_rows_again(tmp_path):
