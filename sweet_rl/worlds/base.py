@@ -325,6 +325,7 @@ class World:
             self.system_prompt().strip(),
             self.labels,
             -self.success_return(options),
+            lambda reward, info: self.succeeded(reward, info, options),
         )
         return games_of(self.open(options, user), user, look)
 

@@ -6,7 +6,7 @@ What stands in a prompt is the world's transcript; the label is what its `Env` i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError
 from sweet_rl.text_game import GameStep, TextGame
-from sweet_rl.types import Failure, Observation, Task
+from sweet_rl.types import Failure, Json, Observation, Task
 
 Result = TypeVar("Result")
 
@@ -31,6 +31,8 @@ class Look:
     instruction: str
     labels: Sequence[str]
     success_threshold: float
+    succeeded: Callable[[float, Mapping[str, Json]], bool | None]
+    """By the sum of an episode's rewards, and what its steps said in their `info`."""
 
 
 @contextmanager
@@ -75,17 +77,24 @@ class _Thread:
 class PlayedEnv:
     """One episode of an `Env` as a `TextGame`.
 
+    The `info` of its last step says whether it `succeeded`, where the world knows.
+
     Args:
         look: how it looks.
         make_env: a fresh environment; called at every reset.
         thread: runs its coroutines.
+
+    Attributes:
+        observation: what the world's own agents are shown; None before the first reset.
     """
 
     def __init__(self, look: Look, make_env: Callable[[], Env], thread: _Thread) -> None:
         self.head, self.instruction, self.max_labels = look.head, look.instruction, look.labels
         self.success_threshold = look.success_threshold
         self.text = ""
-        self._transcript = look.transcript
+        self.observation: Observation | None = None
+        self._transcript, self._succeeded = look.transcript, look.succeeded
+        self._return, self._told = 0.0, dict[str, Json]()
         self._make_env, self._run = make_env, thread.run
         self._env: Env | None = None
 
@@ -102,6 +111,7 @@ class PlayedEnv:
         """
         self.close()
         self._env = env = self._make_env()
+        self._return, self._told = 0.0, {}
         return self._see(self._run(env.reset(task, seed=seed)))
 
     def step(self, label: str) -> GameStep:
@@ -117,9 +127,13 @@ class PlayedEnv:
             unknown = Failure(result.stop_reason, "the world ended the episode without saying why")
             raise EpisodeError(result.stop_reason, (*result.failures, unknown)[0])
         self._see(result.observation)
-        return GameStep(
-            self.text, result.reward or 0.0, result.terminated, result.truncated, dict(result.info)
-        )
+        reward = result.reward or 0.0
+        self._return += reward
+        self._told |= result.info
+        info = dict(result.info)
+        if result.terminated or result.truncated:
+            info["succeeded"] = self._succeeded(self._return, self._told)
+        return GameStep(self.text, reward, result.terminated, result.truncated, info)
 
     def close(self) -> None:
         """End the episode, if one was started."""
@@ -129,5 +143,6 @@ class PlayedEnv:
 
     def _see(self, observation: Observation | None) -> str:
         if observation is not None:
+            self.observation = observation
             self.text = self._transcript.render(observation.messages)
         return self.text

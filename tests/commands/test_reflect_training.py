@@ -10,7 +10,8 @@ import time
 import pytest
 
 from sweet_rl.cli import load
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError
+from sweet_rl.types import Failure, StopReason
 
 TAXI = {
     "env": "taxi",
@@ -208,6 +209,56 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(tmp_path, monkeypatch, f
             del told["taxi_curriculum"]
         load("reflect rl_finetune")(**told)
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["000_policy", "001_reflection"]
+
+
+@pytest.mark.parametrize(
+    ("named", "flags", "message"),
+    [
+        (["base"], {"load_dir": "results/000_policy/checkpoint-7"}, "--load_dir is of no use beside named"),
+        (["agent:planner"], {"reflect": True}, "--reflect is of no use beside named checkpoints"),
+        ([], {"reflect_load_dir": "x/checkpoint-7"}, "--reflect_load_dir is of no use without --reflect"),
+        (["base+base"], {"reflect_prob": 0.5}, r"a reflection for each state: leave out --reflect_prob 0\.5"),
+    ],
+)
+def test_flags_that_would_say_nothing_are_refused(named, flags, message):
+    with pytest.raises(UsageError, match=message):
+        load("reflect evaluate")(*named, **TAXI | {"model_name": "tiny"} | flags)
+
+
+def test_a_world_that_breaks_every_episode_gives_no_result(tmp_path, monkeypatch, capsys):
+    from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+
+    def broken(*_, **__):
+        raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad", "no such world"))
+
+    monkeypatch.setattr(TaxiGame, "step", broken)
+    report = tmp_path / "report.json"
+    with pytest.raises(ServiceError, match="The world broke every episode of"):
+        load("reflect evaluate")("agent:planner", report=str(report), **TAXI | {"eval_reps": 1})
+    (level,) = json.loads(report.read_text())["checkpoints"][0]["levels"][:1]
+    assert level["success"] is None
+    assert "no such world" in level["why"]
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_a_run_is_known_before_its_models_are_loaded_and_remembers_what_was_changed(tmp_path, monkeypatch):
+    from sweet_rl.algorithms.reflect import models
+    from sweet_rl.algorithms.reflect.experiments import read_settings
+
+    monkeypatch.chdir(tmp_path)
+    run, known, load_policy = tmp_path / "results/000_rl_finetune", [], models.load_policy
+
+    def loading(*arguments, **more):
+        known.append((run / "run.json").exists())
+        return load_policy(*arguments, **more)
+
+    monkeypatch.setattr(models, "load_policy", loading)
+    told = TAXI | {"model_name": "tiny", "max_steps": 1, "save_steps": 1, "ckpt_path": "results/"}
+    load("reflect rl_finetune")(**told)
+    load("reflect rl_finetune")(resume=str(run), env="taxi", max_steps=2)
+    assert known == [True, True]
+    assert read_settings(run)["max_steps"] == 2
+    assert (run / "checkpoint-2").is_dir()
 
 
 def test_every_checkpoint_is_looked_at_before_the_first_is_measured(tmp_path):

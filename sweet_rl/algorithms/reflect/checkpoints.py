@@ -28,6 +28,7 @@ from torch import nn
 from sweet_rl.algorithms.reflect.agent import Agent
 from sweet_rl.algorithms.reflect.models import save_agent
 from sweet_rl.algorithms.reflect.pointing import save_head
+from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints
 from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import Json
@@ -92,4 +93,12 @@ class Checkpoints:
             UsageError: it is broken.
         """
         found = checkpoints.complete_checkpoints(self.folder)
-        return load_state(found[-1] / STATE_FOLDER) if found else None
+        if not found:
+            return None
+        try:
+            return load_state(found[-1] / STATE_FOLDER)
+        except UsageError as error:  # the checkpoints before it have none any more
+            raise UsageError(
+                f"{str(found[-1] / STATE_FOLDER)!r} cannot be read ({error.__cause__}), so this run cannot go on. Begin a "
+                f"new one with --load_dir {found[-1]}: its policy is whole, or take the checkpoint before it."
+            ) from error

@@ -22,17 +22,20 @@ from sweet_rl.types import Json, Task, derive_seed
 class LevelResult:
     """The outcomes of a level's episodes; those that the world broke are counted apart.
 
-    `low` and `high` bound the success rate with 95 % confidence (Wilson).
+    `low` and `high` bound the success rate with 95 % confidence (Wilson, over tasks). Where the world broke
+    all, nothing was measured: None.
     """
 
     level: str
     episodes: int
     failed: int
-    cost: float
-    success: float
+    cost: float | None
+    success: float | None
     low: float
     high: float
-    steps: float
+    steps: float | None
+    why: str | None = None
+    """What broke the first one that failed."""
 
     def row(self) -> dict[str, Json]:
         """The result as a JSON object, one key for each field."""
@@ -40,7 +43,9 @@ class LevelResult:
 
     def line(self) -> str:
         """The result on one line for people: success with its interval, cost, steps, episodes."""
-        failed = f", {self.failed} failed" if self.failed else ""
+        failed = f", {self.failed} failed (the first: {self.why})" if self.failed else ""
+        if self.success is None:
+            return f"{self.level}: not measured{failed}"
         return (
             f"{self.level}: success {self.success:.2%} (95 % interval {self.low:.1%} to {self.high:.1%}), "
             f"cost {self.cost:.2f}, {self.steps:.1f} steps, {self.episodes} episodes{failed}"
@@ -85,14 +90,18 @@ def measure(
 def summary(level: str, played: Sequence[Played]) -> LevelResult:
     """The numbers of one level: means over episodes that the world did not break."""
     whole = [episode for episode in played if episode.failure is None]
-    success = share_over_tasks([[float(episode.succeeded)] for episode in whole])
+    tasks: dict[str, list[float]] = {}
+    for episode in whole:
+        tasks.setdefault(episode.task_id, []).append(float(episode.succeeded))
+    success = share_over_tasks([*tasks.values()])
     return LevelResult(
         level=level,
         episodes=len(whole),
         failed=len(played) - len(whole),
-        cost=fmean(episode.cost for episode in whole) if whole else 0.0,
-        success=success.mean,
+        cost=fmean(episode.cost for episode in whole) if whole else None,
+        success=fmean(episode.succeeded for episode in whole) if whole else None,
         low=success.low,
         high=success.high,
-        steps=fmean(len(episode.steps) for episode in whole) if whole else 0.0,
+        steps=fmean(len(episode.steps) for episode in whole) if whole else None,
+        why=next((episode.failure for episode in played if episode.failure is not None), None),
     )

@@ -282,6 +282,14 @@ def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any])
     return replace(before, **{name: value for name, value in typed.items() if name in FREE})
 
 
+def save_changes(folder: Path, settings: ReflectSettings) -> None:
+    """Write those flags of a run that is continued which may change."""
+    saved, now = read_settings(folder), as_flags(settings)
+    changed = saved | {name: now[name] for name in FREE - {*PLACES, "ckpt_path"} if name in now}
+    if changed != saved:
+        replace_file(folder / SETTINGS, [_yaml().safe_dump(changed, sort_keys=False).encode()])
+
+
 def typed_flags(settings: ReflectSettings) -> dict[str, Any]:
     """Flags that differ from their defaults."""
     usual = as_flags(ReflectSettings(env=settings.env)) | {"env": first_for("reflect")}

@@ -111,9 +111,13 @@ class Loop:
             why = played[0].failure if played else "there is none"
             raise ServiceError(f"Every episode of iteration {iteration + 1} failed. The first: {why}")
         rows = [self._trainer.rows(episode) for episode in whole]
-        succeeded = [
-            episode for episode, its in zip(whole, rows, strict=True) if its[0].q < episode.threshold
-        ]
+        costs = [episode.cost for episode in whole]
+        succeeded = [episode for episode in whole if episode.succeeded]
+        if settings.published:  # by what the first step is worth, the bonus for entropy included
+            costs = [its[0].q for its in rows]
+            succeeded = [
+                episode for episode, cost in zip(whole, costs, strict=True) if cost < episode.threshold
+            ]
         self._replay.add(succeeded)
         fresh = self._trainer.train(whole)
         rng = random.Random(derive_seed(settings.seed, "replay", iteration))
@@ -122,7 +126,7 @@ class Loop:
             "iter": iteration,
             "loss": [fresh.loss, again.loss],
             "critic_loss": [fresh.critic_loss, again.critic_loss],
-            "cost": fmean(its[0].q for its in rows),
+            "cost": fmean(costs),
             "succ": len(succeeded) / len(whole),
             "log": [_logged(number, its) for number, its in enumerate(rows)],
         }

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sweet_rl.chat.reflect_format import cut_reflection, policy_prompt, reflection_prompt
 from sweet_rl.errors import EpisodeError
 from sweet_rl.grouping import other_places
-from sweet_rl.text_game import TextGame
+from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Task, derive_seed
 
 
@@ -36,26 +36,40 @@ class Reflector(Protocol):
         ...
 
 
+_REMEMBERED: Final = 50
+"""Reflections that are kept for states that no other one is reflected on with."""
+
+
 class OthersReflections:
     """Gives every state the reflection of another one: a policy that plays as well with these reads none.
 
-    Of the states that are reflected on together; the last of them to be left gets one of those before.
+    Of the states that are reflected on together; where these are all alike, one of those before.
 
     Args:
         reflector: who writes.
+
+    Attributes:
+        states: that were reflected on.
+        own: of these, how many kept their own: all reflections so far were alike.
     """
 
     def __init__(self, reflector: Reflector) -> None:
         self._reflector = reflector
         self._earlier: list[str] = []
+        self.states = self.own = 0
 
     def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
         """One reflection for each prompt, written about another: its own only where all so far are alike."""
         written = [*self._reflector.write(prompts, seeds)]
         if len(set(written)) > 1:
+            given = [written[place] for place in other_places(written)]
             self._earlier = written
-            return [written[place] for place in other_places(written)]
-        return [next((text for text in self._earlier if text != own), own) for own in written]
+        else:
+            given = [next((text for text in self._earlier if text != own), own) for own in written]
+            self._earlier = [*dict.fromkeys([*self._earlier, *written])][:_REMEMBERED]
+        self.states += len(written)
+        self.own += sum(text == own for text, own in zip(given, written, strict=True))
+        return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,7 @@ class Step:
 class Played:
     """One episode, whole or broken off by a failure.
 
-    `threshold`: it is a success where its costs sum to less.
+    `threshold`: it is a success where its costs sum to less; `told`: whether it is one, by the game itself.
     """
 
     task_id: str
@@ -85,6 +99,7 @@ class Played:
     threshold: float
     steps: tuple[Step, ...] = field(repr=False)
     failure: str | None = None
+    told: bool | None = None
 
     @property
     def cost(self) -> float:
@@ -93,8 +108,9 @@ class Played:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the episode cost less than its task's threshold."""
-        return self.failure is None and self.cost < self.threshold
+        """Whether it was won, as the game told; else whether it cost less than its task's threshold."""
+        won = self.cost < self.threshold if self.told is None else self.told
+        return self.failure is None and won
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +128,12 @@ class Rules:
     one_draw: bool = False
 
 
+def told_of(moved: GameStep) -> bool | None:
+    """Whether the game itself told that the episode was won; None where it told nothing."""
+    told = moved.info.get("succeeded")
+    return told if isinstance(told, bool) else None
+
+
 class _Playing:
     """One episode that is being played."""
 
@@ -120,6 +142,7 @@ class _Playing:
         self.steps: list[Step] = []
         self.threshold, self.text = 0.0, ""
         self.failure: str | None = None
+        self.told: bool | None = None
         self.over = False
         self._guarded(self._begin)
 
@@ -136,6 +159,7 @@ class _Playing:
                 Step(prompt, chosen.text, chosen.token_ids, chosen.logprob, chosen.entropy, moved.cost)
             )
             self.text, self.over = moved.text, moved.over or rules.first_step
+            self.told = told_of(moved)
 
         self._guarded(step)
 
@@ -150,7 +174,8 @@ class _Playing:
         return derive_seed(self.seed, what, len(self.steps))
 
     def played(self) -> Played:
-        return Played(self.task.task_id, self.seed, self.threshold, tuple(self.steps), self.failure)
+        steps = tuple(self.steps)
+        return Played(self.task.task_id, self.seed, self.threshold, steps, self.failure, self.told)
 
 
 def play(

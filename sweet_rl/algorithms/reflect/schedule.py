@@ -75,7 +75,7 @@ class Schedule:
 
     def draw(self, iteration: int) -> tuple[bool, int, list[int]]:
         """Whether a level begins, which it is, and the items that are played now."""
-        level = self.level_at(iteration)
+        level = max(self.level_at(iteration), self.place.level)  # a run that became longer goes no level back
         begins = level != self.place.level
         if begins:
             self.place = Place(level)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from sweet_rl.algorithms.reflect.play import Played, Step
+from sweet_rl.algorithms.reflect.play import Played, Step, told_of
 from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.contracts import Policy
@@ -46,14 +46,16 @@ def scripted(settings: ReflectSettings, ground: Playground, name: str) -> Plays:
 async def _episode(game: TextGame, task: Task, seed: int, agent: Policy) -> Played:
     steps: list[Step] = []
     messages: tuple[Message, ...] = ()
-    threshold, failure, over = 0.0, None, False
+    threshold, failure, told, over = 0.0, None, None, False
     try:
         text = game.reset(task, seed=seed)
         threshold = game.success_threshold
         while not over:
             messages = (*messages, Message("user", text))
-            said = (await agent.act(Observation(task.task_id, messages, seed))).completion.text
+            shown: Observation | None = getattr(game, "observation", None)  # of worlds that are no text games
+            said = (await agent.act(shown or Observation(task.task_id, messages, seed))).completion.text
             moved = game.step(said)
+            told = told_of(moved)
             steps.append(Step(text, said, (), 0.0, 0.0, moved.cost))
             messages = (*messages, Message("assistant", said))
             text, over = moved.text, moved.over
@@ -61,4 +63,4 @@ async def _episode(game: TextGame, task: Task, seed: int, agent: Policy) -> Play
         failure = str(error)
     finally:
         game.close()
-    return Played(task.task_id, seed, threshold, tuple(steps), failure)
+    return Played(task.task_id, seed, threshold, tuple(steps), failure, told)

@@ -131,7 +131,12 @@ class ReflectFlags(Compatible):
     map_size: int = flag(4, "of no effect; kept for published command lines.", shown="never")
     random_map: bool = flag(True, "of no effect; kept for published command lines.", shown="never")
     is_slippery: bool = flag(False, "of no effect; kept for published command lines.", shown="never")
-    max_turns: int = flag(15, "agent turns of an episode at most.", at_least=1, aliases=("horizon",))
+    max_turns: int | None = flag(
+        None,
+        "agent turns of an episode at most; default the world's own number.",
+        at_least=1,
+        aliases=("horizon",),
+    )
     task_file: str | None = flag(
         None,
         "tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.",
@@ -192,6 +197,8 @@ class ReflectSettings(ReflectFlags):
         ReflectFlags.__post_init__(self)
         if self.options is None:
             object.__setattr__(self, "options", options_of(self.world, {}, learning=True))
+        if self.max_turns is None:
+            object.__setattr__(self, "max_turns", self.world.max_turns)
 
     @property
     def world(self) -> World:

@@ -31,7 +31,7 @@ from sweet_rl.algorithms.reflect.losses import (
 from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.values import Critic
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import ServiceError, UsageError, no_such
 from sweet_rl.types import derive_seed
 
 _Loss: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -99,7 +99,8 @@ class Trainer:
         pooled, self._pooled = self._pooled, []
         rows = [row for call in pooled for episode in call for row in self.rows(episode)]
         newest = [row for episode in pooled[-1] for row in self.rows(episode)]
-        self._critic_data += newest if self._settings.published else rows  # published: the newest only
+        if self.critic is not None:
+            self._critic_data += newest if self._settings.published else rows  # published: the newest only
         self._updates += 1
         loss = self._update_policy(rows)
         critic_loss = None
@@ -162,11 +163,16 @@ class Trainer:
         return advantages(q_S, self.critic.values([row.step.prompt for row in rows]))
 
     def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
-        """One optimizer step over these rows of `total`; the mean loss over all."""
+        """One optimizer step over these rows of `total`; the mean loss over all.
+
+        Raises:
+            ServiceError: not one batch has a finite loss: the weights have diverged.
+        """
         self._calls += 1
         self.optimizer.zero_grad(set_to_none=True)
         device = self.agent.device
         whole = torch.zeros((), device=device, dtype=torch.float64)
+        finite = torch.zeros((), device=device)
         active = not self._settings.disable_dropout
         with torch.random.fork_rng(enabled=active), dropout(self.agent.model, active=active):
             torch.manual_seed(derive_seed(self._settings.seed, "dropout", self._calls, rank()))
@@ -177,6 +183,12 @@ class Trainer:
                     continue  # as published: such a batch teaches nothing
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
+                finite += 1
+        if not self._settings.published and not all_reduce_sum(finite):
+            raise ServiceError(
+                f"No loss of update {self._calls} is a finite number: the policy has diverged. Lower "
+                "--learning_rate, or go on from an earlier checkpoint with --load_dir."
+            )
         clipped_step(self.optimizer, self._parameters, self._settings.max_grad_norm)
         return float(all_reduce_sum(whole))
 
@@ -259,13 +271,13 @@ class Trainer:
 def episode_state(episode: Played) -> list[Any]:
     """An episode as plain data for a checkpoint; `episode_of` reads it back."""
     steps = [_step_state(step) for step in episode.steps]
-    return [episode.task_id, episode.seed, float(episode.threshold), steps, episode.failure]
+    return [episode.task_id, episode.seed, float(episode.threshold), steps, episode.failure, episode.told]
 
 
 def episode_of(state: Sequence[Any]) -> Played:
     """The episode that `episode_state` made plain data of."""
-    task_id, seed, threshold, steps, failure = state
-    return Played(task_id, seed, threshold, tuple(_step_of(step) for step in steps), failure)
+    task_id, seed, threshold, steps, failure, *told = state  # before 0.1 nothing was told
+    return Played(task_id, seed, threshold, tuple(_step_of(step) for step in steps), failure, *told)
 
 
 def _step_state(step: Step) -> list[Any]:

@@ -11,7 +11,7 @@ from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import ServiceError, UsageError, no_such
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, ReportPath
 
@@ -69,6 +69,7 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     from sweet_rl.commands.reflect.models import Teller
     from sweet_rl.runs import new_file
 
+    _refuse(flags, named=bool(checkpoints))
     report = how.report_path
     if report is not None:
         new_file(report, "report_path", overwrite=how.overwrite)
@@ -97,6 +98,29 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
             replace_file(Path(report), [text.encode()])
     if report is not None:
         print(f"The report is in {report}")
+    broken = [row["level"] for each in measured for row in each["levels"] if row["success"] is None]
+    if broken:
+        raise ServiceError(f"The world broke every episode of {broken[0]}: there is nothing to measure by.")
+
+
+def _refuse(flags: ReflectSettings, *, named: bool) -> None:
+    """Refuse flags that say what is measured beside checkpoints that do, and those of no effect.
+
+    Raises:
+        UsageError: names the flag.
+    """
+    if named:
+        for name in ("load_dir", "reflect_load_dir", "reflect"):
+            if getattr(flags, name):
+                raise UsageError(
+                    f"--{name} is of no use beside named checkpoints. Name POLICY+REFLECTION, or leave the names out."
+                )
+    elif flags.reflect_load_dir and not flags.reflect:
+        raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
+    if flags.reflect_prob != 1:
+        raise UsageError(
+            f"A policy is measured with a reflection for each state: leave out --reflect_prob {flags.reflect_prob:g}."
+        )
 
 
 def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> ReflectSettings:
@@ -155,7 +179,7 @@ def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> A
         return scripted(settings, playground, policy.removeprefix(AGENT))
     if policy.startswith(LINEAR):
         path = policy.removeprefix(LINEAR)
-        sampling = Sampling(settings.temperature)
+        sampling = Sampling.of(settings)
         return LinearActor(settings.world.action_head or "", sampling, seed=settings.seed).fit(
             read_texts(path), path
         )
@@ -190,10 +214,18 @@ def _measure(
         with progress(total, 0, unit="episode", quiet=how.quiet) as bar:
             results = measure(settings, playground, agent, reads, bar.update)
     print(f"{name}, every state with the reflection of another" if how.swap_reflections else name)
+    swapped = {}
+    if isinstance(reads, OthersReflections):
+        swapped = {"states": reads.states, "states_with_their_own_reflection": reads.own}
+        if reads.own:
+            say(
+                f"Note: {reads.own} of {reads.states} states kept their own: all reflections before were alike."
+            )
     for result in results:
         print(f"  {result.line()}")
     return {
         "checkpoint": name,
         "settings": as_flags(settings) | {"swap_reflections": how.swap_reflections},
         "levels": [result.row() for result in results],
+        **swapped,
     }

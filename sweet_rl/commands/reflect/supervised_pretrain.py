@@ -67,7 +67,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
         with run.starting(lambda: texts):
             settings = run.settings
-            agent = load_policy(settings, (), run.say)
+            agent = load_policy(replace(settings, temperature=1.0), (), run.say)  # which is one of sampling
             broadcast_parameters(agent.modules)
             examples = _examples(texts, agent, settings, run.say)
             training = FineTuning(agent, examples, settings, run.folder, tell, run.say)

@@ -40,6 +40,7 @@ class TrainingRun:
             labels: of the world; each is a token.
         """
         with experiments.starting(self.folder if self.main and self._new else None):
+            tracking.writes(self.folder, folder=True, continues=True)  # a kill leaves a run that is known
             if self._new:
                 self.settings = processes.from_main(
                     lambda: with_tiny_models(self.settings, self.folder, texts, labels)
@@ -57,7 +58,8 @@ class TrainingRun:
         """
         self.say(f"The run is in {self.folder}")
         tracking.sets(as_flags(self.settings))
-        tracking.writes(self.folder, folder=True, continues=True)
+        if not self._new and self.main:
+            experiments.save_changes(self.folder, self.settings)
         if not self._new:
             checkpointed = f"It resumes after {unit} {done}."
             self.say(checkpointed if done else "It has no checkpoint yet: it starts from the beginning.")

@@ -3,13 +3,16 @@
 import pytest
 import torch
 
-from sweet_rl.algorithms.reflect.evaluation import measure
+from sweet_rl.algorithms.reflect.evaluation import measure, summary
 from sweet_rl.algorithms.reflect.linear import LinearActor, counted
+from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.playground import open_playground
 from sweet_rl.algorithms.reflect.sampling import Sampling
 from sweet_rl.algorithms.reflect.scripted import scripted
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.types import Failure, StopReason
+from sweet_rl.worlds import world_of
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from tests.algorithms.reflect import taxi
 
@@ -89,8 +92,10 @@ def test_an_episode_that_the_world_breaks_is_counted_apart(monkeypatch):
     flags = taxi.settings("", eval_reps=1)
     with open_playground(flags, measures=True) as ground:
         (level,) = measure(flags, ground, scripted(flags, ground, "planner"), None)
-    assert (level.episodes, level.failed) == (0, level.failed)
+    assert (level.episodes, level.success, level.cost, level.steps) == (0, None, None, None)
     assert level.failed > 0
+    assert "not measured" in level.line()
+    assert "no such world" in level.line()
 
 
 def test_an_agent_that_there_is_not():
@@ -105,3 +110,37 @@ def test_fitting_leaves_torch_as_it_was():
     torch.manual_seed(3)
     linear([text("a", 0)])
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_repetitions_of_a_task_are_no_tasks():
+    """Half of the tasks are always solved: how often they are played says nothing about others."""
+    played = [
+        Played(f"t{task}", again, 0.0, (Step("", "", (), 0.0, 0.0, -1.0 if task % 2 else 1.0),))
+        for again in range(50)
+        for task in range(12)
+    ]
+    level = summary("x", played)
+    assert (level.success, level.episodes) == (0.5, 600)
+    assert level.low < 0.3
+    assert level.high > 0.7
+
+
+def test_an_episode_is_won_where_the_game_says_so():
+    step = Step("", "", (), 0.0, 0.0, 3.0)
+    assert [Played("t", 0, 0.0, (step,), None, told).succeeded for told in (None, True, False)] == [
+        False,
+        True,
+        False,
+    ]
+    assert not Played("t", 0, 0.0, (step,), "broken", True).succeeded
+
+
+@pytest.mark.parametrize(
+    ("env", "name", "won"), [("twenty_questions", "asker", 1.0), ("lantern", "random", 0.0)]
+)
+def test_agents_of_other_worlds_play_as_they_do_elsewhere(env, name, won):
+    flags = ReflectSettings(env=env, eval_reps=1, few_data=8)
+    assert flags.max_turns == world_of(env).max_turns
+    with open_playground(flags, measures=True) as ground:
+        (level,) = measure(flags, ground, scripted(flags, ground, name), None)
+    assert (level.episodes, level.success) == (8, won)

@@ -8,7 +8,7 @@ import torch
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.losses import policy_gradient_loss
 from sweet_rl.algorithms.reflect.trainer import Trainer
-from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from tests.algorithms.reflect import taxi
@@ -190,3 +190,50 @@ def test_without_dropout_the_update_itself_tells_the_critic_its_states(model, ex
 def read_before(trainer, rows):
     values_S = trainer._advantages(rows)
     return lambda logps, _, at: policy_gradient_loss(logps, values_S[at])
+
+
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+def test_the_bonus_for_entropy_makes_no_success(model, monkeypatch, compat):
+    """Published: a first step that is worth less than the threshold is one, whatever the episode cost."""
+    played, train = [], Trainer.train
+
+    def learn(trainer, episodes):
+        played.append(list(episodes))
+        return train(trainer, episodes)
+
+    monkeypatch.setattr(Trainer, "train", learn)
+    flags = taxi.settings(model, entropy_coef=5.0, curriculum_index=2, compat=compat)
+    state, entries = run(flags)
+    fresh = played[::2]  # then come those of replay
+    won = [sum(episode.succeeded for episode in its) / len(its) for its in fresh]
+    assert max(won) < 1
+    if compat == "fixed":
+        assert [entry["succ"] for entry in entries] == won
+        costs = [sum(episode.cost for episode in its) / len(its) for its in fresh]
+        assert [entry["cost"] for entry in entries] == pytest.approx(costs)
+    else:
+        assert all(entry["succ"] == 1 and entry["cost"] < -5 for entry in entries)
+        assert state["replay"]
+
+
+def test_without_a_critic_nothing_is_kept_for_one(model):
+    state, _ = run(taxi.settings(model))
+    assert state["trainer"]["critic_data"] == []
+    state, _ = run(taxi.settings(model, use_critic=True, shared_critic=True, critic_update_freq=1000))
+    assert len(state["trainer"]["critic_data"]) > 20
+
+
+def test_a_policy_that_has_diverged_ends_the_run(model):
+    with pytest.raises(ServiceError, match=r"No loss of update \d+ is a finite number.*--learning_rate"):
+        run(taxi.settings(model, learning_rate=1e30))
+
+
+def test_a_broken_state_is_told_with_what_can_be_done(tmp_path, model):
+    """The state of the checkpoint before it is gone: taking this one away would help nobody."""
+    run(taxi.settings(model, max_steps=2, save_steps=1), tmp_path / "a")
+    (tmp_path / "a/checkpoint-2/state/state.json").write_text("{")
+    with pytest.raises(
+        UsageError, match=r"this run cannot go on. Begin a new one with --load_dir .*checkpoint-2"
+    ):
+        Checkpoints(tmp_path / "a").newest()
+    assert not (tmp_path / "a/checkpoint-1/state").exists()

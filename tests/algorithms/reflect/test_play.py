@@ -100,6 +100,13 @@ def test_every_state_is_given_the_reflection_of_another():
     assert read == [["state b 0", "state c 0", "state a 0"], ["state a 0"], ["state a 0"]]  # c is left alone
 
 
+def test_states_that_are_played_one_at_a_time_get_others_reflections_too():
+    reads = OthersReflections(Echo())
+    prompts = [f"Think.\nstate {name} # Analyze:\n" for name in "abcb"]
+    assert [reads.write([prompt], [1])[0][-1] for prompt in prompts] == ["a", "a", "a", "a"]
+    assert (reads.states, reads.own) == (4, 1)  # of the first one there is no other
+
+
 def test_where_all_reflections_are_alike_there_is_no_other():
     assert OthersReflections(Reflector()).write(["p", "q"], [1, 2]) == ["I think. # Action:\n9"] * 2
 

@@ -176,6 +176,9 @@ def test_published_levels_that_begin_together_are_one():
 
 
 def test_a_pass_takes_every_item_once_and_the_next_is_shuffled():
+    longer = Schedule([5, 3], [0, 60], batch=2, seed=1)
+    longer.restore({"level": 1, "passed": 0, "position": 0})
+    assert longer.draw(8)[:2] == (False, 1), "a run that became longer went back to an easier level"
     schedule = Schedule([5, 3], [0, 6], batch=2, seed=1)
     drawn = [schedule.draw(iteration) for iteration in range(9)]
     assert [begins for begins, _, _ in drawn] == [True, *[False] * 5, True, False, False]
