@@ -99,6 +99,7 @@ class Checkpoints:
             return load_state(found[-1] / STATE_FOLDER)
         except UsageError as error:  # the checkpoints before it have none any more
             raise UsageError(
-                f"{str(found[-1] / STATE_FOLDER)!r} cannot be read ({error.__cause__}), so this run cannot go on. Begin a "
-                f"new one with --load_dir {found[-1]}: its policy is whole, or take the checkpoint before it."
+                f"{str(found[-1] / STATE_FOLDER)!r} cannot be read ({error.__cause__}), so this run cannot "
+                f"go on. Begin a new one with --load_dir {found[-1]}, whose policy is whole, or with the "
+                "checkpoint before it."
             ) from error
