@@ -154,6 +154,8 @@ def test_numbers_of_runs(tmp_path, shared):
     for name in ("007_rl_finetune", "foo"):
         (tmp_path / "r" / name).mkdir()
     assert next_experiment(tmp_path / "r", "x").name == f"{recorded['after_007_and_foo']}_x"
+    (tmp_path / "r/1000_x").mkdir()
+    assert next_experiment(tmp_path / "r", "x").name == "1001_x"
 
 
 def test_what_a_run_takes_over(tmp_path, shared):

@@ -94,6 +94,13 @@ class Agent:
             self._label_ids = torch.tensor(ids, device=self.device)
         bare: Any = bare_model(model)
         self.config = bare.config.get_text_config()
+        positions = getattr(self.config, "max_position_embeddings", None)
+        writes = sampling.max_new_tokens
+        if positions is not None and writes >= positions:
+            raise UsageError(
+                f"This model reads {positions:,} tokens, and is to write {writes:,}: of a prompt nothing "
+                "would be left. Lower --max_new_tokens (of reflections --reflect_max_new_tokens)."
+            )
         self._span = attention_span(bare)
         self._bare = bare
         self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)

@@ -5,6 +5,7 @@ Published behaviour: docs/published/reflect_rl.md#models.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ def next_experiment(folder: Path, stage: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
-            numbers = [int(path.name[:3]) for path in folder.iterdir() if _numbered(path)]
+            numbers = [int(path.name.partition("_")[0]) for path in folder.iterdir() if _numbered(path)]
             made = folder / f"{max(numbers, default=-1) + 1:03d}_{stage}"
             try:
                 made.mkdir()
@@ -62,7 +63,7 @@ def next_experiment(folder: Path, stage: str) -> Path:
 
 
 def _numbered(path: Path) -> bool:
-    return path.is_dir() and path.name[:3].isascii() and path.name[:3].isdecimal() and len(path.name) > 3
+    return path.is_dir() and re.match(r"[0-9]{3,9}_", path.name) is not None
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def _chain(folder: Path) -> list[tuple[Path, dict[str, Any], int | None]]:
         settings = read_settings(folder)
         chain.insert(0, (folder, settings, until))
         before = settings.get("load_dir")
-        if not before or STAGE not in str(before):
+        if not before or STAGE not in Path(str(before)).parent.name:
             return chain
         checkpoint = Path(beside(str(before), folder)).expanduser()
         until = step_of(checkpoint)

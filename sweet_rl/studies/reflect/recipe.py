@@ -311,7 +311,7 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step
     named = _named(study, world, method, seed)
     if method.reflects:
         named += f"+{study.tuned_checkpoint(world, method.reflection_texts, seed)}"
-    batch = min(50, study.test_games)
+    batch = max(size for size in range(1, min(50, study.test_games) + 1) if study.test_games % size == 0)
     flags = {
         **study.playing(world, seed),
         **study.writing(world),

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.algorithms.reflect.models import load_policy, load_reflector, save_agent
+from sweet_rl.errors import UsageError
 from sweet_rl.training.adapters import bare_model
 from tests.algorithms.reflect import taxi
 
@@ -56,3 +57,11 @@ def test_reflections_may_have_a_temperature_of_their_own(model):
         assert reflector is not None
         assert reflector.sampling.temperature == expected
         assert load_policy(given, ["0", "1"]).sampling.temperature == 0.7
+
+
+def test_a_model_that_could_read_nothing_is_refused(model):
+    flags = taxi.settings(model, reflect=True, reflect_max_new_tokens=100_000)
+    with pytest.raises(
+        UsageError, match=r"is to write 100,000: of a prompt nothing .* --reflect_max_new_tokens"
+    ):
+        load_reflector(flags)
