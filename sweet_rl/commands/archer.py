@@ -176,6 +176,10 @@ def _check_overrides(
 def _oracle(config: Mapping[str, Any]) -> OracleFlags:
     flags = OracleFlags(config["oracle"], config["env_load_path"], config["oracle_model"])
     flags.check()
+    if flags.kind == ORACLES[0] and flags.model:
+        raise UsageError(
+            f"oracle_model={flags.model} belongs to oracle={', '.join(ORACLES[1:])}. Leave it out."
+        )
     return flags
 
 

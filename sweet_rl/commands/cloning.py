@@ -250,8 +250,7 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
     """Games that did not fail, as turns.
 
     Raises:
-        DataError: a file is broken or of another world, or a turn in it has no reward.
-        UsageError: nothing is left to imitate.
+        DataError: a file is broken, of another world, or leaves nothing to imitate; a turn has no reward.
     """
     from sweet_rl.records import load_trajectories
 
@@ -272,8 +271,10 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
     games = [steps for steps in found if steps]
     if not games:
         good = "" if least is None else f" with a return of at least {least:g}"
-        raise UsageError(
-            f"There is no game{good} to imitate in {', '.join(paths)}. Name other files, or a smaller --min_reward."
+        raise DataError(
+            f"leaves no game{good} to imitate",
+            path=", ".join(paths),
+            repair="Name other files, or a smaller --min_reward.",
         )
     return games
 

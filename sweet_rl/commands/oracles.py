@@ -45,10 +45,6 @@ class OracleFlags:
         if USERS.knows(self.kind):
             USERS.find(self.kind)
             return
-        if self.kind == "embedded" and self.model:
-            raise UsageError(
-                f"oracle_model={self.model} belongs to oracle={', '.join(ORACLES[1:])}. Leave it out."
-            )
         if self.kind not in ORACLES:
             raise no_such("oracle", self.kind, (*ORACLES, *USERS.names()), OWN_HUMAN)
         if self.kind != "embedded" and not self.path:
