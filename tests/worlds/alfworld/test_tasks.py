@@ -58,7 +58,9 @@ def test_a_users_folder(tmp_path, monkeypatch):
         published_household_tasks("test")
 
 
-def test_what_is_named_is_played_or_refused(tmp_path):
+def test_what_is_named_is_played_or_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv(household.VARIABLE, raising=False)
+
     def played(named, compat="fixed"):
         (level,) = WORLD.levels(AlfworldOptions(compat=compat), LevelRequest(tasks=named, measures=True))
         return [task.row["game"] for task in level.tasks]
@@ -86,6 +88,9 @@ def test_a_folder_without_games_is_not_taken_for_none(tmp_path, monkeypatch):
     monkeypatch.setenv(household.VARIABLE, str(tmp_path / "alfwrold"))
     with pytest.raises(UsageError, match=r"No ALFWorld data: .* is '.*alfwrold', and must name a folder"):
         published_household_tasks()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(household.VARIABLE, str(tmp_path / ".cache/alfworld"))  # as the package does
+    assert len(published_household_tasks()) == 16
     monkeypatch.setenv(household.VARIABLE, str(tmp_path))
     write_game(household.game(f"{household.TOMATO}-1"), tmp_path / "json_2.1.1/train")
     for split in ("/home/me", "**x", "tr*"):

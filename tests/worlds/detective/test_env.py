@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import signal
+import tempfile
 from random import Random
 
 import pytest
@@ -288,7 +289,7 @@ def test_many_episodes_at_once_do_not_mix(pool):
 
 
 def test_pool_ends_cleanly(shared, monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the workers
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pytest.importorskip("jericho", reason="needs the extra 'detective'")
     pool = open_detective(shared / "data/games/detective.z5", workers=2)
     pool.close()

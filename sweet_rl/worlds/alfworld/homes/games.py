@@ -15,6 +15,9 @@ from sweet_rl.errors import UsageError
 VARIABLE: Final = "ALFWORLD_DATA"
 """The environment variable that names a user's folder; it holds `json_2.1.1`, and maybe `logic`."""
 
+_OF_THE_PACKAGE: Final = "~/.cache/alfworld"
+"""What the package sets the variable to when it is imported, whether there is such a folder or not."""
+
 GAMES_FOLDER: Final = "json_2.1.1"
 BLACKLIST: Final = "alfworld_blacklist.txt"
 """One problem a line, from `json_2.1.1` on: those that the engine failed at."""
@@ -73,7 +76,7 @@ def _is_held_out(name: str) -> bool:
 
 
 def data_folder() -> Path | None:
-    """The user's ALFWorld folder; None where none is named.
+    """The user's ALFWorld folder; None where nobody names one.
 
     Raises:
         UsageError: what is named holds no games.
@@ -82,9 +85,11 @@ def data_folder() -> Path | None:
     if not named:
         return None
     folder = Path(named).expanduser()
-    if not (folder / GAMES_FOLDER).is_dir():
-        raise _no_data(f"is {named!r}, and")
-    return folder
+    if (folder / GAMES_FOLDER).is_dir():
+        return folder
+    if folder == Path(_OF_THE_PACKAGE).expanduser():
+        return None
+    raise _no_data(f"is {named!r}, and")
 
 
 def _no_data(what: str) -> UsageError:
