@@ -124,23 +124,21 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
     if trajectory.error is not None:
         return []
     turns = [entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
-    for number, turn in enumerate(turns):
-        field = f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}"
-        if turn.reward is None:
-            raise DataError(
-                "is missing",
-                field=field,
-                repair="Learning online needs a reward for every turn: let the world's Env.step return one "
-                "(0.0 for a turn that is worth nothing), or play another world.",
-            )
-        if not math.isfinite(turn.reward):
-            raise DataError(
-                "must be a finite number",
-                field=field,
-                value=turn.reward,
-                repair="Let the world's Env.step return one.",
-            )
-    return [turn.reward for turn in turns if turn.reward is not None]
+    rewards = [turn.reward for turn in turns if turn.reward is not None and math.isfinite(turn.reward)]
+    if len(rewards) == len(turns):
+        return rewards
+    number, wrong = next(
+        (number, turn.reward)
+        for number, turn in enumerate(turns)
+        if turn.reward is None or not math.isfinite(turn.reward)
+    )
+    raise DataError(
+        "is missing" if wrong is None else "must be a finite number",
+        field=f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}",
+        value=wrong,
+        repair="Learning online needs a reward for every turn: let the world's Env.step return one (0.0 for "
+        "a turn that is worth nothing), or play another world.",
+    )
 
 
 def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]:

@@ -94,12 +94,12 @@ class Agent:
             self._label_ids = torch.tensor(ids, device=self.device)
         bare: Any = bare_model(model)
         self.config = bare.config.get_text_config()
-        positions = getattr(self.config, "max_position_embeddings", None)
+        self._positions: int | None = getattr(self.config, "max_position_embeddings", None)
         writes = sampling.max_new_tokens
-        if positions is not None and writes >= positions:
+        if self._positions is not None and writes >= self._positions:
             raise UsageError(
-                f"This model reads {positions:,} tokens, and is to write {writes:,}: of a prompt nothing "
-                "would be left. Lower --max_new_tokens (of reflections --reflect_max_new_tokens)."
+                f"This model reads {self._positions:,} tokens, and is to write {writes:,}: of a prompt "
+                "nothing would be left. Lower --max_new_tokens (of reflections --reflect_max_new_tokens)."
             )
         self._span = attention_span(bare)
         self._bare = bare
@@ -132,8 +132,7 @@ class Agent:
         ids: list[int] = self.tokenizer(prompt)["input_ids"]
         while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
             ids.pop()
-        positions = getattr(self.config, "max_position_embeddings", None)
-        room = len(ids) if positions is None else positions - self.sampling.max_new_tokens
+        room = len(ids) if self._positions is None else self._positions - self.sampling.max_new_tokens
         return tuple(ids[-room:]) or (self.tokenizer.eos_token_id or 0,)
 
     def _text(self, ids: Sequence[int]) -> str:

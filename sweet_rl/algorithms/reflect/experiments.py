@@ -83,8 +83,7 @@ def starting(folder: Path | None) -> Iterator[None]:
 
 def save_settings(folder: Path, settings: ReflectSettings) -> None:
     """Write all flags as a flat map."""
-    text = _yaml().safe_dump(as_flags(settings), sort_keys=False)
-    replace_file(folder / SETTINGS, [text.encode()])
+    _write_settings(folder, as_flags(settings))
 
 
 def read_settings(folder: Path) -> dict[str, Json]:
@@ -288,7 +287,11 @@ def save_changes(folder: Path, settings: ReflectSettings) -> None:
     saved, now = read_settings(folder), as_flags(settings)
     changed = saved | {name: now[name] for name in FREE - {*PLACES, "ckpt_path"} if name in now}
     if changed != saved:
-        replace_file(folder / SETTINGS, [_yaml().safe_dump(changed, sort_keys=False).encode()])
+        _write_settings(folder, changed)
+
+
+def _write_settings(folder: Path, flags: Mapping[str, Json]) -> None:
+    replace_file(folder / SETTINGS, [_yaml().safe_dump(dict(flags), sort_keys=False).encode()])
 
 
 def typed_flags(settings: ReflectSettings) -> dict[str, Any]:
