@@ -57,10 +57,12 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
             typed_here.set(False)
             given = bound(function, signature, positional, named)
             explicit = dict(given.arguments)
+            call = inspect.BoundArguments(
+                plain, {name: explicit[name] for name in explicit if name in plain.parameters}
+            )
             given.apply_defaults()
             values: dict[str, Any] = dict(given.arguments)
             table = values.pop("prices", None) if prices else None
-            call = inspect.BoundArguments(plain, values)
             typed = _flat(plain, values)
             flat = with_defaults(function, typed) | typed
             settings = flat | ({"prices": table} if prices else {})

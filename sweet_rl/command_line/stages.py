@@ -14,6 +14,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -22,10 +23,13 @@ from sweet_rl.command_line.stage_flags import flag_of
 from sweet_rl.errors import missing_package
 from sweet_rl.flags import REQUIRED, Flag, Only, described, flags_of
 
-__all__ = ["Facets", "Stage", "built", "needing", "stage"]
+__all__ = ["Facets", "Stage", "built", "given_flags", "needing", "stage"]
 
 Stage = Callable[..., None]
 Built = TypeVar("Built")
+
+given_flags: ContextVar[frozenset[str]] = ContextVar("given_flags", default=frozenset())
+"""The flags that the running stage was called with, whatever their values; the others have their defaults."""
 
 
 def stage(
@@ -84,7 +88,12 @@ def stage(
         @functools.wraps(function)
         def run(*positional: Any, **named: Any) -> None:
             settings, call = build(*positional, **named)
-            function(*settings, *call.args, **call.kwargs)
+            given = bound(run, signature, positional, named).arguments
+            before = given_flags.set(frozenset({*given, *given.get("options", ())}))
+            try:
+                function(*settings, *call.args, **call.kwargs)
+            finally:
+                given_flags.reset(before)
 
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.flags = tuple(flags)  # type: ignore[attr-defined]

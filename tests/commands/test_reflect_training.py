@@ -56,6 +56,8 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
     assert (run / "checkpoint-3").is_dir()
     with pytest.raises(UsageError, match="--max_turns was 3, is 7"):
         load("reflect rl_finetune")(resume=str(run), horizon=7)
+    with pytest.raises(UsageError, match="--reflect was True, is False"):  # its default
+        load("reflect rl_finetune")(resume=str(run), reflect=False)
     capsys.readouterr()
 
     load("reflect evaluate")(f"{run}/checkpoint-3+{second}", first, report="report.json", eval_reps=2, **TAXI)
@@ -317,7 +319,7 @@ def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
     for name in ("tiny", "c"):
         (results / "000_x" / name).mkdir(parents=True)
     assert with_saved(ReflectSettings(), checkpoint).model_name == str(results / "000_x/tiny")
-    found = continued(results / "001_x", ReflectSettings(), {})
+    found = continued(results / "001_x", ReflectSettings(), ())
     assert found.load_dir == str(results / "000_x/c")
     assert found.reflect_model_name == "org/name"
     monkeypatch.chdir(tmp_path / "moved")

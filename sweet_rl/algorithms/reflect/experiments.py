@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from sweet_rl.errors import StorageError, UsageError, missing_package
 from sweet_rl.records import replace_file
 from sweet_rl.training.checkpoints import step_of
 from sweet_rl.types import Json
-from sweet_rl.worlds import first_for, flags_of, world_of
+from sweet_rl.worlds import flags_of, world_of
 
 SETTINGS = "setting.yml"
 
@@ -254,19 +254,21 @@ def _placed(saved: dict[str, Json], run: Path) -> dict[str, Json]:
     return saved | {name: beside(str(saved[name]), run) for name in PLACES if saved.get(name)}
 
 
-def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any]) -> ReflectSettings:
+def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -> ReflectSettings:
     """The settings of a run that is to be continued.
 
     Args:
         folder: of the run.
         settings: as typed, with defaults.
-        typed: the flags of these that differ from their defaults.
+        given: names of the flags that were typed.
 
     Raises:
         UsageError: a flag that was typed contradicts the run.
     """
     saved = read_settings(folder)
-    placed = as_flags(settings) | _placed(saved, folder)
+    flags = as_flags(settings)
+    typed = {name: flags[name] for name in flags if name in given}
+    placed = flags | _placed(saved, folder)
     own = flags_of(world_of(str(placed["env"])), learning=True)
     before = settings_of(**{name: value for name, value in placed.items() if name in {*PLAIN, *own}})
     changed = [
@@ -292,12 +294,6 @@ def save_changes(folder: Path, settings: ReflectSettings) -> None:
 
 def _write_settings(folder: Path, flags: Mapping[str, Json]) -> None:
     replace_file(folder / SETTINGS, [_yaml().safe_dump(dict(flags), sort_keys=False).encode()])
-
-
-def typed_flags(settings: ReflectSettings) -> dict[str, Any]:
-    """Flags that differ from their defaults."""
-    usual = as_flags(ReflectSettings(env=settings.env)) | {"env": first_for("reflect")}
-    return {name: value for name, value in as_flags(settings).items() if value != usual[name]}
 
 
 def _yaml() -> Any:

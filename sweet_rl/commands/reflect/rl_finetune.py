@@ -8,6 +8,7 @@ from typing import Any
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import given_flags
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 
 
@@ -32,7 +33,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
     settings = (
-        experiments.continued(old, flags, experiments.typed_flags(flags))
+        experiments.continued(old, flags, given_flags.get())
         if old
         else experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
     )

@@ -120,8 +120,17 @@ def test_what_cannot_be_read_is_refused(words, message):
 @pytest.mark.parametrize(("strict", "compat"), [("true", "published"), ("false", "fixed")])
 def test_a_run_that_was_begun_with_the_old_name_goes_on_as_it_was(tmp_path, strict, compat):
     (tmp_path / "setting.yml").write_text(f"env: taxi\nstrict: {strict}\nhorizon: 7\n")
-    before = continued(tmp_path, ReflectSettings(env="taxi"), {})
+    before = continued(tmp_path, ReflectSettings(env="taxi"), ())
     assert (before.compat, before.max_turns) == (compat, 7)
+
+
+def test_what_was_typed_counts_when_a_run_goes_on_whatever_the_default(tmp_path):
+    (tmp_path / "setting.yml").write_text("env: taxi\nmax_steps: 5\nlearning_rate: 0.5\n")
+    usual = ReflectSettings(env="taxi")
+    assert continued(tmp_path, usual, ()).max_steps == 5
+    assert continued(tmp_path, usual, {"max_steps", "quiet"}).max_steps == usual.max_steps
+    with pytest.raises(UsageError, match=f"--learning_rate was 0.5, is {usual.learning_rate}"):
+        continued(tmp_path, usual, {"learning_rate"})
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion():
