@@ -61,7 +61,8 @@ def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
         if not alone or ids[-1] in found or ids[-1] == tokenizer.unk_token_id:
             raise UsageError(
                 f"--shrink_head needs a token for every label, and this tokenizer has none for {label!r}. "
-                "Pass --no_shrink_head --max_new_tokens 3, or take a model with such a tokenizer (gpt2)."
+                "Take a model with such a tokenizer (gpt2), or a policy that writes no labels "
+                "(--pointing_head, in fine-tuning too)."
             )
         found[ids[-1]] = label
     return list(found)

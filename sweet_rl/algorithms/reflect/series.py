@@ -85,10 +85,24 @@ def read_logs(folder: Path) -> list[Log]:
     for path in sorted(paths, key=lambda path: step_of(path.parent)):
         try:
             entries = json.loads(path.read_text(encoding="utf-8"))
-            found += [{key: value for key, value in entry.items() if key != "log"} for entry in entries]
+            found += [_without_episodes(entry) for entry in entries]
         except (OSError, ValueError, AttributeError, TypeError) as error:
             raise DataError(f"is no list of iterations ({error})", path=path) from error
     return found
+
+
+def _without_episodes(entry: Log) -> Log:
+    """An iteration's numbers.
+
+    Raises:
+        ValueError: it lacks what is drawn of it.
+        TypeError: its number is none.
+    """
+    if missing := [key for key in ("iter", "succ", "cost", "loss") if key not in entry]:
+        raise ValueError(f"one has no {missing[0]!r}")
+    if not isinstance(entry["iter"], int | float):
+        raise TypeError(f"one has the number {entry['iter']!r}")
+    return {key: value for key, value in entry.items() if key != "log"}
 
 
 def moving_average(

@@ -60,7 +60,7 @@ class ReflectFlags(Compatible):
     disable_dropout: bool = flag(False, "no dropout anywhere.")
     lora_r: int = flag(64, "rank of the adapter.", at_least=1)
     max_seq_length: int = flag(
-        1024, "tokens of a text in fine-tuning; longer ones lose their beginning.", at_least=1
+        1024, "tokens of a text in fine-tuning; longer ones lose their beginning.", at_least=2
     )
     max_new_tokens: int = flag(1, "tokens of an action at most; the shrunk head writes one.", at_least=1)
     temperature: float = flag(1.0, "of sampling.", above=0)

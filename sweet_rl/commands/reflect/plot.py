@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
@@ -39,8 +40,6 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
         flags: of this stage.
         runs: folders such as results/003_rl_finetune.
     """
-    from pathlib import Path
-
     from sweet_rl.algorithms.reflect.series import ensemble_logs
     from sweet_rl.errors import UsageError, missing_package
     from sweet_rl.runs import new_file
@@ -56,8 +55,8 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
     for target in targets:
         new_file(target, "output", overwrite=flags.overwrite)
     logs = {
-        Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), compat=flags.compat)
-        for name in runs
+        label: ensemble_logs(Path(name).expanduser(), compat=flags.compat)
+        for label, name in zip(labels(runs), runs, strict=True)
     }
     try:
         figure = _figure(logs, flags.window, compat=flags.compat)
@@ -68,6 +67,12 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target)
         print(f"The picture is in {target}")
+
+
+def labels(runs: Sequence[str]) -> list[str]:
+    """The folders' own names; of those that share one, the whole path."""
+    names = [Path(run).expanduser().resolve().name for run in runs]
+    return [run if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True)]
 
 
 def _figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], window: int, *, compat: Compat) -> Any:

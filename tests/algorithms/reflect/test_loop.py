@@ -159,7 +159,7 @@ def test_labels_that_are_no_tokens_are_refused(model):
 
     tokenizer = load_tokenizer(model)
     assert len(set(label_tokens(tokenizer, CHOICES))) == 252
-    with pytest.raises(UsageError, match="no_shrink_head"):
+    with pytest.raises(UsageError, match=r"none for '1234'.*--pointing_head"):
         label_tokens(tokenizer, ["0", "1234"])
 
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from sweet_rl.algorithms.reflect.series import ensemble_logs, moving_average, read_logs
+from sweet_rl.commands.reflect.plot import labels
 from sweet_rl.errors import DataError, UsageError
 from tests.algorithms.reflect.tiny import golden
 
@@ -80,9 +81,15 @@ def test_what_is_no_run_is_refused(tmp_path, runs):
     empty = run(tmp_path / "003_rl_finetune", 0)
     with pytest.raises(UsageError, match="holds no logs"):
         ensemble_logs(empty)
-    (runs / "checkpoint-2" / "logs.json").write_text("{")
-    with pytest.raises(DataError, match="no list of iterations"):
-        read_logs(runs)
+    for broken in (
+        "{",
+        "[3]",
+        '[{"iter": 0, "cost": 1, "loss": []}]',
+        '[{"iter": "0", "succ": 0, "cost": 1, "loss": []}]',
+    ):
+        (runs / "checkpoint-2" / "logs.json").write_text(broken)
+        with pytest.raises(DataError, match=r"checkpoint-2/logs.json: is no list of iterations"):
+            read_logs(runs)
 
 
 def test_runs_are_merged_and_drawn(tmp_path, runs, capsys):
@@ -94,3 +101,8 @@ def test_runs_are_merged_and_drawn(tmp_path, runs, capsys):
     load("reflect plot")(str(runs), output=str(tmp_path / "picture"), window=3)
     assert (tmp_path / "picture.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    names = [str(run(tmp_path / place / "002_rl_finetune", 2)) for place in "ab"]
+    assert labels([*names, str(tmp_path / "c/003_x")]) == [*names, "003_x"]
