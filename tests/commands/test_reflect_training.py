@@ -289,6 +289,19 @@ def test_texts_that_are_missing_or_none(tmp_path, monkeypatch):
     assert not list((tmp_path / "results").iterdir())
 
 
+@pytest.mark.parametrize("cut", [{"top_k": 5}, {"top_p": 0.9}])
+def test_ppo_compares_probabilities_before_anything_is_cut_off(cut):
+    from sweet_rl.algorithms.reflect.experiments import check
+    from sweet_rl.algorithms.reflect.settings import ReflectSettings
+
+    ppo = {"env": "taxi", "trainer": "ppo", "use_critic": True, "shared_critic": True, "mode": "train_RLFT"}
+    assert check(ReflectSettings(**ppo, top_k=0)) == []
+    assert check(ReflectSettings(**ppo, **cut, compat="published")) == []
+    assert check(ReflectSettings(**ppo | {"trainer": "pg"}, **cut)) == []
+    with pytest.raises(UsageError, match="--trainer ppo compares"):
+        check(ReflectSettings(**ppo, **cut))
+
+
 def test_what_may_surprise(tmp_path):
     from dataclasses import replace
 

@@ -127,6 +127,12 @@ def check(settings: ReflectSettings) -> list[str]:
     """
     if settings.mode != "test" and settings.trainer == "ppo" and not settings.use_critic:
         raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
+    cuts = settings.top_p < 1 or 0 < settings.top_k < ReflectSettings.top_k
+    if settings.mode != "test" and settings.trainer == "ppo" and cuts and not settings.published:
+        raise UsageError(
+            "--trainer ppo compares an action's probability before and after an update, and --top_k and "
+            "--top_p change the one that it was drawn with. Leave them out, or take --trainer pg."
+        )
     if settings.reflect_load_dir is not None and not settings.reflect and not settings.published:
         raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
     check_head(settings)
