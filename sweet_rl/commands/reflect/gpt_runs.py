@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -69,7 +70,7 @@ def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
             print("Measured: chance, which is the floor; no model was asked.")
         else:
             print(player.measured("knows the way and is the ceiling"))
-        episodes = [jobs.results[key] for key in planned if key in jobs.results]
+        episodes = {key: jobs.results[key] for key in planned if key in jobs.results}
         _write(folder, f"{measured.name} {name}", episodes)
         judge_episodes(jobs, planned, max_failed=games.max_failed)
 
@@ -101,18 +102,31 @@ async def _episode(
     return Done(result, tuple(played.failures))
 
 
-def _write(folder: Path, name: str, episodes: list[dict[str, Any]]) -> None:
-    """Add a line for each episode and one for all of them, as the published stage does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "result_episode.txt").open("a", encoding="utf-8") as file:
-        for number, episode in enumerate(episodes):
-            file.write(
-                f"{name} run {number}: reward {episode['reward']:g}, {episode['steps']} steps, "
-                f"{'success' if episode['won'] else 'failure'}\n"
-            )
-    won = sum(episode["won"] for episode in episodes)
-    mean = sum(episode["reward"] for episode in episodes) / max(len(episodes), 1)
+def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add a line for each episode and one for all of them, as the published stage does.
+
+    Args:
+        folder: of both files.
+        name: of what was measured.
+        episodes: by their run's name.
+    """
+    won = sum(episode["won"] for episode in episodes.values())
+    mean = sum(episode["reward"] for episode in episodes.values()) / max(len(episodes), 1)
     line = f"{name}: success {won}/{len(episodes)}, mean reward {mean:.3f}"
-    with (folder / "result.txt").open("a", encoding="utf-8") as file:
-        file.write(f"{line}\n")
+    told = (
+        f"{name} {run}: reward {episode['reward']:g}, {episode['steps']} steps, "
+        f"{'success' if episode['won'] else 'failure'}"
+        for run, episode in episodes.items()
+    )
+    _add(folder / "result_episode.txt", told)
+    _add(folder / "result.txt", [line])
     print(f"{line}\nThat is in {folder / 'result.txt'}, every episode in {folder / 'result_episode.txt'}")
+
+
+def _add(path: Path, lines: Iterable[str]) -> None:
+    """Add the lines that are not there yet: a run that goes on has its episodes of before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        file.seek(0)
+        known = set(file.read().splitlines())
+        file.writelines(f"{line}\n" for line in lines if line not in known)

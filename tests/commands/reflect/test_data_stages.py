@@ -269,7 +269,14 @@ def test_models_play_the_taxi(here, capsys):
     assert lines[0].startswith("taxi pickup embedded: success 5/5")
     assert lines[1].startswith("taxi dropoff random: success")
     assert lines[2].startswith("taxi full m: success 0/5")
-    assert len(Path("result_episode.txt").read_text().splitlines()) == 15
+    episodes = Path("result_episode.txt").read_text().splitlines()
+    assert len(episodes) == 15
+    evaluate_gpt(runs=5, quiet=True)
+    assert Path("result.txt").read_text().splitlines() == lines
+    evaluate_gpt(runs=6, quiet=True)
+    *before, added = Path("result_episode.txt").read_text().splitlines()
+    assert before == episodes
+    assert added.startswith("taxi pickup embedded run 5: reward ")
 
 
 @pytest.mark.parametrize(
