@@ -34,6 +34,8 @@ def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None)
     try:
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
         from transformers.pytorch_utils import Conv1D  # noqa: PLC0415
+
+        from sweet_rl.training.folding import fold_where_it_pays  # noqa: PLC0415
     except ImportError as error:
         raise missing_package("peft", "lora", needed_for="--lora_rank") from error
     names = listed(settings.target_modules.replace(" ", ","))
@@ -49,12 +51,14 @@ def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None)
         with _older_names(), torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            return get_peft_model(model, config)
+            adapted = get_peft_model(model, config)
     except ValueError as error:
         raise UsageError(
             f"--target_modules {settings.target_modules!r} does not fit {settings.pretrain!r}: {error} "
             "all-linear fits every model."
         ) from error
+    fold_where_it_pays(adapted)
+    return adapted
 
 
 def bare_model(model: Any) -> Any:
@@ -77,6 +81,8 @@ def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, *
     """
     try:
         from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
+
+        from sweet_rl.training.folding import fold_where_it_pays  # noqa: PLC0415
     except ImportError as error:
         raise missing_package("peft", "lora", needed_for=f"the adapter {str(folder)!r}") from error
     try:
@@ -85,12 +91,14 @@ def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, *
             config.inference_mode = not trains
             for name, value in changes.items():
                 setattr(config, name, value)
-            return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=trains)
+            adapted = PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=trains)
     except (ValueError, RuntimeError, OSError, KeyError) as error:
         raise UsageError(
             f"The adapter {str(folder)!r} does not fit the model: {first_line(error)} Name the model "
             f"that it was trained on with {flag}."
         ) from error
+    fold_where_it_pays(adapted)
+    return adapted
 
 
 def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
