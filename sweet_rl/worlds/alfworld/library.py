@@ -19,6 +19,9 @@ from sweet_rl.worlds.alfworld.sources import GameData
 TEXTS_KEPT: Final = 4096
 """Grammar texts whose parses are remembered."""
 
+GRAMMARS_KEPT: Final = 32
+"""Whole grammars: games whose task is the same sentence have the same one."""
+
 
 class Library:
     """What loads games. `holder` is whose game the planner's library holds now.
@@ -34,12 +37,15 @@ class Library:
             from alfworld.agents.utils.misc import Demangler
             from textworld import logic
             from textworld.envs.pddl import PddlEnv, textgen
+            from textworld.envs.pddl import logic as pddl_logic
         except ImportError as error:
             package = (error.name or "alfworld").partition(".")[0]
             raise missing_package(package, "alfworld", needed_for="The household world") from None
         textgen._parse_and_convert = _Remembered(textgen._parse_and_convert, deepcopy)  # noqa: SLF001
         textgen.copy_context = _own_context
         logic._parse_and_convert = _Remembered(logic._parse_and_convert, copy)  # noqa: SLF001
+        whole = lru_cache(maxsize=GRAMMARS_KEPT)(pddl_logic._parse_and_convert)  # noqa: SLF001 - nobody changes it
+        pddl_logic._parse_and_convert = whole  # noqa: SLF001
         self._translate: Callable[..., tuple[Any, str]] = fast_downward.pddl2sas
         once = lru_cache(maxsize=1)(self._translate)
         fast_downward.pddl2sas = lambda domain, problem, **_: once(domain, problem)
