@@ -369,6 +369,15 @@ class _Choosing:
 
 
 @contextmanager
+def seeded_dropout(seed: int, *, active: bool) -> Iterator[None]:
+    """What is dropped depends on the seed, where anything is; torch's own random numbers stay as they are."""
+    with torch.random.fork_rng(enabled=active):
+        if active:  # setting a seed takes milliseconds
+            torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
 def dropout(model: Any, *, active: bool) -> Iterator[None]:
     """The adapter's dropout is active, or not; that of the model itself never is."""
     changed = [

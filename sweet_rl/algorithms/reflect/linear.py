@@ -21,7 +21,7 @@ from zlib import crc32
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sweet_rl.algorithms.reflect.losses import entropy_of
@@ -65,7 +65,7 @@ class LinearActor:
 
     def __init__(self, head: str, sampling: Sampling, *, seed: int = 0) -> None:
         self._head, self._sampling, self._seed = head, sampling, seed
-        self._weights = nn.EmbeddingBag.from_pretrained(torch.zeros(SIZE, 1), freeze=False, mode="sum")
+        self._weights = torch.zeros(SIZE, requires_grad=True)
 
     def fit(self, texts: Sequence[str], path: str, *, epochs: int = EPOCHS) -> LinearActor:
         """Imitate the labels behind the action markers; returns itself.
@@ -74,7 +74,7 @@ class LinearActor:
             DataError: a text has no list of commands, or chooses what is not in it; names its line.
         """
         rows = [self._row(text, path, line) for line, text in enumerate(texts, 1)]
-        optimizer = torch.optim.Adagrad(self._weights.parameters(), lr=RATE)
+        optimizer = torch.optim.Adagrad([self._weights], lr=RATE)
         rng = random.Random(self._seed)
         for _ in range(epochs):
             rng.shuffle(rows)
@@ -121,15 +121,13 @@ class LinearActor:
     def _scores(self, states: Sequence[Counted]) -> Tensor:
         """Scores [S, C], -inf behind the last command of a state."""
         features = [ids for state in states for ids in state.features]
-        offsets = np.cumsum([0, *map(len, features)])[:-1]
-        scores_C1 = self._weights(
-            torch.from_numpy(np.concatenate(features)),
-            torch.from_numpy(offsets),
-            per_sample_weights=torch.from_numpy(
-                np.concatenate([values for state in states for values in state.values])
-            ),
+        values_N = np.concatenate([values for state in states for values in state.values])
+        commands_N = np.repeat(np.arange(len(features)), [len(ids) for ids in features])
+        weighed_N = self._weights.index_select(0, torch.from_numpy(np.concatenate(features)))
+        scores_C = torch.zeros(len(features)).index_add(
+            0, torch.from_numpy(commands_N), weighed_N * torch.from_numpy(values_N)
         )
-        parts = torch.split(scores_C1[:, 0], [len(state.labels) for state in states])
+        parts = torch.split(scores_C, [len(state.labels) for state in states])
         padded: Tensor = pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
         return padded
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from sweet_rl.algorithms.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
 from sweet_rl.algorithms.distributed.processes import is_main
-from sweet_rl.algorithms.reflect.agent import Agent
+from sweet_rl.algorithms.reflect.agent import Agent, seeded_dropout
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.texts import Example, Order
@@ -101,8 +101,12 @@ class FineTuning:
         device = self._agent.device
         whole = torch.zeros((), dtype=torch.float64, device=device)
         examples = [self._examples[rows[at]] for at in mine]
-        with torch.random.fork_rng(), _training(self._agent.model), _precision(self._settings, device):
-            torch.manual_seed(derive_seed(self._settings.seed, "dropout", update, rank()))
+        seed = derive_seed(self._settings.seed, "dropout", update, rank())
+        with (
+            seeded_dropout(seed, active=not self._settings.disable_dropout),
+            _training(self._agent.model),
+            _precision(self._settings, device),
+        ):
             for batch, logps_S, _ in self._agent.scored(examples):
                 weights_S = torch.tensor([scales[mine[at]] for at in batch], device=device)
                 loss = -(logps_S * weights_S).sum()

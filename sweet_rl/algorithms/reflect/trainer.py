@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.algorithms.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
-from sweet_rl.algorithms.reflect.agent import Agent, dropout
+from sweet_rl.algorithms.reflect.agent import Agent, dropout, seeded_dropout
 from sweet_rl.algorithms.reflect.losses import (
     advantages,
     policy_gradient_loss,
@@ -174,8 +174,8 @@ class Trainer:
         whole = torch.zeros((), device=device, dtype=torch.float64)
         finite = torch.zeros((), device=device)
         active = not self._settings.disable_dropout
-        with torch.random.fork_rng(enabled=active), dropout(self.agent.model, active=active):
-            torch.manual_seed(derive_seed(self._settings.seed, "dropout", self._calls, rank()))
+        seed = derive_seed(self._settings.seed, "dropout", self._calls, rank())
+        with seeded_dropout(seed, active=active), dropout(self.agent.model, active=active):
             examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows]
             for batch, logps_S, states_SH in self.agent.scored(examples):
                 loss = loss_of(logps_S, states_SH, torch.tensor(batch, device=device)) / total

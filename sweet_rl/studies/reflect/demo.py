@@ -47,7 +47,7 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
         "seeds": "each with data, models and test games of its own; a claim needs several.",
         "iterations": "of every online run.",
         "test_games": "of each of the taxi's levels, to measure every policy on.",
-        "ablations": "also Reflect-RL without a curriculum (taxi), and without wrong ways in the texts (AutoExplore).",
+        "ablations": "also Reflect-RL without a curriculum (taxi) and without wrong ways in the texts (AutoExplore), and as many updates without reflections.",
         "jobs": "runs at once, each with one thread.",
     },
 )
