@@ -15,11 +15,21 @@ VERDICTS = {"holds": "holds", "reversed": "the other way round", "open": "not se
 DIGITS = {"share": 1, "number": 2, "count": 0}
 
 
-@pytest.mark.parametrize("study", ["archer", "reflect"])
-def test_the_tables_of_a_page_are_those_of_the_study(study):
-    page = (ROOT / f"docs/{study}_demo.md").read_text()
-    section = re.search(r"^## The study$(.*?)^## ", page, re.MULTILINE | re.DOTALL)[1]
-    path = Path(studies.__file__).parent / study / "full_study.json"
+FULL = Path(studies.__file__).parent
+OTHER_SEEDS = ROOT / "benchmarks/results/reflect_taxi_other_seeds.json"
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "path"),
+    [
+        ("archer_demo", "The study", FULL / "archer/full_study.json"),
+        ("reflect_demo", "The study", FULL / "reflect/full_study.json"),
+        ("reflect_demo", "Other seeds", OTHER_SEEDS),
+    ],
+)
+def test_the_tables_of_a_page_are_those_of_the_study(page, heading, path):
+    text = (ROOT / f"docs/{page}.md").read_text()
+    section = re.search(rf"^## {heading}$(.*?)^## ", text, re.MULTILINE | re.DOTALL)[1]
     for part in beside(sample_results(), path).comparisons[:-1]:
         title = part.title.removeprefix("Full study: ")
         under = re.search(rf"^### {title}$(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL)
