@@ -43,9 +43,12 @@ def split(study: Path, world: str, seed: int, part: str) -> Path:
     return study / f"{world}_lessons-{seed}" / f"{part}.json"
 
 
-def households(part: str) -> str:
-    """The household games of a part, train or test."""
-    return f"alfworld:{TOMATO}:{part}:{HOUSEHOLDS}"
+def households(part: str, seed: int) -> str:
+    """The household games of a part, train or test: all seeds learn in the same homes, each is measured in others."""
+    if part == "train":
+        return f"alfworld:{TOMATO}:train:{HOUSEHOLDS}"
+    first = HOUSEHOLDS * (1 + seed)
+    return f"alfworld:{TOMATO}:{part}:{first}-{first + HOUSEHOLDS - 1}"
 
 
 def chain(study: Path, world: str, seed: int, *, records: int | None, count: int) -> Chain:
@@ -74,7 +77,7 @@ def _recorded(study: Path, world: str, seed: int, records: int) -> Chain:
         "concurrency": _AT_ONCE,
         "quiet": True,
     }
-    played |= {"tasks": households("train"), "seek": True} if world == HOUSEHOLD else {}
+    played |= {"tasks": households("train", seed), "seek": True} if world == HOUSEHOLD else {}
     written = {"task_file": made, "output": texts, "overwrite": True}
     written |= {"containing": ""} if world == HOUSEHOLD else {}
     steps = (

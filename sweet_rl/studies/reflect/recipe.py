@@ -188,7 +188,9 @@ class ReflectStudy:
         """Flags for the tasks of a part, train or test; the taxi draws its own."""
         if world == TAXI:
             return {}
-        named = data.households(part) if world == HOUSEHOLD else data.split(self.folder, world, seed, part)
+        named = (
+            data.households(part, seed) if world == HOUSEHOLD else data.split(self.folder, world, seed, part)
+        )
         return {"task_file": named}
 
 

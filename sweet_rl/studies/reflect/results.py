@@ -117,7 +117,7 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
         seconds=_by_kind(study, seconds),
         notes=(
             "All policies of a seed are measured on the same games. Nothing was learned from these repositories and households; the taxi's games are drawn anew, from the same 300 starts.",
-            "Each seed has texts, models and test games of its own: an interval over seeds is one over tasks, too. Only ALFWorld's households are the same for all.",
+            "Each seed has texts, models and test games of its own: an interval over seeds is one over tasks, too.",
             "A curve follows the games that are played to learn from, a point an iteration: it may fall with a level.",
             "Seconds are added up over runs; some of them ran at the same time.",
         ),

@@ -7,6 +7,7 @@ Published behaviour: docs/published/reflect_rl.md#alfworld.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from sweet_rl.errors import UsageError
@@ -25,7 +26,8 @@ def household_tasks(where: str = "", limit: int | None = None) -> list[dict[str,
 
     Args:
         where: `[PART][:SPLIT][:HOMES]`: games whose name contains a part (a family, a thing), of "train" or
-            "test", in so many homes for every goal. Default: all 100.
+            "test", in so many homes for every goal, or in those from a number to another ("250-499"). Default:
+            all 100.
         limit: rows at most.
 
     Returns:
@@ -34,22 +36,33 @@ def household_tasks(where: str = "", limit: int | None = None) -> list[dict[str,
     Raises:
         UsageError: there are none such.
     """
-    named, _, homes = where.rpartition(":")
-    if not homes.isdecimal() or not 1 <= int(homes) <= _MOST_HOMES:
-        named, homes = where, ""
+    named, _, last = where.rpartition(":")
+    homes = _homes(last)
+    if homes is None:
+        named = where
     part, _, split = named.rpartition(":")
     if not part and split not in {"", "train", "test"}:
         part, split = split, ""
     known = split in {"", "train", "test"}
-    names = household.embedded_games(split, part, int(homes) if homes else None) if known else ()
+    names = household.embedded_games(split, part, homes) if known else ()
     if not names:
         raise UsageError(
             f"'alfworld:{where}' is no source of tasks. Use 'alfworld', 'alfworld:train' or 'alfworld:test', "
             f"and between them what names must contain: 'alfworld:{household.TOMATO}:train', or one of the "
-            f"families {', '.join(household.FAMILIES)}; at the end how many homes every goal has: "
-            f"'alfworld:{household.TOMATO}:train:250'."
+            f"families {', '.join(household.FAMILIES)}; at the end how many homes every goal has, or which: "
+            f"'alfworld:{household.TOMATO}:train:250', 'alfworld:{household.TOMATO}:test:250-499'."
         )
     return [household_row(name) for name in names[:limit]]
+
+
+def _homes(written: str) -> range | None:
+    """Their numbers, as "250" or "250-499" says; None where it says no numbers, or too large ones."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)", written)
+    if found is None:
+        return None
+    first, last = found.groups()
+    homes = range(int(first), int(last) + 1) if first else range(int(last))
+    return homes if 0 < len(homes) <= _MOST_HOMES else None
 
 
 def household_row(name: str) -> dict[str, Json]:

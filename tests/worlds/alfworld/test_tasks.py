@@ -84,6 +84,18 @@ def test_no_more_rows_are_made_than_are_wanted():
     ]
 
 
+def test_homes_are_named_by_their_numbers():
+    def homes(where):
+        return {row["game"].rpartition("-")[2] for row in household_tasks(f"{household.TOMATO}:{where}")}
+
+    assert homes("test:10") == {"4", "9"}
+    assert homes("test:10-19") == {"14", "19"}
+    assert len(homes("77000-77249")) == 250
+    for wrong in ("19-10", "-5", "1-2-3", "a-b", "0", "1-200001"):
+        with pytest.raises(UsageError, match="is no source of tasks"):
+            household_tasks(f"{household.TOMATO}:test:{wrong}")
+
+
 def test_a_folder_without_games_is_not_taken_for_none(tmp_path, monkeypatch):
     monkeypatch.setenv(household.VARIABLE, str(tmp_path / "alfwrold"))
     with pytest.raises(UsageError, match=r"No ALFWorld data: .* is '.*alfwrold', and must name a folder"):

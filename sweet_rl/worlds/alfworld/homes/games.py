@@ -49,15 +49,15 @@ _HELD_OUT: Final = 5
 """Every fifth home of a goal is held out."""
 
 
-def embedded_games(split: str = "", containing: str = "", homes: int | None = None) -> tuple[str, ...]:
+def embedded_games(split: str = "", containing: str = "", homes: range | None = None) -> tuple[str, ...]:
     """Names of the embedded games: 100 in five families, a fifth of them held out.
 
     Args:
         split: "" for all of them, "train" or "test".
         containing: a part of the name, for example a family, or `TOMATO`.
-        homes: of every goal, instead of 20 of `TOMATO` and 5 of each other goal.
+        homes: of every goal by their numbers, instead of 20 of `TOMATO` and 5 of each other goal.
     """
-    names = [f"{goal}-{home}" for goal, usual in _goals() for home in range(homes or usual)]
+    names = [f"{goal}-{home}" for goal, usual in _goals() for home in homes or range(usual)]
     return tuple(
         name
         for name in names
