@@ -28,6 +28,7 @@ from sweet_rl.studies.archer.settings import (
     best_asker,
     has_critic,
 )
+from sweet_rl.studies.archer.swaps import area, names
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -43,6 +44,7 @@ from sweet_rl.studies.results import (
     provenance,
 )
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
+from sweet_rl.worlds.twenty_questions.questions import guess
 
 TITLES = {
     START: ("Imitation", "Imitates a scripted player; all methods of a seed begin with it."),
@@ -113,11 +115,12 @@ MEASURES = (
     Measure("swapped", "critic, swap test", "number", better="fewer"),
     Measure("auc", "the name that wins", "number", "critic"),
     Measure("auc_swapped", "the same after another game's dialogue", "number", "critic"),
+    Measure("auc_exact", "the same by what a name gains exactly", "number", "critic"),
 )
 """What a policy is measured by, on the same games for all; greedy: its likeliest tokens; fits: of its names after an
 answer that rules out words, those that no answer rules out. The critic: the
 correlation of its advantages with those after another game's dialogue, 1 where it does not read any; and whether
-it tells names that win from names that do not."""
+it tells names that win from names that do not, and how well that can be told: which fitting name wins is chance."""
 
 GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
 """Games played before the first two iterations in a row whose mean return reaches the level; all where it is not
@@ -134,7 +137,7 @@ _FITS = (
 _SWAP_TEST = (
     "Swap test: no critic is told the word. Its advantages with the dialogue of another word's game, as long as "
     "its own, have this correlation with the right ones: near 1, it does not read the dialogue. Of names, good "
-    "is the one that wins the game."
+    "is the one that wins the game; which of those that fit wins is chance, so that not even an exact critic is always right."
 )
 
 CURVES = (
@@ -262,7 +265,8 @@ def _fits(game: Trajectory) -> Iterator[bool]:
 
 def _run(study: OnlineStudy, method: str, seed: int) -> Run:
     curves: dict[str, Points] = {}
-    measures = _measured(_games(study, method, seed, greedy=False))
+    sampled = _games(study, method, seed, greedy=False)
+    measures = _measured(sampled)
     greedy = _games(study, method, seed, greedy=True)
     measures["greedy"] = Counted(fmean(game.reward or 0.0 for game in greedy))
     if method != START:
@@ -274,7 +278,18 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
         curves["loss"] = tuple((row["step"], row["q1.loss"]) for row in rows if "q1.loss" in row)
         if has_critic(method, study.methods[method]):
             measures |= _swapped(study.swap(method, seed))
+            if (exact := area(named for game in sampled for named in _named(game))) is not None:
+                measures["auc_exact"] = Counted(exact)
     return Run(seed, measures, curves)
+
+
+def _named(game: Trajectory) -> Iterator[tuple[bool, float]]:
+    """Of the names in a game: whether it is the one that wins, and what it gains on the best play."""
+    said, known = [(words, reply or "") for words, reply in _exchanges(game)], names()
+    for turn, (words, _) in enumerate(said):
+        if words in known:
+            wins = words == guess(game.task.hidden_information)
+            yield wins, best_asker().advantage(said[:turn], words)
 
 
 def _swapped(path: Path) -> dict[str, Counted]:

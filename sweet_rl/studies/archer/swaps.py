@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from sweet_rl import tracking
@@ -59,13 +59,26 @@ def swap(games: str, output: str, *overrides: str) -> None:
 
 def _area(turns: Sequence[Transition], values: Sequence[float]) -> float | None:
     """How often a name that wins is above one that does not; None where there are not both."""
-    names = {guess(task.hidden_information) for task in load_tasks(TASKS)}
-    by_reward: dict[bool, list[float]] = {True: [], False: []}
-    for turn, value in zip(turns, values, strict=True):
-        if turn.action in names:
-            by_reward[turn.reward == SOLVED_REWARD].append(value)
-    wins = [(good > bad) + 0.5 * (good == bad) for good in by_reward[True] for bad in by_reward[False]]
-    return fmean(wins) if wins else None
+    known = names()
+    return area(
+        (turn.reward == SOLVED_REWARD, value)
+        for turn, value in zip(turns, values, strict=True)
+        if turn.action in known
+    )
+
+
+def area(valued: Iterable[tuple[bool, float]]) -> float | None:
+    """How often what is good has a higher value than what is not (under the ROC curve); None where there are not both."""
+    by_kind: dict[bool, list[float]] = {True: [], False: []}
+    for good, value in valued:
+        by_kind[good].append(value)
+    above = [(one > other) + 0.5 * (one == other) for one in by_kind[True] for other in by_kind[False]]
+    return fmean(above) if above else None
+
+
+def names() -> frozenset[str]:
+    """What names a word of the study's game."""
+    return frozenset(guess(task.hidden_information) for task in load_tasks(TASKS))
 
 
 def _pairs(games: str) -> Iterator[tuple[Transition, Transition]]:
