@@ -18,8 +18,12 @@ from torch.nn import functional
 def fold_where_it_pays(model: nn.Module) -> None:
     """Let the adapters of a model's linear layers be folded; every forward pass decides whether it pays."""
     for module in model.modules():
-        if type(module) is Linear and type(module.get_base_layer()) is nn.Linear:
+        if type(module) is Linear and type(module.base_layer) is nn.Linear:
             module.__class__ = FoldingLinear
+
+
+_SHARDED = ("ds_id", "device_mesh")
+"""What weights have that DeepSpeed's ZeRO-3, or FSDP, gathers when their own module is called."""
 
 
 class _Weights(NamedTuple):
@@ -37,18 +41,16 @@ class FoldingLinear(Linear):
         """The same as peft's."""
         name = None if args or kwargs else self._only_adapter()
         if name is not None:
-            base: Any = self.base_layer
-            down: Any = self.lora_A[name]
-            up: Any = self.lora_B[name]
-            weights = _Weights(base.weight, down.weight, up.weight)
-            if _pays(x, weights):
+            parts: list[Any] = [self.base_layer, self.lora_A[name], self.lora_B[name]]
+            weights = _Weights(*(part.weight for part in parts))
+            if all(map(_plain, parts)) and _whole(x, weights) and _pays(x, weights):
                 folded = torch.addmm(weights.base, weights.up, weights.down, alpha=self.scaling[name])
-                return functional.linear(x, folded, base.bias)
-        plain: Tensor = super().forward(x, *args, **kwargs)
-        return plain
+                return functional.linear(x, folded, parts[0].bias)
+        result: Tensor = super().forward(x, *args, **kwargs)
+        return result
 
     def _only_adapter(self) -> str | None:
-        """The adapter, if it is active, the only one, plain, and without dropout at present."""
+        """The adapter, if it is the only active one, plain, and without dropout at present."""
         names: list[str] = list(self.active_adapters)
         if len(names) != 1 or self.disable_adapters or self.merged or names[0] not in self.lora_A:
             return None
@@ -58,16 +60,25 @@ class FoldingLinear(Linear):
         return None if drops or name in self.lora_variant or self.lora_bias[name] else name
 
 
-def _pays(x: Tensor, weights: _Weights) -> bool:
-    """Whether folding computes less, forward and backward, and loses nothing.
+def _plain(part: nn.Module) -> bool:
+    """Calling it is nothing but its product: nobody hooked it or put another forward there."""
+    hooked = part._forward_hooks or part._forward_pre_hooks or part._backward_hooks  # noqa: SLF001
+    return not hooked and "forward" not in vars(part)
 
-    A sum in 16 bits rounds a small adapter away, and a sharded weight is gathered for its own module only.
-    """
-    shapes, rank = [tuple(one.shape) for one in weights], len(weights.down)
-    inward, outward = x.shape[-1], len(weights.base)
-    whole = shapes == [(outward, inward), (rank, inward), (outward, rank)]
-    full = all(one.dtype == torch.float32 for one in (x, *weights))
-    if not whole or not full or torch.is_autocast_enabled(x.device.type):
-        return False
-    tokens, size = x.numel() // inward, inward * outward
-    return tokens * (rank * (inward + outward) - size / 3) > rank * size
+
+def _whole(x: Tensor, weights: _Weights) -> bool:
+    """All of it is here, and in full precision: a sum in 16 bits would round a small adapter away."""
+    sharded = any(hasattr(one, mark) for one in weights for mark in _SHARDED)
+    alike = all(one.dtype == torch.float32 and one.device == x.device for one in (x, *weights))
+    return not sharded and alike and not torch.is_autocast_enabled(x.device.type)
+
+
+def _pays(x: Tensor, weights: _Weights) -> bool:
+    """Whether it saves a tenth of the multiplications, at least; with gradients, of both directions."""
+    (outward, inward), rank = weights.base.shape, len(weights.down)
+    tokens, size, adapter = x.numel() // inward, inward * outward, rank * (inward + outward)
+    if torch.is_grad_enabled():  # of the frozen weight there is no gradient, unless it is folded
+        plain, folded = tokens * (2 * size + 3 * adapter), 3 * size * (tokens + rank)
+    else:
+        plain, folded = tokens * (size + adapter), size * (tokens + rank)
+    return folded < 0.9 * plain

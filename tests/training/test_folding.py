@@ -68,6 +68,15 @@ def test_values_and_gradients_are_those_of_peft(plain):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+def test_fewer_tokens_are_enough_where_there_are_no_gradients(plain):
+    model = adapted()
+    with torch.no_grad():
+        model(tokens(32))
+    assert plain == []
+    model(tokens(32))
+    assert len(plain) == 2
+
+
 def test_parameters_keep_their_names():
     assert adapted().state_dict().keys() == adapted(fold=False).state_dict().keys()
     assert {type(one) for one in adapted().modules() if isinstance(one, Linear)} == {FoldingLinear}
@@ -92,6 +101,23 @@ def test_peft_computes_what_would_cost_more_or_be_another_thing(plain, settings,
         model = adapted(**settings)
     model.train()(tokens(count))
     assert len(plain) == (1 if "lora_bias" in settings else 2)
+
+
+def test_sharded_weights_and_modules_that_somebody_hooked_are_left_to_peft(plain):
+    def folded(change):
+        plain.clear()
+        model = adapted()
+        change(model.get_base_model().first)
+        model(tokens())
+        return 2 - len(plain)
+
+    assert folded(lambda layer: None) == 2
+    for mark in ("ds_id", "device_mesh"):
+        assert folded(lambda layer, mark=mark: setattr(layer.lora_A["default"].weight, mark, 1)) == 1
+    seen = []
+    assert folded(lambda layer: layer.base_layer.register_forward_hook(lambda *_: seen.append(1))) == 1
+    assert seen == [1]
+    assert folded(lambda layer: setattr(layer.base_layer, "forward", lambda x: x.new_zeros(2, 32, 96))) == 1
 
 
 def test_without_dropout_at_present_it_is_folded(plain):

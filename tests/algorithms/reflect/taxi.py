@@ -14,9 +14,10 @@ from sweet_rl.algorithms.reflect.values import Critic, ValueHead
 from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
 
-def make_model(folder):
+def make_model(folder, **changed):
+    shape = {"hidden_size": 32, "layers": 1} | changed
     with open_playground(settings("")) as world:
-        return str(make_reflect_model(folder, seed=0, texts=sample_texts(world, 8), hidden_size=32, layers=1))
+        return str(make_reflect_model(folder, seed=0, texts=sample_texts(world, 8), **shape))
 
 
 def settings(model, **changed):

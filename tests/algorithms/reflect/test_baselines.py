@@ -104,6 +104,24 @@ def test_an_agent_that_there_is_not():
         scripted(flags, ground, "oracle")([], [])
 
 
+def test_a_score_is_the_weighted_sum_of_what_is_counted():
+    policy = linear([text("the lamp is red", 0), text("the lamp is green", 1)] * 10)
+    states = [counted(text(words), HEAD) for words in ("the lamp is red", "a lamp and a box", "left")]
+    weights = policy._weights.detach().requires_grad_()
+    sums = [
+        (weights[torch.from_numpy(ids)] * torch.from_numpy(values)).sum()
+        for state in states
+        for ids, values in zip(state.features, state.values, strict=True)
+    ]
+    scores, expected = policy._scores(states), torch.stack(sums).reshape(3, 2)
+    torch.testing.assert_close(scores, expected)
+    policy._weights.grad = None
+    for each in (scores, expected):
+        each.log_softmax(dim=1)[:, 0].sum().backward()
+    torch.testing.assert_close(policy._weights.grad, weights.grad)
+    assert weights.grad.abs().max() > 0
+
+
 def test_fitting_leaves_torch_as_it_was():
     torch.manual_seed(3)
     expected = torch.rand(1)

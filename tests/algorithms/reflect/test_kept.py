@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sweet_rl.algorithms.reflect.agent import Agent
+from sweet_rl.training import folding
 from tests.algorithms.reflect import taxi
 
 CRITIC = {"use_critic": True, "shared_critic": True, "critic_update_freq": 1}
@@ -40,14 +41,18 @@ def learned(model, monkeypatch, **changed):
     return [entry["loss"] for entry in entries.all], [*state["parameters"], *moments], first[0]
 
 
+def alike(states, plain, within=1e-4):
+    """Beside the largest of each: moments are far smaller than weights."""
+    pairs = zip(states, plain, strict=True)
+    return all((one - other).abs().max() <= within * other.abs().max() for one, other in pairs)
+
+
 @pytest.mark.parametrize("extra", [{}, CRITIC, {"pointing_head": True}, {"pointing_head": True, **CRITIC}])
 def test_losses_and_gradients_are_those_of_reading_again(model, monkeypatch, extra):
     losses, states, read = learned(model, monkeypatch, kept_tokens=10**6, **extra)
     expected, plain, read_twice = learned(model, monkeypatch, kept_tokens=0, **extra)
     assert losses == [pytest.approx(one, rel=1e-4) for one in expected]
-    assert all(
-        torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in zip(states, plain, strict=True)
-    )
+    assert alike(states, plain)
     assert read * 2 <= read_twice * (
         1.5 if extra.get("use_critic") else 1
     )  # a critic reads once more afterwards
@@ -58,9 +63,7 @@ def test_what_has_no_room_is_read_again(model, monkeypatch):
     none, plain, read_twice = learned(model, monkeypatch, kept_tokens=0)
     *_, read_once = learned(model, monkeypatch, kept_tokens=10**6)
     assert some == [pytest.approx(one, rel=1e-4) for one in none]
-    assert all(
-        torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in zip(states, plain, strict=True)
-    )
+    assert alike(states, plain)
     assert read_once < read < read_twice
 
 
@@ -101,3 +104,22 @@ def test_each_choice_goes_back_through_its_own_row(model):
             expected_KV, _ = agent.read([examples[number].sequence], [[len(examples[number].sequence) - 1]])
             assert torch.allclose(logits_V, expected_KV[0], atol=1e-5)
         assert agent.kept.take(examples) == []
+
+
+@pytest.mark.parametrize("extra", [{}, {"pointing_head": True, **CRITIC}])
+def test_folded_adapters_learn_the_same(tmp_path, monkeypatch, extra):
+    """Beside trees, passes that are kept, a critic and a pointing head."""
+    llama, folded = taxi.make_model(tmp_path, rotary=True), []
+
+    def counted(x, weights):
+        folded.append(pays(x, weights))
+        return folded[-1]
+
+    pays = folding._pays
+    monkeypatch.setattr(folding, "_pays", counted)
+    losses, states, _ = learned(llama, monkeypatch, lora_r=32, kept_tokens=10**6, **extra)
+    assert sum(folded) > len(folded) / 2
+    monkeypatch.setattr(folding, "_pays", lambda *_: False)
+    expected, plain, _ = learned(llama, monkeypatch, lora_r=32, kept_tokens=0, **extra)
+    assert losses == [pytest.approx(one, rel=1e-4) for one in expected]
+    assert alike(states, plain, 1e-3)  # Adam takes a step of one size for the smallest gradients, too

@@ -27,6 +27,12 @@ pytest.importorskip("alfworld", reason="needs the extra 'alfworld'")
 
 TOMATO = f"{household.TOMATO}-0"
 EVERY_FAMILY = [household.embedded_games("test", family)[0] for family in household.FAMILIES]
+SAME_SENTENCE = next(
+    name
+    for name in household.embedded_games("", household.TOMATO)
+    if name != TOMATO and household.game(name).sentence == household.game(TOMATO).sentence
+)
+"""Its grammar is that of `TOMATO`."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +62,7 @@ def test_games_are_solved_by_the_planner_and_by_their_own_way(engine, name):
     assert moments[0].feedback.endswith(f"Your task is to: {game.sentence}.")
 
 
-@pytest.mark.parametrize("name", EVERY_FAMILY)
+@pytest.mark.parametrize("name", [*EVERY_FAMILY, SAME_SENTENCE])
 def test_moments_are_those_of_the_packages_own_environment(engine, name, tmp_path, monkeypatch):
     """Word for word, also where another game and another episode were played in between."""
     import sys
