@@ -38,7 +38,7 @@ def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Re
         replace(
             part,
             name=f"full-{part.name}",
-            title=f"Full study: {part.title.removeprefix(_THIS)}",
+            title=f"Full study: {part.title}",
             origin=ORIGIN,
         )
         for part in study
@@ -63,17 +63,28 @@ def beside(results: Results, path: Path) -> Results:
     """
     if not path.exists():
         return results
+    found, parts = read_study(path)
+    made = {**found["settings"], **found["provenance"]}
+    return beside_study(results, parts, "; ".join(f"{name}: {value}" for name, value in made.items()))
+
+
+def read_study(path: Path) -> tuple[dict[str, Any], tuple[Comparison, ...]]:
+    """A `study.json` as it is, and its own comparisons: not those of a study that was shown beside it.
+
+    Raises:
+        DataError: it is something else.
+    """
     found = _read(path)
     try:
         parts = tuple(_comparison(row) for row in found["comparisons"] if not row["origin"])
-        made = {**found["settings"], **found["provenance"]}
+        found["settings"].keys(), found["provenance"].keys(), found["seconds"].keys()
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"is no whole study ({type(error).__name__}: {error})",
             path=path,
             repair="Restore it, or put the study.json of a finished study there.",
         ) from None
-    return beside_study(results, parts, "; ".join(f"{name}: {value}" for name, value in made.items()))
+    return found, tuple(replace(part, title=part.title.removeprefix(_THIS)) for part in parts)
 
 
 def _read(path: Path) -> dict[str, Any]:

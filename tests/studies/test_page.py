@@ -16,7 +16,7 @@ from sweet_rl.studies.brought_along import beside
 from sweet_rl.studies.outcome import check_packages
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.report.sections import colours_of
+from sweet_rl.studies.report.sections import _table, colours_of
 from sweet_rl.studies.results import Comparison, Ending, Method, Results, claim_over_seeds
 from tests.studies.samples import PICTURE, method, sample_results
 from tests.viewer.samples import ATTACK
@@ -176,6 +176,22 @@ def test_nothing_at_all_is_a_page():
         "Nothing has been measured yet."
         in Reader(results_page(Results("sweet", "A", comparisons=(empty,)))).text
     )
+
+
+@pytest.mark.parametrize(
+    ("better", "best"), [("more", "the own"), ("fewer", "the start"), ("fewer", "a floor")]
+)
+def test_the_best_cell_is_that_of_the_best_method(better, best):
+    """Of games needed the fewest, 0 of them too; never a floor's."""
+    part = sample_results(start=(0.0, 0.0, 0.0) if better == "fewer" else (0.1, 0.2, 0.3)).comparisons[0]
+    measures = (replace(part.measures[0], better=better), *part.measures[1:])
+    floor = replace(method("floor", (-1.0, -1.0, -1.0)), title="a floor", bound=best == "a floor")
+    methods = [*part.methods, *([floor] if floor.bound else [])]
+    rows = _table(
+        replace(part, measures=measures), methods, dict.fromkeys("start own rival floor".split(), "")
+    )["rows"]
+    found = [row["title"] for row in rows if any(cell["best"] for cell in row["cells"])]
+    assert found == ["the start" if best == "a floor" else best]
 
 
 def test_several_worlds_have_sections_of_their_own():

@@ -344,8 +344,8 @@ def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
     )
     assert moved == explore
     always = {"sft", "rl", "sft_rl", "sft_long", "sft_long_rl", "reflect_sft", "reflect_rl_swapped"}
-    assert household == always - {"sft_long_rl"}
-    assert taxi == {*always, "reflect_rl_flat"}
+    assert household == {*always - {"sft_long_rl"}, "sft_best"}
+    assert taxi == {*always, "reflect_rl_flat", "sft_best"}
     assert explore == {*always, "reflect_rl_positive"}
     assert set(TITLES) == set(WORLDS)
     assert set(NAMES) == {method.key for world in WORLDS for method in METHODS[world]}
@@ -360,7 +360,7 @@ def test_page_and_table_take_the_results(study):
     text = Reader(results_page(found)).text
     assert "DangerousTaxi: success against episodes played to learn from" in text
     assert "DangerousTaxi : Reflect-RL reaches 65.0 % success" in text.replace(":", " :").replace("  ", " ")
-    assert "for all 34 claims of this page to be right together" in text
+    assert "for all 40 claims of this page to be right together" in text
     assert "Planner 55.0" in results_page(found)  # a line across the curves
     assert "Reflect-RL beats fine-tuning alone: +30.0 points: no spread to settle it by" in table(found)
 

@@ -79,16 +79,20 @@ CLAIMS = (
     ("ArCHer improves on imitation", "archer", START),
     ("ArCHer beats Online Filtered BC", "archer", "online_filteredbc"),
     ("ArCHer beats Online CHAI", "archer", "chai"),
+    ("ArCHer beats REINFORCE", "archer", "reinforce"),
     ("Two critics are better than one", "archer", "archer_single"),
     ("It helps when the critic learns first", "archer", "archer_at_once"),
+    ("An exact critic is better than ArCHer's own", EXACT, "archer"),
 )
-"""Published orderings of returns: what is claimed, the better method, the worse one."""
+"""Orderings of returns, published or of rivals: what is claimed, the better method, the worse one."""
 
 SAVED = (
-    (f"PPO needs more games than ArCHer to reach {LEVEL:g}", "archer"),
-    ("PPO needs more games than ArCHer with an exact critic", EXACT),
+    (f"PPO needs more games than ArCHer to reach {LEVEL:g}", "ppo", "archer"),
+    (f"REINFORCE needs more games than ArCHer to reach {LEVEL:g}", "reinforce", "archer"),
+    (f"Online CHAI needs more games than ArCHer to reach {LEVEL:g}", "chai", "archer"),
+    ("PPO needs more games than ArCHer with an exact critic", "ppo", EXACT),
 )
-"""The published claim about what it takes to learn; and whether the critic is what it depends on."""
+"""What it takes to learn: the claim, the slower method, the faster one. Published of PPO; and whether it depends on the critic."""
 
 _SHOWN_GAMES = 3
 _KEPT = (
@@ -123,8 +127,8 @@ correlation of its advantages with those after another game's dialogue, 1 where 
 it tells names that win from names that do not, and how well that can be told: which fitting name wins is chance."""
 
 GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
-"""Games played before the first two iterations in a row whose mean return reaches the level; all where it is not
-reached."""
+"""Games learned from when two iterations in a row have a mean return that reaches the level, for the first time; all where
+none have."""
 
 REACHED = Measure("reached", "reached it")
 """Whether a run ever did."""
@@ -154,8 +158,6 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         Method(TEACHER, *TITLES[TEACHER], tuple(_teacher(study, seed) for seed in study.numbers), bound=True),
         *(Method(name, *TITLES[name], (_bound(study, name),), bound=True) for name in BOUNDS),
     )
-    pairs = [claim for claim in CLAIMS if {claim[1], claim[2]} <= methods.keys()]
-    among = len(pairs) + len(_saved(methods))
     part = Comparison(
         "twenty_questions",
         "Twenty Questions",
@@ -164,17 +166,13 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         measures=MEASURES,
         curves=CURVES,
         methods=(*methods.values(), *bounds),
-        claims=tuple(
-            claim_over_seeds(text, methods[better], methods[worse], "return", among=among)
-            for text, better, worse in pairs
-        ),
     )
     return Results(
         "archer",
         "ArCHer and its rivals on Twenty Questions",
         f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {LAYERS} layers and width {WIDTH}, which first "
         "imitated a scripted player.",
-        (part, *([_games_needed(methods, among)] if _saved(methods) else [])),
+        with_claims([part]),
         tuple(_dialogues(study)),
         settings=_settings(study),
         provenance=provenance(),
@@ -191,12 +189,34 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     )
 
 
-def _games_needed(methods: Mapping[str, Method], among: int) -> Comparison:
+def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The comparison of returns with what its numbers say of the claims, and one of games until the level."""
+    part = next(each for each in comparisons if each.name == "twenty_questions")
+    methods = {method.name: method for method in part.methods}
+    pairs, saved = _known(CLAIMS, methods), _known(SAVED, methods)
+    among = len(pairs) + len(saved)
+    claims = tuple(
+        claim_over_seeds(text, methods[better], methods[worse], "return", among=among)
+        for text, better, worse in pairs
+    )
+    return (replace(part, claims=claims), *([_games_needed(methods, saved, among)] if saved else []))
+
+
+def _known(
+    claims: Sequence[tuple[str, str, str]], methods: Mapping[str, Method]
+) -> list[tuple[str, str, str]]:
+    """The claims both of whose methods are there."""
+    return [claim for claim in claims if {*claim[1:]} <= methods.keys()]
+
+
+def _games_needed(
+    methods: Mapping[str, Method], saved: Sequence[tuple[str, str, str]], among: int
+) -> Comparison:
     """How many games each method plays until its return reaches the level."""
     counted = {
         name: replace(method, runs=tuple(Run(run.seed, _until(run.curves["return"])) for run in method.runs))
         for name, method in methods.items()
-        if name != START
+        if name != START and not method.bound
     }
     return Comparison(
         "games",
@@ -207,14 +227,10 @@ def _games_needed(methods: Mapping[str, Method], among: int) -> Comparison:
         measures=(GAMES, REACHED),
         methods=tuple(counted.values()),
         claims=tuple(
-            claim_over_seeds(text, counted["ppo"], counted[other], "games", among=among)
-            for text, other in _saved(methods)
+            claim_over_seeds(text, counted[slower], counted[faster], "games", among=among)
+            for text, slower, faster in saved
         ),
     )
-
-
-def _saved(methods: Mapping[str, Method]) -> list[tuple[str, str]]:
-    return [claim for claim in SAVED if {"ppo", claim[1]} <= methods.keys()]
 
 
 def _until(curve: Points) -> dict[str, Counted]:
@@ -225,12 +241,12 @@ def _until(curve: Points) -> dict[str, Counted]:
 
 
 def games_until(curve: Points, level: float) -> float | None:
-    """Games that a run had learned from when it first returned the level, on average over two iterations.
+    """Games that a run had learned from in the second of the first two iterations whose mean is at the level.
 
-    None where it never did.
+    None where it never was.
     """
     return next(
-        (games for (games, first), (_, second) in pairwise(curve) if (first + second) / 2 >= level), None
+        (games for (_, first), (games, second) in pairwise(curve) if (first + second) / 2 >= level), None
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from sweet_rl.errors import DataError
@@ -95,10 +96,12 @@ CLAIMS: Sequence[tuple[str, str, str]] = (
     ("Reflect-RL beats online learning alone", "reflect_rl", "rl"),
     ("Online learning improves on fine-tuning with reflections", "reflect_rl", "reflect_sft"),
     ("Reflections help without online learning", "reflect_sft", "sft"),
+    ("Reflections help beside as many updates, without online learning", "reflect_sft", "sft_long"),
+    ("Reflections help beside the teacher's actions, without online learning", "reflect_sft", "sft_best"),
     ("A curriculum helps", "reflect_rl", "reflect_rl_flat"),
     ("Wrong ways in the texts help", "reflect_rl", "reflect_rl_positive"),
 )
-"""What is claimed, the better method, the worse one; the published orderings, and two about reflections."""
+"""What is claimed, the better method, the worse one; the published orderings, and what else thoughts may be worth."""
 
 AXES = (Axes("success", "success", "episodes played to learn from", "share", main=True),)
 """Of an online run: the games that it plays to learn from."""
@@ -111,7 +114,7 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
         "Reflect-RL from nothing",
         f"{study.seeds} seed{'s' if study.seeds > 1 else ''}; a policy and a reflection model of {LAYERS} layers and width {WIDTH}, "
         "which learn from an embedded teacher, then online.",
-        tuple(_world(study, world) for world in study.worlds),
+        with_claims([_world(study, world) for world in study.worlds]),
         settings=_settings(study),
         provenance=provenance(),
         seconds=_by_kind(study, seconds),
@@ -141,20 +144,24 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
         measures=(Measure("success", "success"), *(Measure(level, level) for level in levels)),
         curves=AXES,
         methods=tuple(methods.values()),
-        claims=tuple(
-            claim_over_seeds(
-                *claim, "success", among=sum(len(_claimed(study, world)) for world in study.worlds)
-            )
-            for text, better, worse in _claimed(study, world)
-            for claim in [(text, methods[better], methods[worse])]
-        ),
     )
 
 
-def _claimed(study: ReflectStudy, world: str) -> list[tuple[str, str, str]]:
-    """The claims both of whose methods are there."""
-    keys = {method.key for method in study.methods[world]}
-    return [claim for claim in CLAIMS if {*claim[1:]} <= keys]
+def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The comparisons with what their numbers say of the claims, corrected for those of all."""
+    methods = [{method.name: method for method in part.methods} for part in comparisons]
+    known = [[claim for claim in CLAIMS if {*claim[1:]} <= there.keys()] for there in methods]
+    among = sum(map(len, known))
+    return tuple(
+        replace(
+            part,
+            claims=tuple(
+                claim_over_seeds(text, there[better], there[worse], "success", among=among)
+                for text, better, worse in claims
+            ),
+        )
+        for part, there, claims in zip(comparisons, methods, known, strict=True)
+    )
 
 
 def _method(study: ReflectStudy, world: str, method: worlds.Method) -> Method:

@@ -181,7 +181,8 @@ def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -
     facts = list(dict.fromkeys(name for method in measured for name in method.facts))
     shown = [measure for measure in part.measures if measure.group == "result"]
     rivals = [method for method in measured if not method.bound]
-    best = max((method.mean(shown[0].name) or float("-inf") for method in rivals), default=0.0)
+    known = [mean for method in rivals if (mean := method.mean(shown[0].name)) is not None]
+    best = (min if shown[0].better == "fewer" else max)(known, default=None)
     rows = []
     for method in measured:
         cells = [
@@ -191,7 +192,10 @@ def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -
             _cell(
                 measure.of(method),
                 measure,
-                best=place == 0 and method in rivals and method.mean(measure.name) == best,
+                best=place == 0
+                and method in rivals
+                and best is not None
+                and method.mean(measure.name) == best,
             )
             for place, measure in enumerate(shown)
         ]

@@ -1,0 +1,41 @@
+"""Join study.json files of a study that was run in parts, and say anew what their numbers say of its claims.
+
+With one file the claims alone are said anew: where there are more of them than when it was run.
+
+Run: python benchmarks/join_studies.py reflect sweet_rl/studies/reflect/full_study.json PART.json...
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from sweet_rl.records import replace_file
+from sweet_rl.studies.archer.results import with_claims as claims_of_archer
+from sweet_rl.studies.joining import joined
+from sweet_rl.studies.reflect.results import with_claims as claims_of_reflect
+
+CLAIMS = {"archer": claims_of_archer, "reflect": claims_of_reflect}
+
+
+def main() -> None:
+    """Write the joined file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", choices=CLAIMS)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("parts", type=Path, nargs="+", help="study.json files; OUTPUT itself may be one")
+    flags = parser.parse_args()
+    whole = joined(flags.parts, CLAIMS[flags.study])
+    replace_file(flags.output, [json.dumps(whole).encode(), b"\n"])
+    for part in whole["comparisons"]:
+        print(part["title"])
+        for claim in part["claims"]:
+            low, high = claim["low"], claim["high"]
+            print(f"  {claim['text']}: {claim['mean']:+.3f} [{low:+.3f}, {high:+.3f}]")
+
+
+if __name__ == "__main__":
+    main()
