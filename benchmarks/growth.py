@@ -122,15 +122,16 @@ def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
     target = copied(critic)
     memory = ReplayBuffer(turns * episodes)
     memory.extend(archer_update.transcripts(random.Random(0), episodes=episodes, turns=turns))
-    rows = memory.drawing_games(_numpy_draws())(GAMES * turns)
-    proposals = [[row.action] for row in reversed(rows)]
+    draw = memory.drawing_games(_numpy_draws())
+    rows = draw(GAMES * turns)
     optimizer = torch.optim.Adam(critic.parameters(), 1e-5)
     settings = StepSettings(batch_size=len(rows), max_tokens_per_batch=16_384, gamma=0.95, tau=0.1)
 
     def step(*, chained: bool) -> None:
         for one in (critic, target):
             one.encoder._chained = chained  # noqa: SLF001 - the peer reads every text by itself
-        critic_step(critic, target, optimizer, rows, proposals, settings)
+        drawn = draw(GAMES * turns)
+        critic_step(critic, target, optimizer, drawn, [[row.action] for row in reversed(drawn)], settings)
 
     tokens = critic.encoder.tokens([rows[n].next_observation for n in range(turns - 1, len(rows), turns)])
     work: dict[str, Callable[[], object]] = {"ours": lambda: step(chained=True)}
