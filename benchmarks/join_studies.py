@@ -2,7 +2,7 @@
 
 With one file the claims alone are said anew: where there are more of them than when it was run.
 
-Run: python benchmarks/join_studies.py reflect sweet_rl/studies/reflect/full_study.json PART.json...
+Run: python benchmarks/join_studies.py sweet_rl/studies/reflect/full_study.json PART.json...
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sweet_rl.records import replace_file
 from sweet_rl.studies.archer.results import with_claims as claims_of_archer
+from sweet_rl.studies.brought_along import read_study
 from sweet_rl.studies.joining import joined
 from sweet_rl.studies.reflect.results import with_claims as claims_of_reflect
 
@@ -24,11 +25,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("study", choices=CLAIMS)
     parser.add_argument("output", type=Path)
     parser.add_argument("parts", type=Path, nargs="+", help="study.json files; OUTPUT itself may be one")
     flags = parser.parse_args()
-    whole = joined(flags.parts, CLAIMS[flags.study])
+    study = read_study(flags.parts[0])[0]["study"]
+    if study not in CLAIMS:
+        parser.error(f"{flags.parts[0]} is of {study!r}; this joins {' and '.join(CLAIMS)}")
+    whole = joined(flags.parts, CLAIMS[study])
     replace_file(flags.output, [json.dumps(whole).encode(), b"\n"])
     for part in whole["comparisons"]:
         print(part["title"])

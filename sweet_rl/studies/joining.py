@@ -23,11 +23,13 @@ def joined(
         with_claims: says anew what the numbers say of the claims.
 
     Raises:
-        DataError: a file is no study, or a seed of a method is in two of them.
+        DataError: a file is no study, or of another one, or a seed of a method is in two of them.
     """
     read = [read_study(path) for path in paths]
     parts: dict[str, Comparison] = {}
-    for path, (_, found) in zip(paths, read, strict=True):
+    for path, (study, found) in zip(paths, read, strict=True):
+        if study["study"] != read[0][0]["study"]:
+            raise DataError("is of another study", path=path, field="study", value=study["study"])
         for part in found:
             known = parts.get(part.name)
             parts[part.name] = part if known is None else _with_runs(known, part, path)

@@ -60,6 +60,11 @@ def test_parts_are_joined_to_the_whole(tmp_path):
     assert whole["provenance"]["command"] == "late; early; other"
 
 
+def test_studies_of_two_kinds_are_not_joined():
+    with pytest.raises(DataError, match="is of another study, got 'archer'"):
+        joined([REFLECT, FOLDER / "archer/full_study.json"], claims_of_reflect)
+
+
 def test_a_seed_counts_once(tmp_path):
     parts = [part_of(tmp_path, name, range(300, 302), {"taxi"}) for name in ("one", "again")]
     with pytest.raises(DataError, match=r"again.*'sft' has a seed that was there before, got 300"):
