@@ -12,6 +12,7 @@ import pytest
 
 from sweet_rl import studies
 from sweet_rl.errors import UsageError
+from sweet_rl.statistics import Estimate
 from sweet_rl.studies.brought_along import beside
 from sweet_rl.studies.outcome import check_packages
 from sweet_rl.studies.report import charts, words
@@ -131,6 +132,9 @@ def test_what_another_run_made_is_folded_but_for_its_first_curve():
 
 
 def test_differences_at_an_axis_have_no_more_decimals_than_they_need():
+    assert [words.signed(-0.0004, unit) for unit in ("share", "number", "count")] == ["+0.0", "+0.00", "+0"]
+    assert [words.signed(-448.0, unit) for unit in ("number", "count")] == ["\u2212448.00", "\u2212448"]
+    assert words.span(Estimate(2.0, -0.001, 1234.5), "count") == "0 to 1234"
     points, plain = words.signed_tick("share"), words.signed_tick("number")
     assert [points(x) for x in (-0.25, 0.0, 0.1, 0.125)] == ["\u221225", "0", "+10", "+12.5"]
     assert [plain(x) for x in (-1.5, 1e-12, 2.0)] == ["\u22121.5", "0", "+2"]

@@ -78,9 +78,15 @@ def count(value: float | None) -> str:
 
 
 def signed(value: float, unit: str) -> str:
-    """A difference: of shares in points, of others as `+1.25`."""
-    written = f"{round(100 * value, 1) + 0.0:+.1f}" if unit == "share" else f"{round(value, 2) + 0.0:+.2f}"
-    return written.replace("-", "\u2212")
+    """A difference: of shares in points, of counts whole, of others as `+1.25`."""
+    return _fixed(value, unit, "+")
+
+
+def _fixed(value: float, unit: str, sign: str = "") -> str:
+    """With as many decimals as the unit has, and no minus before 0."""
+    digits = {"share": 1, "count": 0}.get(unit, 2)
+    scaled = round(100 * value if unit == "share" else value, digits) + 0.0
+    return f"{scaled:{sign}.{digits}f}".replace("-", "\u2212")
 
 
 def writer(unit: str) -> Callable[[float | None], str]:
@@ -92,8 +98,7 @@ def span(found: Estimate, unit: str) -> str:
     """The interval of an estimate, as `54.3 to 59.4`; empty where it is not known."""
     if found.low is None or found.high is None:
         return ""
-    ends = [f"{100 * end:.1f}" if unit == "share" else f"{end:.2f}" for end in (found.low, found.high)]
-    return " to ".join(ends).replace("-0.00", "0.00").replace("-", "\u2212")
+    return f"{_fixed(found.low, unit)} to {_fixed(found.high, unit)}"
 
 
 def tick(unit: str) -> Write:
