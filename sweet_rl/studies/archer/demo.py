@@ -33,7 +33,7 @@ class ArcherDemoFlags(OnlineFlags, TestGames, Skill):
         "iterations": "of every run; default that of configs/archer/demo_20q.yaml.",
         "skill": "of the demonstrator: the share of games in which it asks before it names a word, 0 to 1.",
         "test_games": "for each word, to measure every policy on.",
-        "ablations": "ArCHer with one critic, and without a delay of its policy, too.",
+        "ablations": "also ArCHer with one critic, without a delay of its policy and with an exact critic; and Online CHAI, which takes longest.",
         "jobs": "runs at once, each with one thread.",
     },
     only={"skill": None},
@@ -42,8 +42,8 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     """Run ArCHer and its rivals from nothing: Twenty Questions about sixteen words, tiny models.
 
     Needs no GPU, no download and no key; one seed takes minutes on two cores. A scripted player that mostly
-    guesses plays against the embedded oracle; a tiny GPT-2 learns to imitate it, and ArCHer, CHAI, filtered BC,
-    PPO and REINFORCE go on from there by their own games.
+    guesses plays against the embedded oracle; a tiny GPT-2 learns to imitate it, and ArCHer, filtered BC,
+    PPO and REINFORCE go on from there by their own games; with --ablations Online CHAI does, too.
     Each command is printed as a person would type it. It ends with a table and a page: return against games,
     between the best play and naming the words in order, and which published orderings hold at this size. An
     interrupted demo resumes where it stopped.

@@ -56,8 +56,8 @@ METHODS: Final[Mapping[str, Overrides]] = {
 """Of each method its own settings. The ablations take the settings of the whole; without a critic that has to
 learn first, the policy makes as many steps as PPO's, and from the first iteration on."""
 
-ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT)
-"""Run where they are asked for: they take as long as ArCHer does."""
+ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT, "chai")
+"""Run where they are asked for: they take as long as ArCHer does, and the slowest rival even longer."""
 
 BOUNDS: Final = {"best": 1, "namer": 1, "random": TEST_GAMES}
 """Scripted players that bound what can be reached, and how many games of each word say how good they are."""
