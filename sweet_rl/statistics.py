@@ -293,3 +293,9 @@ def _within(t: float, freedom: int) -> float:
         term *= step / (step + 1) * math.cos(angle) ** 2
     total *= math.sin(angle)
     return 2 / math.pi * (angle + total) if odd else total
+
+
+def area_under_curve(good: Sequence[float], bad: Sequence[float]) -> float:
+    """The chance that a good one scores above a bad one, ties counted half."""
+    wins = sum((g > b) + 0.5 * (g == b) for g in good for b in bad)
+    return wins / (len(good) * len(bad))

@@ -9,7 +9,7 @@ import dataclasses
 import datetime as dt
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, TypeAlias
@@ -303,6 +303,23 @@ def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, 
     each = tuple((seed, ours[seed] - theirs[seed]) for seed in sorted(ours.keys() & theirs.keys()))
     claim = Claim(text, better.name, worse.name, "seeds", each=each, among=among)
     return _measured(claim, [value for _, value in each])
+
+
+def claims_over_seeds(
+    claims: Iterable[tuple[str, str, str]], methods: Mapping[str, Method], measure: str, *, among: int
+) -> tuple[Claim, ...]:
+    """`claim_over_seeds` of claims as (text, better, worse), methods by their names."""
+    return tuple(
+        claim_over_seeds(text, methods[better], methods[worse], measure, among=among)
+        for text, better, worse in claims
+    )
+
+
+def claims_about(
+    claims: Iterable[tuple[str, str, str]], methods: Mapping[str, Method]
+) -> list[tuple[str, str, str]]:
+    """The claims both of whose methods are there."""
+    return [claim for claim in claims if {*claim[1:]} <= methods.keys()]
 
 
 def claim_over_tasks(

@@ -40,7 +40,8 @@ from sweet_rl.studies.results import (
     Results,
     Run,
     Turn,
-    claim_over_seeds,
+    claims_about,
+    claims_over_seeds,
     provenance,
 )
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
@@ -193,20 +194,10 @@ def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """The comparison of returns with what its numbers say of the claims, and one of games until the level."""
     part = next(each for each in comparisons if each.name == "twenty_questions")
     methods = {method.name: method for method in part.methods}
-    pairs, saved = _known(CLAIMS, methods), _known(SAVED, methods)
+    pairs, saved = claims_about(CLAIMS, methods), claims_about(SAVED, methods)
     among = len(pairs) + len(saved)
-    claims = tuple(
-        claim_over_seeds(text, methods[better], methods[worse], "return", among=among)
-        for text, better, worse in pairs
-    )
+    claims = claims_over_seeds(pairs, methods, "return", among=among)
     return (replace(part, claims=claims), *([_games_needed(methods, saved, among)] if saved else []))
-
-
-def _known(
-    claims: Sequence[tuple[str, str, str]], methods: Mapping[str, Method]
-) -> list[tuple[str, str, str]]:
-    """The claims both of whose methods are there."""
-    return [claim for claim in claims if {*claim[1:]} <= methods.keys()]
 
 
 def _games_needed(
@@ -226,10 +217,7 @@ def _games_needed(
         "games.",
         measures=(GAMES, REACHED),
         methods=tuple(counted.values()),
-        claims=tuple(
-            claim_over_seeds(text, counted[slower], counted[faster], "games", among=among)
-            for text, slower, faster in saved
-        ),
+        claims=claims_over_seeds(saved, counted, "games", among=among),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean
+from functools import cache
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.archer.replay import Transition, transitions
@@ -17,6 +17,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.grouping import other_places
 from sweet_rl.preferences.swaps import moved
 from sweet_rl.records import load_trajectories, replace_file
+from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.archer.recipe import learner_of
 from sweet_rl.studies.archer.settings import TASKS
 from sweet_rl.worlds import load_tasks, world_of
@@ -72,10 +73,10 @@ def area(valued: Iterable[tuple[bool, float]]) -> float | None:
     by_kind: dict[bool, list[float]] = {True: [], False: []}
     for good, value in valued:
         by_kind[good].append(value)
-    above = [(one > other) + 0.5 * (one == other) for one in by_kind[True] for other in by_kind[False]]
-    return fmean(above) if above else None
+    return area_under_curve(by_kind[True], by_kind[False]) if by_kind[True] and by_kind[False] else None
 
 
+@cache
 def names() -> frozenset[str]:
     """What names a word of the study's game."""
     return frozenset(guess(task.hidden_information) for task in load_tasks(TASKS))

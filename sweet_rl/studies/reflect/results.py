@@ -24,7 +24,8 @@ from sweet_rl.studies.results import (
     Points,
     Results,
     Run,
-    claim_over_seeds,
+    claims_about,
+    claims_over_seeds,
     provenance,
 )
 from sweet_rl.types import Json
@@ -150,16 +151,10 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
 def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """The comparisons with what their numbers say of the claims, corrected for those of all."""
     methods = [{method.name: method for method in part.methods} for part in comparisons]
-    known = [[claim for claim in CLAIMS if {*claim[1:]} <= there.keys()] for there in methods]
+    known = [claims_about(CLAIMS, there) for there in methods]
     among = sum(map(len, known))
     return tuple(
-        replace(
-            part,
-            claims=tuple(
-                claim_over_seeds(text, there[better], there[worse], "success", among=among)
-                for text, better, worse in claims
-            ),
-        )
+        replace(part, claims=claims_over_seeds(claims, there, "success", among=among))
         for part, there, claims in zip(comparisons, methods, known, strict=True)
     )
 

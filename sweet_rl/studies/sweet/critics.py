@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.turn_keys import key_of
 from sweet_rl.records import read_rows
+from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.results import Counted
 from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
@@ -47,12 +47,6 @@ def agreement(study: Study, name: str) -> dict[str, Counted]:
         if "chosen_index" in row
     ]
     return {key: Counted(fmean(values), n=len(values)) for key, values in found.items() if values}
-
-
-def area_under_curve(good: Sequence[float], bad: Sequence[float]) -> float:
-    """The chance that a good one scores above a bad one, ties counted half."""
-    wins = sum((g > b) + 0.5 * (g == b) for g in good for b in bad)
-    return wins / (len(good) * len(bad))
 
 
 def verdicts_of(row: Candidates) -> list[Verdict]:
