@@ -73,7 +73,9 @@ def stage(
         signature = plain.replace(parameters=list(_parameters(flags, options)))
 
         def build(*positional: Any, **named: Any) -> tuple[list[Any], inspect.BoundArguments]:
-            given = bound(run, signature, positional, named)
+            return construct(bound(run, signature, positional, named))
+
+        def construct(given: inspect.BoundArguments) -> tuple[list[Any], inspect.BoundArguments]:
             given.apply_defaults()
             values = given.arguments
             further = values.pop("options") if options else {}
@@ -87,9 +89,10 @@ def stage(
 
         @functools.wraps(function)
         def run(*positional: Any, **named: Any) -> None:
-            settings, call = build(*positional, **named)
-            given = bound(run, signature, positional, named).arguments
-            before = given_flags.set(frozenset({*given, *given.get("options", ())}))
+            given = bound(run, signature, positional, named)
+            names = frozenset({*given.arguments, *given.arguments.get("options", ())})
+            settings, call = construct(given)
+            before = given_flags.set(names)
             try:
                 function(*settings, *call.args, **call.kwargs)
             finally:
