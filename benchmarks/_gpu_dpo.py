@@ -280,7 +280,8 @@ CONTENDERS: dict[str, Callable[[Shape, Data, str], Clock]] = {
 
 def steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """One contender's steps: seconds, tokens/s, MFU on distinct tokens, memory."""
-    shape, data = SHAPES[arguments.shape], Data(arguments.history, arguments.response)
+    shape = SHAPES[arguments.shape]
+    data = Data(arguments.history, arguments.response, steps=arguments.steps)
     found = CONTENDERS[arguments.contender](shape, data, arguments.device).result()
     one = replace(data, steps=1).pairs(shape.vocabulary)
     work = work_of(Collator("sum", Reader(0))([(pair, 1.0) for pair in one]))

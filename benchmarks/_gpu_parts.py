@@ -22,7 +22,7 @@ class Part:
 FULL: dict[str, Any] = {
     "parity": {"shape": "small", "history": 600, "response": 24},
     "shapes": ("1b", "8b"),
-    "dpo": {"history": 2048, "response": 64},
+    "dpo": {"history": 2048, "response": 64, "steps": 4},
     "more": {"dpo 8b, all weights: ours, flex_attention": "8b_all_weights"},
     "history": {"history": 4096, "response": 64, "longest": 131_072},
     "model": {"width": 2048, "layers": 16, "queries_per_key": 4, "vocabulary": 128_256, "dtype": "bfloat16"},
@@ -34,7 +34,7 @@ FULL: dict[str, Any] = {
 TINY: dict[str, Any] = {
     "parity": {"shape": "tiny", "history": 40, "response": 6},
     "shapes": ("tiny", "tiny_lora"),
-    "dpo": {"history": 40, "response": 6},
+    "dpo": {"history": 40, "response": 6, "steps": 3},
     "more": {},
     "history": {"history": 32, "response": 6, "longest": 64},
     "model": {"width": 64, "layers": 1, "queries_per_key": 1, "vocabulary": 500, "dtype": "float32"},
