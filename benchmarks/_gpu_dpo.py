@@ -65,7 +65,9 @@ class Data:
         return Span(self.history, self.history + self.response)
 
 
-def ours(shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree: bool = True) -> Clock:
+def ours(
+    shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree: bool = True, compiled: bool = False
+) -> Clock:
     """What `train_dpo` runs, without its files."""
     import torch
 
@@ -78,7 +80,7 @@ def ours(shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree
 
     pairs = data.pairs(shape.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
-        settings = _settings(shape, data, device, folder, tree=tree)
+        settings = _settings(shape, data, device, folder, tree=tree, compiled=compiled)
         run = begin(settings, Rows(None, pairs, [], 0), lambda _: None)
         model = made(shape, device, attention=attention)
         read = reader(model, 0, settings)
@@ -108,7 +110,7 @@ def ours(shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree
     return clock
 
 
-def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool) -> Any:
+def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool, compiled: bool) -> Any:
     from pathlib import Path
 
     from sweet_rl.training.settings import (
@@ -130,6 +132,7 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool)
         lora_alpha=2 * shape.lora_rank,
         target_modules=LORA_MODULES,
         gradient_checkpointing=shape.checkpointing,
+        torch_compile=compiled,
     )
     optimizer = OptimizerSettings(
         train_batch_size=data.pairs_of_step,
@@ -268,9 +271,11 @@ def _on(batch: Any, device: str) -> Any:
 
 OURS, FLEX, PUBLISHED = "ours", "ours, flex_attention", "published layout"
 ONE_BY_ONE = "TRL, one pair at a time"
+COMPILED = "ours, flex_attention, compiled"
 CONTENDERS: dict[str, Callable[[Shape, Data, str], Clock]] = {
     OURS: ours,
     FLEX: lambda *all_: ours(*all_, attention="flex_attention"),
+    COMPILED: lambda *all_: ours(*all_, attention="flex_attention", compiled=True),
     "ours without trees": lambda *all_: ours(*all_, tree=False),
     "TRL": lambda *all_: trl(*all_, at_once=True),
     ONE_BY_ONE: lambda *all_: trl(*all_, at_once=False),

@@ -16,6 +16,8 @@ from _trainer_clock import on_gpu
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.forward import PairForward
+from sweet_rl.training.models import compile_layers
+from sweet_rl.training.settings import ModelSettings
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Way:
     """Of quantised weights."""
     autocast: bool = False
     """Weights in float32, computing in bfloat16."""
+    compiled: bool = False
+    """Layers that torch has compiled."""
 
 
 WAYS = {
@@ -37,6 +41,8 @@ WAYS = {
     "flex_attention, bfloat16": Way("flex_attention", "bfloat16"),
     "sdpa, autocast": Way(autocast=True),
     "flex_attention, autocast": Way("flex_attention", autocast=True),
+    "flex_attention, compiled, float32": Way("flex_attention", compiled=True),
+    "flex_attention, compiled, autocast": Way("flex_attention", autocast=True, compiled=True),
     "flash_attention_2, bfloat16": Way("flash_attention_2", "bfloat16"),
     "sdpa, 8 bits": Way(dtype="bfloat16", bits=8),
     "sdpa, 4 bits": Way(dtype="bfloat16", bits=4),
@@ -92,6 +98,8 @@ def _loaded(shape: Shape, way: Way, device: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         _on_cpu(shape).save_pretrained(folder)
         model: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
+    if way.compiled:
+        compile_layers(model, ModelSettings("made"))
     return model if way.bits else model.to(device)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from _gpu_dpo import CONTENDERS, FLEX, ONE_BY_ONE, OURS, PUBLISHED
+from _gpu_dpo import COMPILED, CONTENDERS, FLEX, ONE_BY_ONE, OURS, PUBLISHED
 from _gpu_parity import WAYS
 
 
@@ -23,7 +23,7 @@ FULL: dict[str, Any] = {
     "parity": {"shape": "small", "history": 600, "response": 24},
     "shapes": ("1b", "8b"),
     "dpo": {"history": 2048, "response": 64, "steps": 4},
-    "more": {"dpo 8b, all weights: ours, flex_attention": "8b_all_weights"},
+    "more": {"1b, activations kept": "1b_kept", "8b, all weights": "8b_all_weights"},
     "history": {"history": 4096, "response": 64, "longest": 131_072},
     "model": {"width": 2048, "layers": 16, "queries_per_key": 4, "vocabulary": 128_256, "dtype": "bfloat16"},
     "ranking": {"history": 2048, "response": 64, "candidates": 16, "turns": 8, "rounds": 5},
@@ -76,7 +76,11 @@ def _steps(of: dict[str, Any]) -> list[Part]:
             for shape in of["shapes"]
             for contender in CONTENDERS
         ),
-        *(step(name, "steps", shape, FLEX) for name, shape in of["more"].items()),
+        *(
+            step(f"dpo {name}: {contender}", "steps", shape, contender)
+            for name, shape in of["more"].items()
+            for contender in (FLEX, COMPILED)
+        ),
     ]
 
 

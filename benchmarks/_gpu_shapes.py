@@ -78,6 +78,7 @@ SHAPES = {
     "tiny_lora": Shape(64, 2, 4, 2, 128, 512, lora_rank=4, dtype="bfloat16", checkpointing=True),
     "small": Shape(512, 4, 8, 2, 1024, 4096),
     "1b": Shape(2048, 16, 32, 8, 8192, 128_256, tied=True, checkpointing=True),
+    "1b_kept": Shape(2048, 16, 32, 8, 8192, 128_256, tied=True),
     "8b": Shape(**LLAMA_8B, lora_rank=64, dtype="bfloat16", checkpointing=True),
     "8b_all_weights": Shape(**LLAMA_8B, dtype="bfloat16", checkpointing=True),
 }

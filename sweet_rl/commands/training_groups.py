@@ -232,6 +232,11 @@ class WeightFlags(Device, DType):
         False, "compute activations again instead of keeping them: less memory, more time."
     )
     gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older way of doing so.", shown="all")
+    torch_compile: bool = flag(
+        False,
+        "compile the layers: faster steps on a GPU after a first one that takes longer; best with flex_attention.",
+        shown="all",
+    )
     flash_attn: bool = flag(
         False,
         "the package flash-attn instead of torch's fused attention; it cannot share what rows begin with in common.",

@@ -227,10 +227,14 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
 
 
 def trainable(model: Any, settings: TrainSettings) -> Any:
-    """The model as it is trained: activations recomputed, an adapter put on, if the flags say so."""
+    """The model as it is trained: activations recomputed, an adapter put on, compiled, if the flags say so."""
     if settings.model.gradient_checkpointing:
         models.recompute_activations(model, settings.model)
-    return adapters.add_adapter(model, settings.model) if settings.model.lora_rank else model
+    if settings.model.lora_rank:
+        model = adapters.add_adapter(model, settings.model)
+    if settings.model.torch_compile:
+        models.compile_layers(model, settings.model)
+    return model
 
 
 def fit(

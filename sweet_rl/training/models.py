@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn.init import normal_
 from transformers import AutoModelForSequenceClassification
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.errors import UsageError, missing_package
@@ -117,6 +118,21 @@ def recompute_activations(model: Any, settings: ModelSettings) -> None:
     enable({"use_reentrant": settings.gradient_checkpointing_use_reentrant})
     if settings.lora_rank:
         model.enable_input_require_grads()
+
+
+def compile_layers(model: Any, settings: ModelSettings) -> None:
+    """Let torch compile the model's layers, one kernel for what would be many; adapters are there already.
+
+    Layers of the same kind share what is compiled. Other sizes of a batch compile anew, at first.
+
+    Raises:
+        UsageError: the model does not say what its layers are.
+    """
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise UsageError(f"--torch_compile: {settings.pretrain!r} does not say what its layers are.")
+    for layer in layers:
+        layer.compile()
 
 
 def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None = None) -> None:

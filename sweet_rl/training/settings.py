@@ -87,6 +87,7 @@ class ModelSettings:
     target_modules: str = "q_proj,k_proj,v_proj,o_proj"
     gradient_checkpointing: bool = False
     gradient_checkpointing_use_reentrant: bool = False
+    torch_compile: bool = False
 
 
 @dataclass(frozen=True, slots=True)
