@@ -66,7 +66,13 @@ class Data:
 
 
 def ours(
-    shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree: bool = True, compiled: bool = False
+    shape: Shape,
+    data: Data,
+    device: str,
+    *,
+    attention: str = "sdpa",
+    tree: bool = True,
+    compiled: bool = False,
 ) -> Clock:
     """What `train_dpo` runs, without its files."""
     import torch

@@ -17,10 +17,14 @@ COLUMNS = {
 
 
 def table(folder: Path, found: dict[str, dict[str, Any] | None]) -> str:
-    """A row for each thing that was measured, and for each part that found nothing why."""
+    """A line for each thing that was measured, and for each part that found nothing why."""
     done = [part for part in found.values() if part is not None]
-    lines = [*_head(folder, done), ""]
-    lines += [f"| | {' | '.join(COLUMNS)} | |", "|---" * (len(COLUMNS) + 2) + "|"]
+    return "\n".join([*_head(folder, done), "", *lines_of(found), ""])
+
+
+def lines_of(found: dict[str, dict[str, Any] | None]) -> list[str]:
+    """The table's lines, its head included."""
+    lines = [f"| | {' | '.join(COLUMNS)} | |", "|---" * (len(COLUMNS) + 2) + "|"]
     firsts: dict[str, float] = {}  # of parts that do the same work: their names up to the colon are alike
     for name, part in found.items():
         group = name.partition(":")[0]
@@ -29,7 +33,7 @@ def table(folder: Path, found: dict[str, dict[str, Any] | None]) -> str:
                 row["over_first"] = row["s"] / firsts.setdefault(group, row["s"])
             side = f", {row['side']}" if "side" in row else ""
             lines.append(f"| {name}{side} | {' | '.join(_cells(row))} | {_plain(row.get('remark', ''))} |")
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _head(folder: Path, done: list[dict[str, Any]]) -> list[str]:

@@ -96,6 +96,16 @@ def test_the_table_has_ratios_of_parts_that_do_the_same_work(bench, tmp_path):
     assert "| history: a, 3 | 3.000 |  |" in shown
 
 
+def test_the_page_says_what_a_gpu_gave(bench):
+    from _gpu_table import lines_of
+
+    kept = json.loads((ROOT / "benchmarks/results/gpu_h100.json").read_text())
+    page = (ROOT / "docs/performance.md").read_text().splitlines()
+    lines = lines_of(kept["alone"])
+    assert len(lines) == 2 + len(kept["alone"])
+    assert [line for line in page if line in lines] == lines
+
+
 def test_a_process_that_dies_without_a_word_is_a_failure(bench, tmp_path, monkeypatch):
     reflect, ranking = bench.Part("reflect", "", seconds=5), bench.Part("ranking", "", seconds=0.01)
     monkeypatch.setattr(sys, "executable", "/bin/false")

@@ -36,7 +36,8 @@ def attention_by_blocks(
     """Attention to the keys that the mask [R, 1, T, T] shows, as [R, T, H, D]; for causal models only."""
     places = query_RHTD.shape[2]
     attend: Any = sdpa_attention_forward
-    if attention_mask is None or places <= BLOCK or places != key_RHTD.shape[2]:
+    compiling = torch.compiler.is_compiling()  # then whole: every number of blocks would be compiled anew
+    if compiling or attention_mask is None or places <= BLOCK or places != key_RHTD.shape[2]:
         result: tuple[Tensor, None] = attend(
             module, query_RHTD, key_RHTD, value_RHTD, attention_mask, **options
         )

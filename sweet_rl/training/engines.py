@@ -99,8 +99,8 @@ def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
         raise UsageError("--bf16: on CPUs DeepSpeed computes in float32 only; use --shard_with fsdp2.")
     if engine is None and settings.shards.adam_offload:
         raise UsageError("--adam_offload: with one process only --shard_with deepspeed can do that.")
-    if settings.model.torch_compile and (engine is not None or world_size() > 1):
-        raise UsageError("--torch_compile: with one process only.")
+    if settings.model.torch_compile and (engine or world_size() > 1):
+        raise UsageError("--torch_compile works with one process only, without an engine: leave it out.")
     if settings.model.load_in_4bit and shards_weights(settings):
         raise UsageError(
             "--load_in_4bit: quantised weights are not sharded here. Use --zero_stage 2, which "

@@ -227,7 +227,7 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
 
 
 def trainable(model: Any, settings: TrainSettings) -> Any:
-    """The model as it is trained: activations recomputed, an adapter put on, compiled, if the flags say so."""
+    """The model as it is trained: recomputing activations, with an adapter, compiled, if the flags say so."""
     if settings.model.gradient_checkpointing:
         models.recompute_activations(model, settings.model)
     if settings.model.lora_rank:

@@ -123,7 +123,8 @@ def recompute_activations(model: Any, settings: ModelSettings) -> None:
 def compile_layers(model: Any, settings: ModelSettings) -> None:
     """Let torch compile the model's layers, one kernel for what would be many; adapters are there already.
 
-    Layers of the same kind share what is compiled. Other sizes of a batch compile anew, at first.
+    Layers of the same kind share what is compiled. That is done up to eight times at first: for one row and
+    for several, for sizes that change, with gradients and without.
 
     Raises:
         UsageError: the model does not say what its layers are.
@@ -131,6 +132,7 @@ def compile_layers(model: Any, settings: ModelSettings) -> None:
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         raise UsageError(f"--torch_compile: {settings.pretrain!r} does not say what its layers are.")
+    torch._dynamo.config.cache_size_limit = max(16, torch._dynamo.config.cache_size_limit)  # noqa: SLF001
     for layer in layers:
         layer.compile()
 

@@ -135,6 +135,8 @@ def test_engines_by_processes_and_flags(monkeypatch):
     assert engines.describe(settings(zero_stage=3)) == "DeepSpeed ZeRO-3 over 2 processes"
     with pytest.raises(UsageError, match="--load_in_4bit: quantised weights are not sharded"):
         engines.check_engine(settings(shard_with="fsdp2", load_in_4bit=True), cuda=True)
+    with pytest.raises(UsageError, match="--torch_compile works with one process only"):
+        engines.check_engine(settings(shard_with="fsdp2", torch_compile=True), cuda=True)
     with pytest.raises(UsageError, match="on CPUs DeepSpeed computes in float32 only"):
         engines.check_engine(settings(bf16=True), cuda=False)
 

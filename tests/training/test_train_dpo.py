@@ -85,6 +85,26 @@ def test_however_rows_are_packed(steady, pairs, tmp_path):
         run(steady, pairs, tmp_path / "none", max_tokens_per_batch=10)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+@pytest.mark.parametrize("more", [{}, {"lora_rank": 2, "gradient_checkpointing": True}])
+def test_compiled_layers_train_the_same(more, steady, pairs, tmp_path, monkeypatch):
+    """Traced as on a GPU, its kernels left out; batches of many sizes, and few compilations for them."""
+    import torch
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("aot_eager")
+    compile_one = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compile_one(self, backend=counter))
+    flags = {"max_tokens_per_batch": 200, "eval_fraction": 0.1, "reference_cache": "none", **more}
+    plain = run(steady, pairs, tmp_path / "plain", **flags)
+    assert counter.frame_count == 0
+    compiled = run(steady, pairs, tmp_path / "compiled", torch_compile=True, **flags)
+    assert 0 < counter.frame_count <= 8
+    for ours, theirs in zip(compiled, plain, strict=True):
+        for name in {"total_loss", "grad_norm", "eval_loss"} & set(ours):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-4)
+
+
 def test_held_out_rows_are_packed_by_tokens_as_well(steady, pairs, tmp_path, monkeypatch):
     whole = run(steady, pairs, tmp_path / "rows", eval_fraction=0.5, prefix_tree=False)
     seen = []
