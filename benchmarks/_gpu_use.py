@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import statistics
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import archer_update
 import ranking
 import reflect_update
 import sampling
+from _timing import in_turn, medians
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def rank(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 sides = {"vLLM": server.scores(contexts, candidates)}
             for side, score in sides.items():
                 apart = ranking.largest_difference(score(), expected)
-                seconds = statistics.median(ranking.timed({side: score}, arguments.rounds)[side])
+                seconds = medians(in_turn({side: score}, arguments.rounds))[side]
                 tokens = count * (arguments.history + arguments.response)
                 remark = f"{1000 * seconds / count:.2f} ms a candidate; at most {apart:.1e} from a plain pass"
                 rows.append({"side": side, "s": seconds, "tokens_s": tokens / seconds, "remark": remark})

@@ -1,10 +1,35 @@
-"""What every benchmark prints about the machine that it ran on."""
+"""What every benchmark says about how it ran."""
 
 from __future__ import annotations
 
 import os
 import platform
+import shlex
+import sys
 from pathlib import Path
+
+from sweet_rl.runs import facts
+
+
+def circumstances() -> dict[str, str]:
+    """Machine, commit and command: enough to judge a figure by, and to measure it once more."""
+    return {"machine": machine_line(), "commit": commit(), "command": command()}
+
+
+def heading() -> str:
+    """The same as lines to print."""
+    return "\n".join(circumstances().values())
+
+
+def commit() -> str:
+    """Of the library that was measured; empty where it is no git checkout."""
+    library = facts.library()
+    return f"{library['commit']}{' with changes' if library['changed'] else ''}" if library else ""
+
+
+def command() -> str:
+    """What was typed, from the folder of the project."""
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
 
 
 def machine_line() -> str:

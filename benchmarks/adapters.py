@@ -9,12 +9,13 @@ Run: python benchmarks/adapters.py [--widths 64,128,256,512] [--rank 64]
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
+from unittest import mock
 
 import torch
-from _machine import machine_line
+from _machine import heading
+from _timing import in_turn, medians
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -37,21 +38,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     flags = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        f"{machine_line()}\n{flags.texts} texts of {flags.tokens} tokens, rank {flags.rank}; seconds, median"
-    )
+    print(f"{heading()}\n{flags.texts} texts of {flags.tokens} tokens, rank {flags.rank}; seconds, median")
     print(f"{'width':>5}{'peft':>9}{'folded':>9}{'ratio':>8}   layers that are folded")
     for width in map(int, flags.widths.split(",")):
         sides = {name: _side(width, flags, fold=fold) for name, fold in (("peft", False), ("folded", True))}
         folded, layers = _folded(*sides["folded"])
         _agree(*(update() for update, _ in sides.values()))
-        seconds: dict[str, list[float]] = {name: [] for name in sides}
-        for _ in range(flags.rounds):
-            for name, (update, _) in sides.items():
-                begun = time.process_time()
-                update()
-                seconds[name].append(time.process_time() - begun)
-        plain, ours = (statistics.median(times) for times in seconds.values())
+        updates = {name: update for name, (update, _) in sides.items()}
+        plain, ours = medians(in_turn(updates, flags.rounds, clock=time.process_time)).values()
         print(f"{width:5}{plain:9.3f}{ours:9.3f}{plain / ours:7.2f}x   {folded} of {layers}")
 
 
@@ -87,17 +81,11 @@ def _side(
 
 
 def _folded(update: Callable[[], list[Tensor]], model: torch.nn.Module) -> tuple[int, int]:
-    """How many layers of a model an update folds, and how many it has: the others call the adapter's own."""
-    layers = [one for one in model.modules() if isinstance(one, FoldingLinear)]
-    called: list[torch.nn.Module] = []
-    hooks = [
-        one.lora_A["default"].register_forward_pre_hook(lambda module, _: called.append(module))
-        for one in layers
-    ]
-    update()
-    for hook in hooks:
-        hook.remove()
-    return len(layers) - len(called), len(layers)
+    """How many layers of a model an update folds, and how many it has; to fold is one call of `addmm`."""
+    layers = sum(isinstance(one, FoldingLinear) for one in model.modules())
+    with mock.patch.object(torch, "addmm", wraps=torch.addmm) as folds:
+        update()
+    return folds.call_count, layers
 
 
 def _agree(one: list[Tensor], other: list[Tensor]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _machine import machine_line
+from _machine import circumstances
 
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
@@ -65,7 +65,7 @@ def main() -> None:
             varied = {name: row["settings"][name] for name in GRIDS[method]}
             print(f"  {fmean(row['returns']):6.2f}  {row['returns']}  {varied}")
     if arguments.output:
-        saved = {"seeds": list(study.numbers), "methods": found, "machine": machine_line()}
+        saved = {"seeds": list(study.numbers), "methods": found, **circumstances()}
         replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
 
 

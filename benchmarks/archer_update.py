@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _machine import machine_line
+from _machine import circumstances, heading
 
 CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
 """Of a published iteration."""
@@ -71,7 +71,7 @@ def main() -> None:
         for kind in ("", "cpu_"):
             steps = CRITIC_STEPS * row[f"critic_{kind}s"] + ACTOR_STEPS * row[f"actor_{kind}s"]
             row[f"iteration_{kind}s"] = scale * steps
-    print(machine_line())
+    print(heading())
     print(json.dumps(vars(arguments)))
     print(f"| side | s a critic step of {arguments.rows} | s a policy step | h an iteration | peak GiB |")
     print("|---|---|---|---|---|")
@@ -82,7 +82,7 @@ def main() -> None:
     for side, ratio in ratios.items():
         print(f"{side} is faster by {', '.join(f'{kind} {value:.2f}' for kind, value in ratio.items())}")
     if arguments.output:
-        rows = {"machine": machine_line(), "arguments": vars(arguments), "sides": found, "ratios": ratios}
+        rows = {**circumstances(), "arguments": vars(arguments), "sides": found, "ratios": ratios}
         Path(arguments.output).write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from _machine import machine_line
+from _machine import heading
 
 TASKS = 100
 
@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000)
     options = parser.parse_args()
-    print(machine_line())
+    print(heading())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [written(folder, agent, options.rows) for agent in ("expert", "random")]

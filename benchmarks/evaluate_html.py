@@ -31,7 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _machine import machine_line
+from _machine import circumstances, heading
 from _plain_pages import plain_grades
 
 from sweet_rl.commands.evaluate_html import PageGradingFlags
@@ -244,7 +244,7 @@ def main() -> None:
     parser.add_argument("--output", default=None)
     arguments = parser.parse_args()
     tasks = [dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), limit=arguments.pages)]
-    print(f"{machine_line()}; load {os.getloadavg()[0]:.1f} before\n")
+    print(f"{heading()}\nload {os.getloadavg()[0]:.1f} before\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cached = RenderSettings(browsers=arguments.browsers, cache=folder / "cache")
@@ -279,7 +279,7 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f} after")
     if arguments.output:
         numbers = {
-            "machine": machine_line(),
+            **circumstances(),
             "arguments": vars(arguments),
             "rounds": found,
             "computing_s": spent,

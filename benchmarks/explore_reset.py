@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from _machine import machine_line
+from _machine import circumstances, heading
 
 from sweet_rl.records import task_from_row
 from sweet_rl.worlds.auto_explore.game import ExploreGame
@@ -120,7 +120,7 @@ def parse() -> argparse.Namespace:
 
 if __name__ == "__main__":
     FLAGS = parse()
-    print(machine_line())
+    print(heading())
     ROWS = rows(FLAGS)
     print(f"\n{FLAGS.files:,} files of {FLAGS.bytes:,} bytes in {FLAGS.where}\n")
     print("| what | median ms | slowest ms | times |")
@@ -129,7 +129,7 @@ if __name__ == "__main__":
         print(f"| {row.what} | {row.median_ms:.3f} | {row.slowest_ms:.3f} | {row.times} |")
     if FLAGS.json:
         RESULT = {
-            "machine": machine_line(),
+            **circumstances(),
             "files": FLAGS.files,
             "bytes": FLAGS.bytes,
             "rows": [asdict(row) for row in ROWS],

@@ -20,17 +20,16 @@ import importlib
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import _machine
 from _gpu_parts import Part, parts_of
 from _gpu_shapes import peak_tflops
 from _gpu_table import table
-from _machine import machine_line
 
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
@@ -136,7 +135,6 @@ def circumstances(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
     """What is needed to judge what a part finds."""
     import torch
 
-    library = facts.library()
     card = None
     if arguments.device.startswith("cuda"):
         memory = torch.cuda.get_device_properties(0).total_memory
@@ -146,11 +144,9 @@ def circumstances(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
         "size": arguments.size,
         "options": part.options,
         "peak_tflops": arguments.peak_tflops or (peak_tflops(torch.cuda.get_device_name()) if card else None),
-        "command": shlex.join(sys.argv),
-        "machine": machine_line(),
+        **_machine.circumstances(),
         "card": card,
         "packages": {**facts.versions(), "torch": torch.__version__, "cuda": torch.version.cuda},
-        "commit": f"{library['commit']}{' with changes' if library['changed'] else ''}" if library else None,
     }
 
 

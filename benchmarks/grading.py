@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _machine import machine_line
+from _machine import heading
 
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.extraction import forbidden_word, published_code
@@ -150,7 +150,7 @@ def main() -> None:
     arguments = parser.parse_args()
     tasks = load_tasks(arguments.tasks or default_tasks(), limit=arguments.num_tasks)
     plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
-    print(f"{machine_line()}; load {os.getloadavg()[0]:.1f}")
+    print(f"{heading()}\nload {os.getloadavg()[0]:.1f}")
     print(
         f"{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests; {arguments.heavy} heavy ones\n"
     )

@@ -19,7 +19,6 @@ import argparse
 import asyncio
 import json
 import random
-import statistics
 import sys
 import tempfile
 import time
@@ -32,7 +31,8 @@ import archer_update
 import sampling
 import scaling
 import torch
-from _machine import machine_line
+from _machine import circumstances, heading
+from _timing import in_turn, medians
 from transformers import GPT2Config, GPT2Model, LlamaForCausalLM
 
 FACTORS = (1, 2, 4, 8)
@@ -68,11 +68,11 @@ def main() -> None:
         for point in points:
             found[kind].append({kind: point, **measure(point)})
             print(kind, found[kind][-1], file=sys.stderr, flush=True)
-    print(f"{machine_line()}, {arguments.threads} threads")
+    print(f"{heading()}\n{arguments.threads} threads")
     for kind, rows in found.items():
         _print(kind, rows)
     if arguments.output:
-        Path(arguments.output).write_text(json.dumps({"machine": machine_line(), **found}, indent=1) + "\n")
+        Path(arguments.output).write_text(json.dumps({**circumstances(), **found}, indent=1) + "\n")
     if arguments.plot:
         plot(found, Path(arguments.plot))
 
@@ -87,16 +87,9 @@ def _print(kind: str, rows: list[Row]) -> None:
         print(f"| {row[kind]:.0f} | {' | '.join(cells)} |")
 
 
-def _medians(work: Mapping[str, Callable[[], object]], rounds: int = 3) -> Row:
-    """Seconds of the processor, in turn; one round before warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in work}
-    for number in range(rounds + 1):
-        for name, run in work.items():
-            began = time.process_time()
-            run()
-            if number:
-                seconds[name].append(time.process_time() - began)
-    return {name: statistics.median(each) for name, each in seconds.items()}
+def _processor_s(work: Mapping[str, Callable[[], object]]) -> Row:
+    """Medians of three rounds, in turn; one round before warms up."""
+    return medians(in_turn(work, 3, warm=1, clock=time.process_time))
 
 
 def _memory(episodes: int) -> Row:
@@ -138,7 +131,7 @@ def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
     if alone:
         work["alone"] = lambda: step(chained=False)
     work["limit"] = _plain(critic.encoder.model, tokens, passes=2)
-    return _medians(work)
+    return _processor_s(work)
 
 
 def _numpy_draws() -> Any:
@@ -184,7 +177,7 @@ def _dialogues(dialogues: int) -> Row:
     def read() -> None:
         model(input_ids=ids, use_cache=False)
 
-    return {"ours": played.cpu_s / dialogues, **_medians({"limit": read})}
+    return {"ours": played.cpu_s / dialogues, **_processor_s({"limit": read})}
 
 
 def plot(found: Mapping[str, list[Row]], path: Path) -> None:

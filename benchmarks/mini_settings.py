@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from _machine import machine_line
+from _machine import circumstances
 
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
@@ -120,7 +120,7 @@ def main() -> None:
             "train tasks x dialogues": f"{arguments.train_tasks} x {dialogues}",
             "test tasks": arguments.test_tasks,
             "methods": found,
-            "machine": machine_line(),
+            **circumstances(),
         }
         replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
 

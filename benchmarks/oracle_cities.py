@@ -15,13 +15,12 @@ import json
 import os
 import random
 import re
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from _machine import machine_line
+from _machine import circumstances, machine_line
 
 from sweet_rl.errors import UsageError
 from sweet_rl.worlds.guess_my_city.oracle.cities import NOT_SURE, CityOracle, city_named
@@ -73,7 +72,7 @@ def main() -> None:
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         summary = {name: _counts(one) for name, one in results.items()}
-        text = json.dumps(summary | {"machine": machine_line(), "command": " ".join(sys.argv)}, indent=1)
+        text = json.dumps(summary | circumstances(), indent=1)
         arguments.output.write_text(text + "\n")
 
 

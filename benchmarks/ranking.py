@@ -18,14 +18,14 @@ import os
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import machine_line
+from _machine import circumstances, heading
 from _step_pairs import lengthened, mini_turns, save_model, word_tokenizer
+from _timing import in_turn
 
 from sweet_rl.policies.weights import loaded_on
 from sweet_rl.training.scoring import CandidateScorer
@@ -47,24 +47,24 @@ def main() -> None:
         }
         expected = sides["one by one"]()  # also warms up
         compare(sides, expected)
-        seconds = timed(sides, arguments.rounds)
+        seconds = in_turn(sides, arguments.rounds)
         if arguments.vllm:  # not before: a server that waits keeps a core busy
             server = Server(arguments.vllm, folder / "model")
             try:
                 others = {"vLLM": server.scores(contexts, candidates)}
                 compare(others, expected)
-                seconds |= timed(others, arguments.rounds)
+                seconds |= in_turn(others, arguments.rounds)
             finally:
                 server.close()
     medians = {side: statistics.median(times) for side, times in seconds.items()}
-    print(machine_line())
+    print(heading())
     print(json.dumps(vars(arguments)))
     print("| side | s for all turns | ms a candidate | ours is faster by |\n|---|---|---|---|")
     count = sum(map(len, candidates))
     for side, median in medians.items():
         print(f"| {side} | {median:.2f} | {1000 * median / count:.1f} | {median / medians['ours']:.1f} |")
     if arguments.output:
-        found = {"machine": machine_line(), "arguments": vars(arguments), "seconds": seconds}
+        found = {**circumstances(), "arguments": vars(arguments), "seconds": seconds}
         Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
 
 
@@ -73,17 +73,6 @@ def compare(sides: dict[str, Callable[[], Scores]], expected: Scores) -> None:
     for side, score in sides.items():
         difference = largest_difference(score(), expected)
         print(f"{side}: differs from a plain pass by at most {difference:.1e}")
-
-
-def timed(sides: dict[str, Callable[[], Scores]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each side in each round."""
-    seconds: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(rounds):
-        for side, score in sides.items():
-            started = time.perf_counter()
-            score()
-            seconds[side].append(time.perf_counter() - started)
-    return seconds
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], list[list[Ids]]]:

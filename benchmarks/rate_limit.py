@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _machine import machine_line
+from _machine import heading
 
 from sweet_rl.users.server_process import start_server
 
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--places", type=int, default=8)
     options = parser.parse_args()
-    print(machine_line())
+    print(heading())
     print(
         f"{options.tasks} tasks of mini:test, replies of {LATENCY_MS} ms in the median (log-normal), "
         f"{options.places} places; start-up of the command included\n"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from _machine import machine_line
+from _machine import heading
 
 from sweet_rl import tracking
 from sweet_rl.cli import stages
@@ -64,7 +64,7 @@ def milliseconds(work: Callable[[], object], runs: int) -> float:
 
 def cost(runs: int, mib: int) -> None:
     """Print a table: medians over so many runs, digests of files of so many MiB."""
-    print(machine_line())
+    print(heading())
     with tempfile.TemporaryDirectory() as folder:
         output, large, weights = (f"{folder}/{name}" for name in ("a.jsonl", "large.jsonl", "w.safetensors"))
         started = time.perf_counter()

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _machine import machine_line
+from _machine import circumstances
 
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
@@ -62,7 +62,7 @@ def main() -> None:
                 found[world][key] = rows
                 print(f"{world}, {key}: {rows[best]}; all: {rows}", flush=True)
     if arguments.output:
-        saved = {"seeds": list(study.each_seed), "worlds": found, "machine": machine_line()}
+        saved = {"seeds": list(study.each_seed), "worlds": found, **circumstances()}
         replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
 
 

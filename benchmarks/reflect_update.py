@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _machine import machine_line
+from _machine import heading
 from _reflect_games import NEW_TOKENS, Recorded, prepare
 from _trainer_clock import on_gpu
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     flags = parser.parse_args()
-    print(machine_line())
+    print(heading())
     with tempfile.TemporaryDirectory() as folder:
         compare(flags, Path(folder))
 

@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from _machine import machine_line
+from _machine import circumstances, heading
 
 from sweet_rl.pages import RenderedPage, RenderSettings, open_renderer
 from sweet_rl.pages.process import descendants
@@ -51,7 +51,7 @@ def main() -> None:
     drivers_mb = drivers_memory(pages, arguments.drivers)
     their_mb = drivers_mb / arguments.drivers * arguments.episodes
     found = {
-        "machine": machine_line(),
+        **circumstances(),
         "arguments": vars(arguments),
         "pages": len(pages),
         "rendered": sum(page is not None for page in first),
@@ -67,7 +67,7 @@ def main() -> None:
         "digest": hashlib.sha256(b"".join(page.image for page in first if page is not None)).hexdigest(),
     }
     ours_s = min(first_s, second_s)
-    print(found["machine"])
+    print(heading())
     print(f"{found['rendered']} of {len(pages)} pages rendered, {same} byte-identical in two complete runs")
     print(f"| | pages/s | s a page | MB at {arguments.episodes} episodes |\n|---|---|---|---|")
     print(f"| ours | {len(pages) / ours_s:.2f} | {ours_s / len(pages):.3f} | {our_mb:.0f} |")

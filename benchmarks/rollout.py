@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from _machine import machine_line
+from _machine import heading
 
 from sweet_rl.prompts import load_prompt
 from sweet_rl.prompts.simulator import simulator_prompt
@@ -216,7 +216,7 @@ def main() -> None:
         "latency_sigma": arguments.latency_sigma,
         "seed": 0,
     }
-    print(machine_line())
+    print(heading())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tasks = load_tasks("mini:train", limit=arguments.episodes)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from _machine import machine_line
+from _machine import heading
 from _words import SPECIAL, tokenizer_of_words
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -169,7 +169,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     setting = Setting(**{name: getattr(arguments, name) for name in vars(Setting())})
-    print(machine_line())
+    print(heading())
     print(
         f"width {arguments.width}, {arguments.layers} layers, vocabulary {arguments.vocabulary}, "
         f"{arguments.threads} threads, at most {arguments.max_batch} rows, median of {arguments.rounds}"

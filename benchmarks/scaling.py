@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _machine import machine_line
+from _machine import circumstances, heading
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import Span
@@ -55,7 +55,7 @@ def main() -> None:
         for point in series[: arguments.points]:
             found[name].append(_point(model, **point))
             print(name, found[name][-1], file=sys.stderr, flush=True)  # the largest take minutes
-    print(machine_line())
+    print(heading())
     for name, rows in found.items():
         print(f"\n| {name} | tree s | each alone s | ideal s | tree / ideal | alone / tree |")
         print("|---" * 6 + "|")
@@ -65,7 +65,7 @@ def main() -> None:
                 f"| {row['tree'] / row['ideal']:.2f} | {row['alone'] / row['tree']:.1f} |"
             )
     if arguments.output:
-        Path(arguments.output).write_text(json.dumps({"machine": machine_line(), **found}, indent=1) + "\n")
+        Path(arguments.output).write_text(json.dumps({**circumstances(), **found}, indent=1) + "\n")
     if arguments.plot:
         _plot(found, Path(arguments.plot))
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from _machine import machine_line
+from _machine import heading
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 0.5
@@ -38,7 +38,7 @@ def main() -> None:
     names = flags.scripts.split(",") if flags.scripts else [script.name for script in scripts]
     if unknown := set(names) - {script.name for script in scripts}:
         parser.error(f"--scripts: there is no {', '.join(sorted(unknown))}")
-    print(machine_line())
+    print(heading())
     empty = median_seconds([sys.executable, "-c", "pass"], flags.runs)
     print(f"\n{'--help of':<34}{'median s':>10}{'x empty Python':>16}   limit {LIMIT_S} s")
     print(f"{'(python -c pass)':<34}{empty:>10.3f}{1:>16.1f}")

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _machine import machine_line
+from _machine import circumstances, heading
 from _step_pairs import colbench_turns, lengthened, mini_turns, pairs_of, save_model, word_tokenizer
 from _trainer_clock import Clock, callback
 
@@ -43,7 +43,7 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for contender, results in measured.items():
                 results.append(_in_a_process(contender, folder, arguments))
-    print(machine_line())
+    print(heading())
     print(json.dumps(vars(arguments)))
     rows = {name: _summary(results, tokens) for name, results in measured.items()}
     ours = rows.get("ours")
@@ -55,7 +55,7 @@ def main() -> None:
         speed = f"{row['seconds']:.3f} | {row['rate']:.0f} | {faster}"
         print(f"| {name} | {speed} | {row['memory']:.0f} | {smaller} |")
     if arguments.output:
-        found = {"machine": machine_line(), "arguments": vars(arguments), "contenders": rows}
+        found = {**circumstances(), "arguments": vars(arguments), "contenders": rows}
         Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from _machine import machine_line
+from _machine import heading
 
 WORDS = [
     f"{a}{b}{c}" for a in "bdfglmnprst" for b in ("a", "e", "i", "o", "u", "ar", "en") for c in "bdklmnrstz"
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--no_browser", action="store_true")
     flags = parser.parse_args()
-    print(machine_line())
+    print(heading())
     with tempfile.TemporaryDirectory(prefix="sweet_rl_view_") as folder:
         path = Path(folder, "rows.jsonl")
         with path.open("w") as file:

@@ -24,7 +24,7 @@ from itertools import count, cycle, islice
 from pathlib import Path
 from random import Random
 
-from _machine import machine_line
+from _machine import circumstances, heading
 
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, Policy
@@ -339,7 +339,7 @@ async def measure(name: str, flags: argparse.Namespace) -> AsyncIterator[Measure
 
 async def table(flags: argparse.Namespace) -> list[Measured]:
     """Measure, and print each row as soon as it is there."""
-    print(machine_line())
+    print(heading())
     print("\n| world | at once | steps/s | CPU ms/step | episodes | turns/episode | failed |")
     print("|---|---|---|---|---|---|---|")
     rows = []
@@ -378,5 +378,5 @@ if __name__ == "__main__":
     FLAGS = parse()
     ROWS = asyncio.run(table(FLAGS))
     if FLAGS.json:
-        RESULT = {"machine": machine_line(), "rows": [asdict(row) for row in ROWS]}
+        RESULT = {**circumstances(), "rows": [asdict(row) for row in ROWS]}
         Path(FLAGS.json).write_text(json.dumps(RESULT, indent=1) + "\n")
