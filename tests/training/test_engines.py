@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
+import torch
 
 from sweet_rl.cli import load
 from tests.training.pairs import dialogue_pairs, write_pairs
@@ -16,7 +18,7 @@ RECIPE = {"train_batch_size": 8, "micro_train_batch_size": 3, "learning_rate": 1
 LONG = RECIPE | {"eval_fraction": 0.1, "max_epochs": 4, "max_norm": 0.5, "nll_loss_coef": 0.1}  # 20 updates
 SHORT = RECIPE | {"eval_fraction": 0.1, "max_samples": 26, "max_epochs": 2, "save_steps": 2}  # 6 updates
 SHORT |= {"eval_steps": 2}
-LORA = RECIPE | {"eval_fraction": 0.0, "max_samples": 16, "lora_rank": 2, "target_modules": "all-linear"}
+LORA = RECIPE | {"eval_fraction": 0.0, "max_samples": 16, "lora_rank": 32, "target_modules": "all-linear"}
 LORA |= {"gradient_checkpointing": True, "learning_rate": 1e-2}
 CRITIC = RECIPE | {"eval_fraction": 0.1, "max_samples": 20}
 NUMBERS = ("total_loss", "loss", "chosen_reward", "eval_loss", "grad_norm")
@@ -203,7 +205,11 @@ def alone(steady, tied, pairs, tmp_path_factory):
     """The same in this process."""
     root = tmp_path_factory.mktemp("alone")
     for name, model, flags in (("long", tied, LONG), ("lora", steady, LORA)):
-        load("train_dpo")(str(model), str(pairs), save_path=str(root / name), reference_cache="none", **flags)
+        with mock.patch.object(torch, "addmm", wraps=torch.addmm) as folds:
+            load("train_dpo")(
+                str(model), str(pairs), save_path=str(root / name), reference_cache="none", **flags
+            )
+        assert bool(folds.call_count) == (name == "lora")  # folded here, as its weights are whole
     load("train_reward_model")(str(steady), str(pairs), save_path=str(root / "critic"), **CRITIC)
     return root
 

@@ -15,7 +15,7 @@ from transformers import (
 from sweet_rl.training import blocks, head
 from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.attention import attention_span, block_mask, sees
-from sweet_rl.training.batches import Collator, Reader
+from sweet_rl.training.batches import Collator, Reader, token_weights
 from sweet_rl.training.fitting import reader
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
@@ -146,6 +146,31 @@ def test_logits_in_chunks_give_the_same(monkeypatch):
     whole = losses_and_gradients(model, pairs, 1e9)
     monkeypatch.setattr(head, "CHUNK_LOGITS", 256 * 3)
     assert_equal(losses_and_gradients(model, pairs, 1e9), whole)
+
+
+@pytest.mark.parametrize("kind", ["llama", "tied", "gpt2", "gemma2"])
+def test_without_logits_numbers_and_gradients_are_those_of_all_logits(kind, monkeypatch):
+    """Beside the arithmetic written plainly: every logit of every place, in one table."""
+    model = made(KINDS[kind], "eager")
+    pairs = turns(2, history=20)
+    monkeypatch.setattr(head, "CHUNK_LOGITS", 256 * 3)
+
+    def plain(side):
+        ids = torch.tensor([side.ids])
+        logps = model(input_ids=ids).logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[0, :, 0]
+        return (logps * torch.from_numpy(token_weights(side, "sum"))[1:]).sum()
+
+    def gradients(chosen, rejected):
+        model.zero_grad()
+        (chosen - 0.7 * rejected).square().sum().backward()  # each response counts for something else
+        sums = [*chosen.tolist(), *rejected.tolist()]
+        return sums, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    read = Collator("sum", Reader(0, attention_span(model)))([(pair, 1.0) for pair in pairs])
+    logps = PairForward(model)(model, read)[0]
+    ours = gradients(logps.chosen_B, logps.rejected_B)
+    sides = [torch.stack([plain(pair.sides[which]) for pair in pairs]) for which in (0, 1)]
+    assert_equal(ours, gradients(*sides))
 
 
 def test_a_model_that_cannot_read_trees_says_so():
