@@ -13,18 +13,12 @@ from sweet_rl.runs import facts
 
 def circumstances() -> dict[str, str]:
     """Machine, commit and command: enough to judge a figure by, and to measure it once more."""
-    return {"machine": machine_line(), "commit": commit(), "command": command()}
+    return {"machine": machine_line(), "commit": facts.commit(), "command": command()}
 
 
 def heading() -> str:
     """The same as lines to print."""
     return "\n".join(circumstances().values())
-
-
-def commit() -> str:
-    """Of the library that was measured; empty where it is no git checkout."""
-    library = facts.library()
-    return f"{library['commit']}{' with changes' if library['changed'] else ''}" if library else ""
 
 
 def command() -> str:

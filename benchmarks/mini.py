@@ -27,8 +27,8 @@ from _machine import machine_line
 
 from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
+from sweet_rl.runs import facts
 from sweet_rl.runs.digests import digest_of
-from sweet_rl.runs.facts import library
 from sweet_rl.statistics import mean_of
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.results import Results
@@ -108,12 +108,10 @@ def _settings(study: Study) -> dict[str, Json]:
 
 def _made(study: Study) -> tuple[dict[str, str]]:
     """Where a number comes from."""
-    checkout = library()
     digest = digest_of(Path(model_path(study.agent)))["sha256"]
-    changed = " and changes" if checkout.get("changed") else ""
     made = {
         WARM_START: f"{Path(study.agent).name} ({digest[:12]})",
-        "commit": f"{str(checkout.get('commit', 'unknown'))[:12]}{changed}",
+        "commit": facts.commit(),
         "machine": machine_line(),
         "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
     }

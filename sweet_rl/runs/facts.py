@@ -72,6 +72,12 @@ def library() -> dict[str, Json]:
     }
 
 
+def commit() -> str:
+    """The library's commit in words; empty where it is no git checkout."""
+    found = library()
+    return f"{found['commit']}{' with changes' if found['changed'] else ''}" if found else ""
+
+
 @functools.cache
 def machine() -> dict[str, Json]:
     """Kernel, processor, cores that we may use, and memory."""

@@ -34,14 +34,17 @@ def joined(
             known = parts.get(part.name)
             parts[part.name] = part if known is None else _with_runs(known, part, path)
     files = [study for study, _ in read]
-    commands = [str(study["provenance"].get("command", "")) for study in files]
+    ways = {
+        name: "; ".join(dict.fromkeys(filter(None, (study["provenance"].get(name) for study in files))))
+        for name in ("commit", "command")
+    }
     seconds: Counter[str] = Counter()
     for study in files:
         seconds.update(study["seconds"])
     return files[0] | {
         "comparisons": [dataclasses.asdict(part) for part in with_claims([*parts.values()])],
         "settings": {name: value for study in reversed(files) for name, value in study["settings"].items()},
-        "provenance": files[0]["provenance"] | {"command": "; ".join(dict.fromkeys(commands))},
+        "provenance": files[0]["provenance"] | {name: each for name, each in ways.items() if each},
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
     }
 

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.errors import DataError
+from sweet_rl.runs import facts
 from sweet_rl.statistics import Estimate, mean_of
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
@@ -284,6 +285,7 @@ def provenance() -> dict[str, str]:
         "machine": f"{os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "sweet_rl": __version__,
+        "commit": facts.commit(),
         "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "run": tracking.run_id() or "",
         "command": tracking.command() or "",

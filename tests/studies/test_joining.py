@@ -40,7 +40,7 @@ def part_of(tmp_path, name, seeds, worlds):
         part["claims"] = []
         for method in part["methods"]:
             method["runs"] = [run for run in method["runs"] if run["seed"] in seeds]
-    study |= {"seconds": {"data": 1.5}, "provenance": {"command": name}}
+    study |= {"seconds": {"data": 1.5}, "provenance": {"command": name, "commit": name[0]}}
     path = tmp_path / name
     path.write_text(json.dumps(study))
     return path
@@ -58,6 +58,7 @@ def test_parts_are_joined_to_the_whole(tmp_path):
     assert read_study(found)[1] == read_study(REFLECT)[1]
     assert whole["seconds"] == {"data": 4.5}
     assert whole["provenance"]["command"] == "late; early; other"
+    assert whole["provenance"]["commit"] == "l; e; o"
 
 
 def test_studies_of_two_kinds_are_not_joined():
