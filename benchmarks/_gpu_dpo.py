@@ -12,8 +12,8 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from _gpu_shapes import GIB, SHAPES, Shape, free_memory, made, work_of
@@ -36,6 +36,8 @@ class Data:
     pairs_of_turn: int = 4
     turns: int = 4
     steps: int = 5
+    shortest: float = 1.0
+    """Share of `history` that a turn's may have at least."""
 
     @property
     def pairs_of_step(self) -> int:
@@ -51,18 +53,15 @@ class Data:
 
         found: list[EncodedPair] = []
         for _ in range(self.steps * self.turns):
-            history = words(self.history)
+            least = round(self.shortest * self.history)
+            history = words(rng.randint(least, self.history))
+            span = Span(len(history), len(history) + self.response)
             for _ in range(self.pairs_of_turn):
                 sides = [
-                    Side((*history, *words(self.response - 1), 1), (self._span,), self.history)
-                    for _ in range(2)
+                    Side((*history, *words(self.response - 1), 1), (span,), len(history)) for _ in range(2)
                 ]
                 found.append(EncodedPair(len(found), *sides, PairRow("", "", "", "made", len(found) + 1)))
         return found
-
-    @property
-    def _span(self) -> Span:
-        return Span(self.history, self.history + self.response)
 
 
 def ours(
@@ -244,7 +243,7 @@ def published(shape: Shape, data: Data, device: str) -> Clock:
         with _autocast(device):
             logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         table = logits[:, :-1].float().log_softmax(-1)
-        return table.gather(2, ids[:, 1:, None])[:, data.history - 1 :, 0].sum(-1)
+        return table.gather(2, ids[:, 1:, None])[:, pair.chosen.prompt_length - 1 :, 0].sum(-1)
 
     model.eval()
     with torch.no_grad():
@@ -292,21 +291,27 @@ CONTENDERS: dict[str, Callable[[Shape, Data, str], Clock]] = {
 def steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """One contender's steps: seconds, tokens/s, MFU on distinct tokens, memory."""
     shape = SHAPES[arguments.shape]
-    data = Data(arguments.history, arguments.response, steps=arguments.steps)
+    shortest = getattr(arguments, "shortest", 1.0)
+    data = Data(arguments.history, arguments.response, steps=arguments.steps, shortest=shortest)
     found = CONTENDERS[arguments.contender](shape, data, arguments.device).result()
-    one = replace(data, steps=1).pairs(shape.vocabulary)
-    work = work_of(Collator("sum", Reader(0))([(pair, 1.0) for pair in one]))
-    seconds = statistics.median(found["steps"])
+    pairs, size = data.pairs(shape.vocabulary), data.pairs_of_step
+    timed = [pairs[start : start + size] for start in range(size, len(pairs), size)]  # all but the first step
+    works = [work_of(Collator("sum", Reader(0))([(pair, 1.0) for pair in step])) for step in timed]
+    tokens = [sum(len(side.ids) for pair in step for side in pair.sides) for step in timed]
+
+    def rate(amounts: Iterable[float]) -> float:
+        return statistics.median(each / s for each, s in zip(amounts, found["steps"], strict=True))
+
     row: dict[str, Any] = {
-        "s": seconds,
+        "s": statistics.median(found["steps"]),
         "first_s": found["first"],
-        "tokens_s": sum(len(side.ids) for pair in one for side in pair.sides) / seconds,
-        "distinct_tokens_s": work.distinct_tokens / seconds,
+        "tokens_s": rate(tokens),
+        "distinct_tokens_s": rate(work.distinct_tokens for work in works),
         "peak_gib": found["peak"] * 2**20 / GIB,
         "remark": f"a first step of {found['first']:.1f} s",
     }
     if arguments.peak_tflops:
-        row["mfu"] = work.flops(shape) / seconds / arguments.peak_tflops / 1e12
+        row["mfu"] = rate(work.flops(shape) for work in works) / arguments.peak_tflops / 1e12
     return [row]
 
 

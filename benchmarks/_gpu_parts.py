@@ -23,7 +23,11 @@ FULL: dict[str, Any] = {
     "parity": {"shape": "small", "history": 600, "response": 24},
     "shapes": ("1b", "8b"),
     "dpo": {"history": 2048, "response": 64, "steps": 4},
-    "more": {"1b, activations kept": "1b_kept", "8b, all weights": "8b_all_weights"},
+    "more": {
+        "1b, activations kept": {"shape": "1b_kept"},
+        "1b, histories of 1,024 to 2,048": {"shape": "1b", "steps": 16, "shortest": 0.5},
+        "8b, all weights": {"shape": "8b_all_weights"},
+    },
     "history": {"history": 4096, "response": 64, "longest": 131_072},
     "model": {"width": 2048, "layers": 16, "queries_per_key": 4, "vocabulary": 128_256, "dtype": "bfloat16"},
     "ranking": {"history": 2048, "response": 64, "candidates": 16, "turns": 8, "rounds": 5},
@@ -35,7 +39,7 @@ TINY: dict[str, Any] = {
     "parity": {"shape": "tiny", "history": 40, "response": 6},
     "shapes": ("tiny", "tiny_lora"),
     "dpo": {"history": 40, "response": 6, "steps": 3},
-    "more": {},
+    "more": {"tiny, histories of 20 to 40": {"shape": "tiny", "steps": 3, "shortest": 0.5}},
     "history": {"history": 32, "response": 6, "longest": 64},
     "model": {"width": 64, "layers": 1, "queries_per_key": 1, "vocabulary": 500, "dtype": "float32"},
     "ranking": {"history": 40, "response": 6, "candidates": 3, "turns": 2, "rounds": 1},
@@ -66,8 +70,9 @@ def parts_of(size: str, *, vllm: str | None) -> dict[str, Part]:
 
 
 def _steps(of: dict[str, Any]) -> list[Part]:
-    def step(name: str, work: str, shape: str, contender: str) -> Part:
-        return Part(name, f"_gpu_dpo:{work}", {**of["dpo"], "shape": shape, "contender": contender})
+    def step(name: str, work: str, shape: str, contender: str, **more: Any) -> Part:
+        options = {**of["dpo"], "shape": shape, "contender": contender, **more}
+        return Part(name, f"_gpu_dpo:{work}", options)
 
     return [
         *(step(f"kernels {shape}", "kernels", shape, FLEX) for shape in of["shapes"]),
@@ -77,9 +82,9 @@ def _steps(of: dict[str, Any]) -> list[Part]:
             for contender in CONTENDERS
         ),
         *(
-            step(f"dpo {name}: {contender}", "steps", shape, contender)
-            for name, shape in of["more"].items()
-            for contender in (FLEX, COMPILED)
+            step(f"dpo {name}: {contender}", "steps", contender=contender, **more)
+            for name, more in of["more"].items()
+            for contender in (OURS, FLEX, COMPILED)
         ),
     ]
 

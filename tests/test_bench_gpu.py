@@ -34,6 +34,7 @@ def asked(folder, **changes):
         "parity: sdpa, autocast",
         "parity: flex_attention, float32",
         "dpo tiny: ours",
+        "dpo tiny, histories of 20 to 40: ours",
         "dpo tiny_lora: ours",
         "dpo tiny_lora: published layout",
         "dpo tiny_lora: TRL",
