@@ -34,9 +34,11 @@ def joined(
             known = parts.get(part.name)
             parts[part.name] = part if known is None else _with_runs(known, part, path)
     files = [study for study, _ in read]
+    made = [study["provenance"] for study in files]
     ways = {
-        name: "; ".join(dict.fromkeys(filter(None, (study["provenance"].get(name) for study in files))))
+        name: "; ".join(dict.fromkeys(each.get(name, "unknown") for each in made))
         for name in ("commit", "command")
+        if any(name in each for each in made)
     }
     seconds: Counter[str] = Counter()
     for study in files:
@@ -44,7 +46,7 @@ def joined(
     return files[0] | {
         "comparisons": [dataclasses.asdict(part) for part in with_claims([*parts.values()])],
         "settings": {name: value for study in reversed(files) for name, value in study["settings"].items()},
-        "provenance": files[0]["provenance"] | {name: each for name, each in ways.items() if each},
+        "provenance": files[0]["provenance"] | ways,
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
     }
 

@@ -50,7 +50,7 @@ def test_parts_are_joined_to_the_whole(tmp_path):
     parts = [
         part_of(tmp_path, "late", range(303, 308), {"taxi"}),
         part_of(tmp_path, "early", range(300, 303), {"taxi"}),
-        part_of(tmp_path, "other", range(300, 308), {"two_hops"}),
+        part_of(tmp_path, "other", range(300, 308), {"two_hops", "alfworld"}),
     ]
     whole = joined(parts, claims_of_reflect)
     found = tmp_path / "whole.json"

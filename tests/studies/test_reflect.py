@@ -293,6 +293,8 @@ def write_report(study, world, method, seed, success, failed=0):
     levels = [("pickup", 0.9, 20), ("full", success, 20)]
     if world != TAXI:
         levels = [("level 0", success + 0.3, 10), ("level 1", success - 0.1, 30)]
+    if world == HOUSEHOLD:  # each seed's households, by their numbers
+        levels = [(f"alfworld:FAMILY:test:{seed}", success, 40)]
     rows = [
         {"level": name, "success": share, "episodes": count, "failed": failed, "cost": 1.0}
         for name, share, count in levels
@@ -325,6 +327,8 @@ def test_results_say_what_the_files_say(study):
     assert not taxi.method("sft_rl").bound
     every = [claim for part in results(study, {}).comparisons for claim in part.claims]
     assert {claim.among for claim in every} == {len(every)}  # corrected for all claims of the page
+    measured = {part.name: [measure.name for measure in part.measures] for part in (explore, household)}
+    assert measured == {explore.name: ["success", "level 0", "level 1"], household.name: ["success"]}
 
 
 def test_the_longer_fine_tuning_has_as_many_updates_as_the_two_models_together(tmp_path):

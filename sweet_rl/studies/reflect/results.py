@@ -166,10 +166,11 @@ def _method(study: ReflectStudy, world: str, method: worlds.Method) -> Method:
 
 def _run(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Run:
     levels = _levels(study, world, method, seed)
+    several = levels if len(levels) > 1 else []  # one alone is the success
     return Run(
         seed,
         {"success": _success(world, levels)}
-        | {level["level"]: Counted(level["success"], n=level["episodes"]) for level in levels},
+        | {level["level"]: Counted(level["success"], n=level["episodes"]) for level in several},
         {"success": _curve(study, world, method, seed)} if method.online and not method.policy_of else {},
     )
 
