@@ -1,11 +1,19 @@
-"""What the parts of `gpu.py` found, as one Markdown table."""
+"""What the parts of `gpu.py` found, as Markdown: a table of what agrees with the CPU, and one of times."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-COLUMNS = {
+Columns: TypeAlias = dict[str, tuple[str, str, float]]
+"""Heading, name in a row, format, factor."""
+
+APART: Columns = {
+    "log-probabilities of tokens differ by": ("logprob_apart", "{:.1e}", 1),
+    "gradients by, of their length": ("gradient_apart", "{:.1e}", 1),
+}
+"""The same of the first table: largest differences."""
+COLUMNS: Columns = {
     "s": ("s", "{:.3f}", 1),
     "over the first's": ("over_first", "{:.2f}", 1),
     "tokens/s": ("tokens_s", "{:,.0f}", 1),
@@ -13,7 +21,7 @@ COLUMNS = {
     "MFU": ("mfu", "{:.1f} %", 100),
     "peak GiB": ("peak_gib", "{:.1f}", 1),
 }
-"""Heading, name in a row, format, factor."""
+"""Of all other parts."""
 
 
 def table(folder: Path, found: dict[str, dict[str, Any] | None]) -> str:
@@ -23,8 +31,15 @@ def table(folder: Path, found: dict[str, dict[str, Any] | None]) -> str:
 
 
 def lines_of(found: dict[str, dict[str, Any] | None]) -> list[str]:
-    """The table's lines, its head included."""
-    lines = [f"| | {' | '.join(COLUMNS)} | |", "|---" * (len(COLUMNS) + 2) + "|"]
+    """The lines of both tables, with an empty one between them."""
+    parity = {name: part for name, part in found.items() if name.startswith("parity")}
+    times = {name: part for name, part in found.items() if name not in parity}
+    tables = [_lines(parts, columns) for parts, columns in ((parity, APART), (times, COLUMNS)) if parts]
+    return [*tables[0], *(line for table in tables[1:] for line in ("", *table))]
+
+
+def _lines(found: dict[str, dict[str, Any] | None], columns: Columns) -> list[str]:
+    lines = [f"| | {' | '.join(columns)} | |", "|---" * (len(columns) + 2) + "|"]
     firsts: dict[str, float] = {}  # of parts that do the same work: their names up to the colon are alike
     for name, part in found.items():
         group = name.partition(":")[0]
@@ -32,7 +47,8 @@ def lines_of(found: dict[str, dict[str, Any] | None]) -> list[str]:
             if "s" in row and not group.startswith("history"):
                 row["over_first"] = row["s"] / firsts.setdefault(group, row["s"])
             side = f", {row['side']}" if "side" in row else ""
-            lines.append(f"| {name}{side} | {' | '.join(_cells(row))} | {_plain(row.get('remark', ''))} |")
+            remark = "" if "logprob_apart" in row else row.get("remark", "")
+            lines.append(f"| {name}{side} | {' | '.join(_cells(row, columns))} | {_plain(remark)} |")
     return lines
 
 
@@ -64,10 +80,10 @@ def rows_of(part: dict[str, Any] | None) -> list[dict[str, Any]]:
     return [{"remark": "out of memory" if "out_of_memory" in part else f"failed: {part['error'][:300]}"}]
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], columns: Columns) -> list[str]:
     return [
         form.format(factor * row[key]) if row.get(key) is not None else ""
-        for key, form, factor in COLUMNS.values()
+        for key, form, factor in columns.values()
     ]
 
 

@@ -7,7 +7,7 @@ process and by vLLM; updates of ArCHer and Reflect-RL. Models are made from a co
 Each part runs in a process of its own and leaves a JSON file in the folder. A part that has a file is not
 run again (`--again` runs those that failed), so an interrupted run is continued by the same command; not with
 other settings, on another commit or card, whose numbers would be mixed. A part that fails has its error in
-the file, and the others go on. At the end, and by `--table`, a Markdown table.
+the file, and the others go on. At the end, and by `--table`, Markdown tables.
 
 Run: python benchmarks/gpu.py outputs/bench-gpu [--vllm .venv-vllm/bin/python] [--parts "dpo 1b"]
 On a machine without a GPU: python benchmarks/gpu.py FOLDER --size tiny, which measures nothing of interest.

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 
@@ -102,9 +103,11 @@ def test_the_page_says_what_a_gpu_gave(bench):
 
     kept = json.loads((ROOT / "benchmarks/results/gpu_h100.json").read_text())
     page = (ROOT / "docs/performance.md").read_text().splitlines()
-    lines = lines_of(kept["alone"])
-    assert len(lines) == 2 + len(kept["alone"])
-    assert [line for line in page if line in lines] == lines
+    lines = [line for line in lines_of(kept["alone"]) if line]
+    assert len(lines) == 2 * 2 + len(kept["alone"])
+    assert [line for line in page if line in lines and not line.startswith("|---")] == [
+        line for line in lines if not line.startswith("|---")
+    ]
 
 
 def test_a_process_that_dies_without_a_word_is_a_failure(bench, tmp_path, monkeypatch):
@@ -175,7 +178,9 @@ def test_the_command_runs_parts_in_processes_and_prints_a_table(tmp_path):
     command += ["parity: sdpa, float32", "parity: sdpa, 4 bits"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert "| parity: sdpa, float32 |  |  |  |  |  |  | log-probabilities of tokens differ by" in done.stdout
+    assert re.search(
+        r"^\| parity: sdpa, float32 \| \d\.\de.\d\d \| \d\.\de.\d\d \|  \|$", done.stdout, re.MULTILINE
+    )
     assert "Command: `python benchmarks/gpu.py" in done.stdout
     assert (tmp_path / "table.md").read_text() in done.stdout
     written = json.loads((tmp_path / "parity_sdpa_float32.json").read_text())
