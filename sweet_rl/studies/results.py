@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.errors import DataError
-from sweet_rl.runs import facts
 from sweet_rl.statistics import Estimate, mean_of
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
@@ -281,6 +280,8 @@ class Results:
 
 def provenance() -> dict[str, str]:
     """This machine, these versions, this run."""
+    from sweet_rl.runs import facts
+
     known = {
         "machine": f"{os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
