@@ -86,8 +86,7 @@ def test_however_rows_are_packed(steady, pairs, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
-@pytest.mark.parametrize("more", [{}, {"lora_rank": 2, "gradient_checkpointing": True}])
-def test_compiled_layers_train_the_same(more, steady, pairs, tmp_path, monkeypatch):
+def test_compiled_layers_train_the_same(steady, pairs, tmp_path, monkeypatch):
     """Traced as on a GPU, its kernels left out; batches of many sizes, and few compilations for them."""
     import torch
     from torch._dynamo.testing import CompileCounterWithBackend
@@ -95,7 +94,8 @@ def test_compiled_layers_train_the_same(more, steady, pairs, tmp_path, monkeypat
     counter = CompileCounterWithBackend("aot_eager")
     compile_one = torch.nn.Module.compile
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compile_one(self, backend=counter))
-    flags = {"max_tokens_per_batch": 200, "eval_fraction": 0.1, "reference_cache": "none", **more}
+    flags = {"max_tokens_per_batch": 200, "eval_fraction": 0.1, "reference_cache": "none"}
+    flags |= {"lora_rank": 2, "gradient_checkpointing": True}
     plain = run(steady, pairs, tmp_path / "plain", **flags)
     assert counter.frame_count == 0
     compiled = run(steady, pairs, tmp_path / "compiled", torch_compile=True, **flags)
