@@ -291,8 +291,7 @@ CONTENDERS: dict[str, Callable[[Shape, Data, str], Clock]] = {
 def steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """One contender's steps: seconds, tokens/s, MFU on distinct tokens, memory."""
     shape = SHAPES[arguments.shape]
-    shortest = getattr(arguments, "shortest", 1.0)
-    data = Data(arguments.history, arguments.response, steps=arguments.steps, shortest=shortest)
+    data = Data(arguments.history, arguments.response, steps=arguments.steps, shortest=arguments.shortest)
     found = CONTENDERS[arguments.contender](shape, data, arguments.device).result()
     pairs, size = data.pairs(shape.vocabulary), data.pairs_of_step
     timed = [pairs[start : start + size] for start in range(size, len(pairs), size)]  # all but the first step

@@ -22,7 +22,7 @@ class Part:
 FULL: dict[str, Any] = {
     "parity": {"shape": "small", "history": 600, "response": 24},
     "shapes": ("1b", "8b"),
-    "dpo": {"history": 2048, "response": 64, "steps": 4},
+    "dpo": {"history": 2048, "response": 64, "steps": 4, "shortest": 1.0},
     "more": {
         "1b, activations kept": {"shape": "1b_kept"},
         "1b, histories of 1,024 to 2,048": {"shape": "1b", "steps": 16, "shortest": 0.5},
@@ -38,7 +38,7 @@ FULL: dict[str, Any] = {
 TINY: dict[str, Any] = {
     "parity": {"shape": "tiny", "history": 40, "response": 6},
     "shapes": ("tiny", "tiny_lora"),
-    "dpo": {"history": 40, "response": 6, "steps": 3},
+    "dpo": {"history": 40, "response": 6, "steps": 3, "shortest": 1.0},
     "more": {"tiny, histories of 20 to 40": {"shape": "tiny", "steps": 3, "shortest": 0.5}},
     "history": {"history": 32, "response": 6, "longest": 64},
     "model": {"width": 64, "layers": 1, "queries_per_key": 1, "vocabulary": 500, "dtype": "float32"},
