@@ -199,7 +199,7 @@ class VLLMServer:
                 if now - began > self._start_timeout_s:
                     raise ServiceError(
                         f"The vLLM server for {self.model!r} was not ready after "
-                        f"{self._start_timeout_s:.0f} s. {self._log_tail()}"
+                        f"{self._start_timeout_s:g} s. {self._log_tail()}"
                     )
                 if now - shown >= _PROGRESS_S:
                     shown = now
