@@ -69,26 +69,11 @@ def sample(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     setting = sampling.Setting(arguments.dialogues, arguments.turns)
     rows = []
     with _model(arguments, setting) as folder:
-        for side in ["vLLM"] if arguments.vllm else ["batches", "kept"]:
-            played = asyncio.run(_played(side, folder / "model", setting, arguments))
+        for side in [sampling.VLLM] if arguments.vllm else ["batches", "kept"]:
+            played = asyncio.run(sampling.play(side, folder / "model", setting, arguments))
             rows.append({"side": side, "s": played.wall_s, "tokens_s": played.tokens / played.wall_s})
             rows[-1]["remark"] = f"{played.tokens:,} tokens were written"
     return rows
-
-
-async def _played(side: str, folder: Path, setting: Any, arguments: argparse.Namespace) -> Any:
-    if side != "vLLM":
-        return await sampling.play(sampling.policy_of(side, folder, setting, arguments), setting)
-    from sweet_rl.policies.vllm import VLLMPolicy
-    from sweet_rl.policies.vllm_server import VLLMServer
-
-    server = VLLMServer(folder, python=arguments.vllm, args=["--max-model-len", "16384"])
-    policy = await VLLMPolicy.start(
-        server,
-        system_prompt=" ".join(sampling.words_of(0, setting.rules)),
-        max_tokens=4 * setting.reply,
-    )
-    return await sampling.play(policy, setting)
 
 
 def archer(arguments: argparse.Namespace) -> list[dict[str, Any]]:

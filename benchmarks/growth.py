@@ -169,7 +169,7 @@ def _dialogues(dialogues: int) -> Row:
     with tempfile.TemporaryDirectory() as name:
         folder = sampling.save_model(Path(name), arguments, setting.reply)
         model = LlamaForCausalLM.from_pretrained(folder).eval()
-        played = asyncio.run(sampling.play(sampling.policy_of("kept", folder, setting, arguments), setting))
+        played = asyncio.run(sampling.play("kept", folder, setting, arguments))
     said = setting.rules + setting.turns * setting.human + played.tokens // dialogues
     ids = torch.randint(2, 1000, (1, said))
 

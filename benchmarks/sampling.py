@@ -8,8 +8,9 @@ play the same dialogues; the same seeds must give the same tokens.
 - batches: whatever waits becomes a batch, which is written to its end; a turn's prompt is read whole.
 - continuous: a reply's place is taken by the next as soon as it ends; nothing is kept between turns.
 - kept: the same, and a turn reads what is new in its dialogue. The default.
+- vLLM: a real server, its start not counted, nor its processes in tokens per CPU second. Draws other tokens.
 
-Run: python benchmarks/sampling.py [--dialogues 64] [--turns 10] [--grow turns]
+Run: python benchmarks/sampling.py [--dialogues 64] [--turns 10] [--grow turns] [--vllm .venv-vllm/bin/python]
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from _machine import heading
 from _words import SPECIAL, tokenizer_of_words
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from sweet_rl.contracts import Policy
 from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.types import Message, Observation
 
 SIDES = ("batches", "continuous", "kept")
+VLLM = "vLLM"
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,21 @@ def policy_of(side: str, folder: Path, setting: Setting, arguments: argparse.Nam
     )
 
 
+async def agent_of(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> Policy:
+    """The agent of one side, or one in a vLLM server that has been started."""
+    if side != VLLM:
+        return policy_of(side, folder, setting, arguments)
+    from sweet_rl.policies.vllm import VLLMPolicy
+    from sweet_rl.policies.vllm_server import VLLMServer
+
+    options = ["--max-model-len", "16384", "--dtype", arguments.dtype]
+    return await VLLMPolicy.start(
+        VLLMServer(folder, python=arguments.vllm, args=options),
+        system_prompt=" ".join(words_of(0, setting.rules)),
+        max_tokens=4 * setting.reply,
+    )
+
+
 def words_of(seed: int, count: int) -> list[str]:
     """Random words."""
     draw = random.Random(seed)
@@ -103,8 +121,9 @@ class Played:
         return sum(map(len, self.replies))
 
 
-async def play(policy: TransformersPolicy, setting: Setting) -> Played:
-    """Play all dialogues at once."""
+async def play(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> Played:
+    """Play all dialogues at once, with an agent that is made for it."""
+    policy = await agent_of(side, folder, setting, arguments)
 
     async def dialogue(number: int) -> list[tuple[int, ...]]:
         messages: tuple[Message, ...] = ()
@@ -126,15 +145,15 @@ async def play(policy: TransformersPolicy, setting: Setting) -> Played:
 
 def measure(setting: Setting, arguments: argparse.Namespace) -> None:
     """Print a line for each side: medians over the rounds, in which the sides take turns."""
-    played: dict[str, list[Played]] = {side: [] for side in arguments.sides}
+    sides = [*arguments.sides, *([VLLM] if arguments.vllm else [])]
+    played: dict[str, list[Played]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory() as name:
         folder = save_model(Path(name), arguments, setting.reply)
         for _ in range(arguments.rounds):
-            for side in arguments.sides:
-                policy = policy_of(side, folder, setting, arguments)
-                played[side].append(asyncio.run(play(policy, setting)))
-    first = arguments.sides[0]
-    for side in arguments.sides:
+            for side in sides:
+                played[side].append(asyncio.run(play(side, folder, setting, arguments)))
+    first = sides[0]
+    for side in sides:
         ratios = [one.wall_s / other.wall_s for one, other in zip(played[first], played[side], strict=True)]
         cpu = [one.cpu_s / other.cpu_s for one, other in zip(played[first], played[side], strict=True)]
         one, other = played[first][-1].replies, played[side][-1].replies
@@ -165,6 +184,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
+    parser.add_argument("--vllm", help="interpreter of an environment that has vLLM")
     parser.add_argument("--grow", choices=[*vars(Setting())], help="double this up to 8 times")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
