@@ -41,7 +41,8 @@ from sweet_rl.training.trees import common_prefix, in_order, lay_out
 CACHED_TEXTS = 65_536
 """Whose tokens are remembered."""
 _CPU_TOKENS = 1024
-"""Tokens of an update's batch on a CPU at most: more are no faster there, only longer padded."""
+"""Tokens of a batch on a CPU at most: more are no faster there, only longer padded, and the memory of large
+tensors is mapped anew each time, which takes longer than the products where graphs are kept."""
 
 _WORTH_SHARING = 0.5
 """What share of all tokens must be read twice before that costs more than the masks of those that share."""
@@ -149,8 +150,16 @@ class Agent:
         if alike is not None:
             yield from shared_batches(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
             return
-        limit = _CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
-        yield from padded_batches(lengths, most or min(limit, self.max_tokens_per_batch))
+        yield from padded_batches(lengths, most or self._few(self.max_tokens_per_batch))
+
+    def _few(self, tokens: int) -> int:
+        """So many tokens of a batch, on a CPU as few as are fast."""
+        return min(_CPU_TOKENS, tokens) if self.device.type == "cpu" else tokens
+
+    @property
+    def _at_once(self) -> int:
+        """Tokens that are read together in play."""
+        return self._few(4 * self.max_tokens_per_batch)
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
         """An order with common prefixes side by side, and how much each shares with the one before.
@@ -222,7 +231,7 @@ class Agent:
             ]
             for number in range(self.sampling.max_new_tokens):
                 going = [one for one in found if not one.over]
-                for batch in self.batches([one.ids for one in going], 4 * self.max_tokens_per_batch):
+                for batch in self.batches([one.ids for one in going], self._at_once):
                     self._choose_next([going[place] for place in batch], number)
         for ids, one in zip(sequences, found, strict=True):
             self.usage.add(len(ids), len(one.tokens))
@@ -326,7 +335,7 @@ class Agent:
         sequences = [self._asked(prompt) for prompt in prompts]
         found: list[Tensor] = [torch.zeros(0)] * len(prompts)
         with torch.no_grad():
-            for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
+            for batch in self.batches(sequences, self._at_once):
                 part = [sequences[number] for number in batch]
                 _, hidden_KH = self.read(part, [[len(ids) - 1] for ids in part])
                 for number, row_H in zip(batch, _known(hidden_KH), strict=True):

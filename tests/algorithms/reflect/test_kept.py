@@ -1,5 +1,7 @@
 """What the policy read in play is read no second time by the update, and the update is the same."""
 
+import random
+
 import pytest
 import torch
 
@@ -65,6 +67,19 @@ def test_what_has_no_room_is_read_again(model, monkeypatch):
     assert some == [pytest.approx(one, rel=1e-4) for one in none]
     assert alike(states, plain)
     assert read_once < read < read_twice
+
+
+def test_as_much_is_kept_as_has_room_however_many_play_at_once(model):
+    draw = random.Random(0)
+    prompts = [" ".join(draw.choices("abcdefgh", k=100)) for _ in range(40)]
+    with taxi.opened(taxi.settings(model, disable_dropout=True, kept_tokens=2000)) as loop:
+        agent = loop._trainer.agent
+        loop._trainer.keep_play()
+        agent.choose(prompts, range(40))
+        examples = [agent.example(prompt, (0,)) for prompt in prompts]
+        assert sum(len(one.prompt_ids) for one in examples) > 2 * 2000
+        kept = [examples[number] for read in agent.kept.take(examples) for number in read.numbers]
+    assert 1000 < sum(len(one.prompt_ids) for one in kept) <= 2000
 
 
 @pytest.mark.parametrize(
