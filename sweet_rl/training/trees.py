@@ -26,6 +26,10 @@ Ids = NDArray[np.uint32]
 Ints = NDArray[np.int64]
 
 
+_READINESS = (1.0, 0.25, 4.0)
+"""How readily sequences join a tree, beside what is right without padding."""
+
+
 class Tree(NamedTuple):
     """Sequences as one tree. `members` are their numbers; `places` has the positions of each one's tokens."""
 
@@ -109,16 +113,19 @@ def grow(sequences: Sequence[Ids], *, attention_span: float = math.inf) -> list[
 def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_id: int = 0) -> Layout:
     """The sequences as trees in as few rows as they fit, each as long as the largest tree.
 
+    `grow` knows nothing of padding; so trees that are made more and less readily are looked at as well, and
+    the rows are taken that cost least.
+
     Args:
         sequences: none is empty.
         attention_span: see `grow`.
         pad_id: what stands at places without a token.
     """
-    trees = grow(sequences, attention_span=attention_span)
-    shares = any(len(tree.members) > 1 for tree in trees)
-    length = max(len(tree.ids_N) for tree in trees)
-    alone = [[tree] for tree in sorted(trees, key=lambda tree: tree.members[0])]
-    rows = _filled(trees, length) if shares else alone
+    spans = [attention_span * factor for factor in _READINESS]
+    if not 0 < attention_span < math.inf:
+        spans = [attention_span]
+    found = [_in_rows(grow(sequences, attention_span=span)) for span in spans]
+    rows, length, shares = min(found, key=lambda one: len(one[0]) * one[1] * (attention_span + one[1]))
     ids_RT = np.full((len(rows), length), pad_id, dtype=np.int64)
     positions_RT = np.zeros_like(ids_RT)
     ends_RT = np.zeros_like(ids_RT)
@@ -178,6 +185,14 @@ class _Growing:
         ]
         ids = np.concatenate(self._pieces).astype(np.int64)
         return Tree(ids, np.concatenate(positions), ends, self._members, self._places)
+
+
+def _in_rows(trees: Sequence[Tree]) -> tuple[list[list[Tree]], int, bool]:
+    """The trees of each row, the rows' length, and whether anything is shared."""
+    length = max(len(tree.ids_N) for tree in trees)
+    if any(len(tree.members) > 1 for tree in trees):
+        return _filled(trees, length), length, True
+    return [[tree] for tree in sorted(trees, key=lambda tree: tree.members[0])], length, False
 
 
 def _filled(trees: Sequence[Tree], length: int) -> list[list[Tree]]:

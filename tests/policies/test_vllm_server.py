@@ -94,7 +94,7 @@ def test_an_interpreter_without_vllm_is_told_what_to_do(tmp_path):
 
 def test_loading_takes_too_long(fake):
     server = fake("--never-healthy", start_timeout_s=0.5)
-    with pytest.raises(ServiceError, match="not ready after 0.5 s"):
+    with pytest.raises(ServiceError, match=r"not ready after 0\.5 s"):
         asyncio.run(server.start())
     assert not server.running
 

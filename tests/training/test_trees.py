@@ -58,6 +58,15 @@ def test_a_short_common_beginning_is_shared_only_where_attention_is_cheap(span, 
     assert len(grow(arrays([opening + [2] * 90, opening + [3] * 90]), attention_span=span)) == trees
 
 
+def test_trees_are_of_a_size_where_padding_costs_more_than_sharing_saves():
+    """Four histories of 600 tokens with 300 in common, four candidates each."""
+    rng = np.random.default_rng(0)
+    common, own, last = (rng.integers(0, 32_000, shape) for shape in (300, (4, 300), (4, 4, 24)))
+    sequences = arrays([[*common, *own[i], *last[i, j]] for i in range(4) for j in range(4)])
+    assert [len(tree.ids_N) for tree in grow(sequences, attention_span=1536)] == [1488, 696]
+    assert lay_out(sequences, attention_span=1536).ids_RT.shape == (4, 696)
+
+
 def test_rows_are_filled():
     sizes = [8, 5, 3, 4, 4]
     sequences = [[n] * size for n, size in enumerate(sizes)]
