@@ -144,22 +144,26 @@ class Agent:
         )
         return text
 
-    def batches(self, sequences: Sequence[Sequence[int]], most: int | None = None) -> Iterator[list[int]]:
-        """Numbers of sequences to read together: neighbours have a common prefix, or similar lengths."""
+    def batches(
+        self, sequences: Sequence[Sequence[int]], most: int | None = None, *, written: bool = False
+    ) -> Iterator[list[int]]:
+        """Numbers of sequences to read together: neighbours have a common prefix, or similar lengths.
+
+        Args:
+            sequences: token ids.
+            most: tokens of a batch; None: those of an update.
+            written: texts are written behind them, token by token, which many share the weights for.
+        """
+        most = most or self.max_tokens_per_batch
         lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
         if alike is not None:
-            yield from shared_batches(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
+            yield from shared_batches(alike[0], lengths, alike[1], most)
             return
-        yield from padded_batches(lengths, most or self._few(self.max_tokens_per_batch))
+        yield from padded_batches(lengths, most if written else self._few(most))
 
     def _few(self, tokens: int) -> int:
         """So many tokens of a batch, on a CPU as few as are fast."""
         return min(_CPU_TOKENS, tokens) if self.device.type == "cpu" else tokens
-
-    @property
-    def _at_once(self) -> int:
-        """Tokens that are read together in play."""
-        return self._few(4 * self.max_tokens_per_batch)
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
         """An order with common prefixes side by side, and how much each shares with the one before.
@@ -231,7 +235,7 @@ class Agent:
             ]
             for number in range(self.sampling.max_new_tokens):
                 going = [one for one in found if not one.over]
-                for batch in self.batches([one.ids for one in going], self._at_once):
+                for batch in self.batches([one.ids for one in going], 4 * self.max_tokens_per_batch):
                     self._choose_next([going[place] for place in batch], number)
         for ids, one in zip(sequences, found, strict=True):
             self.usage.add(len(ids), len(one.tokens))
@@ -273,7 +277,7 @@ class Agent:
         texts = [""] * len(prompts)
         lengths = [request.prompt_ids + (0,) * sampling.max_new_tokens for request in requests]
         with dropout(self.model, active=self._dropout):
-            for batch in self.batches(lengths, 4 * self.max_tokens_per_batch):
+            for batch in self.batches(lengths, 4 * self.max_tokens_per_batch, written=True):
                 for finished in self._decoder([requests[number] for number in batch]):
                     for place, written in finished:
                         ids = written.token_ids
@@ -335,7 +339,7 @@ class Agent:
         sequences = [self._asked(prompt) for prompt in prompts]
         found: list[Tensor] = [torch.zeros(0)] * len(prompts)
         with torch.no_grad():
-            for batch in self.batches(sequences, self._at_once):
+            for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
                 part = [sequences[number] for number in batch]
                 _, hidden_KH = self.read(part, [[len(ids) - 1] for ids in part])
                 for number, row_H in zip(batch, _known(hidden_KH), strict=True):

@@ -169,7 +169,7 @@ class PointingAgent(Agent):
         found: dict[int, Chosen] = {}
         self.usage.requests += len(prompts)
         with dropout(self.model, active=self._dropout):
-            for batch in self._groups(examples, self._at_once):
+            for batch in self._groups(examples, self._few(4 * self.max_tokens_per_batch)):
                 asked = [examples[number] for number in batch]
                 with self.kept.reading(tokens := sum(map(_tokens_of, asked))) as keeps:
                     scores_SC, states_SH = self.scores(asked)
