@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,10 @@ Ints = NDArray[np.int64]
 
 _READINESS = (1.0, 0.25, 4.0)
 """How readily sequences join a tree, beside what is right without padding."""
+
+
+_MOST_PADDED = 2
+"""Times as many places as tokens where nothing is shared."""
 
 
 class Tree(NamedTuple):
@@ -44,8 +49,8 @@ class Layout(NamedTuple):
     """Trees in rows of equal length.
 
     Padding attends to itself only, and no token attends to it; its end is 0. `places[s][p]` is the flat
-    place (row x T + place) of token p of sequence s. Where nothing is shared every sequence has a row of its
-    own and `shares` is False: the usual causal attention does for those.
+    place (row x T + place) of token p of sequence s. Where every sequence has a row of its own `shares` is
+    False: the usual causal attention does for those.
     """
 
     ids_RT: Ints
@@ -67,6 +72,13 @@ def in_order(sequences: Sequence[Ids]) -> list[int]:
     """Their numbers in lexicographic order, in which those with a common prefix are neighbours."""
     keys = [np.ascontiguousarray(ids, dtype=">u4").tobytes() for ids in sequences]
     return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def neighbours(sequences: Sequence[Ids]) -> tuple[list[int], list[int]]:
+    """Lexicographic order, and how many tokens each in it begins with as the one before it does."""
+    order = in_order(sequences)
+    pairs = ((sequences[one], sequences[other]) for one, other in pairwise(order))
+    return order, [0, *(common_prefix(one, other) for one, other in pairs)][: len(order)]
 
 
 def chains(sequences: Sequence[tuple[int, ...]]) -> list[list[int]]:
@@ -97,17 +109,12 @@ def grow(sequences: Sequence[Ids], *, attention_span: float = math.inf) -> list[
             token: about six times a model's hidden size for dense masks, infinite for kernels that skip
             what a mask hides, 0 to share nothing.
     """
-    trees: list[_Growing] = []
-    before: Ids | None = None
-    for number in in_order(sequences):
-        ids = sequences[number]
-        shared = 0 if before is None else common_prefix(before, ids)
-        if trees and trees[-1].gains(shared, len(ids), attention_span):
-            trees[-1].add(number, ids, shared)
-        else:
-            trees.append(_Growing(number, ids))
-        before = ids
-    return [tree.grown() for tree in trees]
+    order, shared = neighbours(sequences)
+    sizes = [len(sequences[number]) for number in order]
+    return [
+        _tree(sequences, order[start:stop], shared[start:stop])
+        for start, stop, _ in _divided(sizes, shared, attention_span)
+    ]
 
 
 def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_id: int = 0) -> Layout:
@@ -124,16 +131,23 @@ def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_i
     spans = [attention_span * factor for factor in _READINESS]
     if not 0 < attention_span < math.inf:
         spans = [attention_span]
-    found = [_in_rows(grow(sequences, attention_span=span)) for span in spans]
-    rows, length, shares = min(found, key=lambda one: len(one[0]) * one[1] * (attention_span + one[1]))
+    order, shared = neighbours(sequences)
+    sizes = [len(sequences[number]) for number in order]
+    plans = [_in_rows(_divided(sizes, shared, span), packed=attention_span > 0) for span in spans]
+    rows = min(plans, key=lambda rows: _cost(rows, attention_span))
+    length = _length(rows)
+    shares = len(rows) < len(sequences)
+    if not shares:
+        rows = sorted(rows, key=lambda parts: order[parts[0].start])
     ids_RT = np.full((len(rows), length), pad_id, dtype=np.int64)
     positions_RT = np.zeros_like(ids_RT)
     ends_RT = np.zeros_like(ids_RT)
     places: list[Ints] = [np.zeros(0, dtype=np.int64)] * len(sequences)
-    for row, members in enumerate(rows):
+    for row, parts in enumerate(rows):
         start = 0
-        for tree in members:
-            stop = start + len(tree.ids_N)
+        for part in parts:
+            tree = _tree(sequences, order[part.start : part.stop], shared[part.start : part.stop])
+            stop = start + part.size
             ids_RT[row, start:stop] = tree.ids_N
             positions_RT[row, start:stop] = tree.positions_N
             ends_RT[row, start:stop] = tree.ends_N + start
@@ -143,69 +157,85 @@ def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_i
     return Layout(ids_RT, positions_RT, ends_RT, places, shares)
 
 
-class _Growing:
-    """A tree to which sequences are added in lexicographic order."""
+class _Part(NamedTuple):
+    """Sequences from `start` to `stop` of an order, which have `size` tokens together, each prefix once."""
 
-    def __init__(self, number: int, ids: Ids) -> None:
-        self._pieces: list[Ids] = []
-        self._depths: list[int] = []
-        self._ends: list[tuple[Ints, int]] = []
-        self._path: Ints = np.zeros(0, dtype=np.int64)
-        self._members: list[int] = []
-        self._places: list[Ints] = []
-        self._size = 0
-        self.add(number, ids, 0)
-
-    def gains(self, shared: int, length: int, attention_span: float) -> bool:
-        """Whether a sequence of that length saves more here than in a tree of its own."""
-        if shared == 0 or attention_span == 0:
-            return False
-        new = length - shared
-        more = (self._size + new) ** 2 - self._size**2 - length**2
-        return shared * attention_span >= more
-
-    def add(self, number: int, ids: Ids, shared: int) -> None:
-        """Branch off after the first `shared` tokens of the sequence before."""
-        new = len(ids) - shared
-        self._ends.append((self._path[shared:], self._size))
-        self._path = np.concatenate([self._path[:shared], np.arange(self._size, self._size + new)])
-        self._pieces.append(ids[shared:])
-        self._depths.append(shared)
-        self._members.append(number)
-        self._places.append(self._path)
-        self._size += new
-
-    def grown(self) -> Tree:
-        ends = np.full(self._size, self._size, dtype=np.int64)
-        for places, end in self._ends:
-            ends[places] = end
-        positions = [
-            np.arange(depth, depth + len(piece))
-            for depth, piece in zip(self._depths, self._pieces, strict=True)
-        ]
-        ids = np.concatenate(self._pieces).astype(np.int64)
-        return Tree(ids, np.concatenate(positions), ends, self._members, self._places)
+    start: int
+    stop: int
+    size: int
 
 
-def _in_rows(trees: Sequence[Tree]) -> tuple[list[list[Tree]], int, bool]:
-    """The trees of each row, the rows' length, and whether anything is shared."""
-    length = max(len(tree.ids_N) for tree in trees)
-    if any(len(tree.members) > 1 for tree in trees):
-        return _filled(trees, length), length, True
-    return [[tree] for tree in sorted(trees, key=lambda tree: tree.members[0])], length, False
+def _divided(sizes: Sequence[int], shared: Sequence[int], attention_span: float) -> list[_Part]:
+    """What of an order is a tree: a sequence joins the one before if that saves more than it costs.
+
+    Args:
+        sizes: tokens of each sequence in the order.
+        shared: how many of them the sequence before begins with.
+        attention_span: see `grow`.
+    """
+    parts: list[_Part] = []
+    for place, (size, known) in enumerate(zip(sizes, shared, strict=True)):
+        if parts and known and attention_span:
+            before, new = parts[-1].size, size - known
+            if known * attention_span >= (before + new) ** 2 - before**2 - size**2:
+                parts[-1] = _Part(parts[-1].start, place + 1, before + new)
+                continue
+        parts.append(_Part(place, place + 1, size))
+    return parts
 
 
-def _filled(trees: Sequence[Tree], length: int) -> list[list[Tree]]:
-    """First fit, the largest first."""
-    rows: list[list[Tree]] = []
+def _tree(sequences: Sequence[Ids], members: list[int], shared: Sequence[int]) -> Tree:
+    """One tree of some sequences in lexicographic order, each of which shares tokens with the one before."""
+    pieces: list[Ids] = []
+    positions: list[Ints] = []
+    places: list[Ints] = []
+    left: list[tuple[Ints, int]] = []
+    size = 0
+    for number, known in zip(members, shared, strict=True):
+        ids = sequences[number]
+        depth = known if places else 0
+        path = places[-1] if places else np.zeros(0, dtype=np.int64)
+        left.append((path[depth:], size))
+        pieces.append(ids[depth:])
+        positions.append(np.arange(depth, len(ids)))
+        places.append(np.concatenate([path[:depth], np.arange(size, size + len(ids) - depth)]))
+        size += len(ids) - depth
+    ends = np.full(size, size, dtype=np.int64)
+    for path, end in left:
+        ends[path] = end
+    return Tree(
+        np.concatenate(pieces).astype(np.int64), np.concatenate(positions), ends, list(members), places
+    )
+
+
+def _in_rows(parts: Sequence[_Part], *, packed: bool) -> list[list[_Part]]:
+    """The trees of each row, as long as the largest.
+
+    Sequences that share nothing have a row each, for which no mask is needed; where most of that would be
+    padding, and rows may be `packed`, they are put together all the same.
+    """
+    length = max(part.size for part in parts)
+    alone = all(part.stop == part.start + 1 for part in parts)
+    if alone and not (packed and len(parts) * length > _MOST_PADDED * sum(part.size for part in parts)):
+        return [[part] for part in parts]
+    rows: list[list[_Part]] = []
     room: list[int] = []
-    for tree in sorted(trees, key=lambda tree: -len(tree.ids_N)):
-        size = len(tree.ids_N)
-        row = next((i for i, free in enumerate(room) if free >= size), None)
+    for part in sorted(parts, key=lambda part: -part.size):  # first fit, the largest first
+        row = next((i for i, free in enumerate(room) if free >= part.size), None)
         if row is None:
             rows.append([])
             room.append(length)
             row = len(rows) - 1
-        rows[row].append(tree)
-        room[row] -= size
+        rows[row].append(part)
+        room[row] -= part.size
     return rows
+
+
+def _length(rows: Sequence[Sequence[_Part]]) -> int:
+    return max(part.size for parts in rows for part in parts)
+
+
+def _cost(rows: Sequence[Sequence[_Part]], attention_span: float) -> float:
+    """Of reading all rows, padding included, in the time of a token without attention (times the span)."""
+    length = _length(rows)
+    return len(rows) * length * (attention_span + length)

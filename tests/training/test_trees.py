@@ -75,6 +75,12 @@ def test_rows_are_filled():
     assert (layout.ends_RT > 0).all()
 
 
+@pytest.mark.parametrize(("span", "shape"), [(math.inf, (2, 4)), (64, (2, 4)), (0, (5, 4))])
+def test_rows_of_padding_are_filled_though_nothing_is_shared(span, shape):
+    layout = lay_out(arrays([[1] * 4, [2], [3], [4], [5]]), attention_span=span)
+    assert (layout.ids_RT.shape, layout.shares) == (shape, span > 0)
+
+
 def test_common_prefix():
     a, b = arrays([[1, 2, 3], [1, 2]])
     assert common_prefix(a, b) == common_prefix(b, a) == 2

@@ -30,8 +30,8 @@ from sweet_rl.policies.decoding import Decoder, Request, Written, end_tokens, ke
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.head import ResponseHead
-from sweet_rl.training.packing import padded_batches
-from sweet_rl.training.trees import in_order
+from sweet_rl.training.packing import padded_batches, shared_batches
+from sweet_rl.training.trees import neighbours
 
 _SAID = 4096
 """Utterances whose text is remembered: of short ones many are alike."""
@@ -90,8 +90,8 @@ class TokenPolicy:
         template: text around the observation, which stands at `{obs}`; it is never cut.
         max_context: tokens of a prompt at most; less where the model has fewer positions. The oldest tokens
             of the observation are dropped.
-        max_tokens_per_batch: tokens scored together at most, padding included; four times as many are
-            sampled.
+        max_tokens_per_batch: tokens scored together at most, those of a common beginning once; four times as
+            many are sampled, with padding.
         use_baseline: put a value head on the hidden states. It begins at 0 and gives them no gradients.
 
     Raises:
@@ -280,9 +280,12 @@ class TokenPolicy:
             np.asarray((*self.prompt(observation).ids, *utterance.token_ids), dtype=np.uint32)
             for observation, utterance in zip(observations, utterances, strict=True)
         ]
-        shares = self._reader.attention_span > 0
-        order = in_order(rows) if shares else sorted(range(len(rows)), key=lambda n: -len(rows[n]))
-        yield from padded_batches([len(row) for row in rows], self.max_tokens_per_batch, order=order)
+        lengths = [len(row) for row in rows]
+        if self._reader.attention_span > 0:
+            order, shared = neighbours(rows)
+            yield from shared_batches(order, lengths, shared, self.max_tokens_per_batch)
+        else:
+            yield from padded_batches(lengths, self.max_tokens_per_batch)
 
     def scores(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> TokenScores:
         """Log-probabilities of the utterances' tokens under what they are sampled from, ends included.

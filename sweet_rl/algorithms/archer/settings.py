@@ -107,7 +107,7 @@ class ArcherSettings(Settings):
     gradient_checkpointing: bool = flag(False, "keep no activations of a policy layer but its input.")
     max_tokens_per_batch: int = flag(
         4096,
-        "tokens computed together with gradients at most, padding included; four times as many without. Changes speed and memory, not results.",
+        "tokens computed together with gradients at most, those that sequences share once, padding included where nothing is shared; four times as many without. Changes speed and memory, not results.",
         at_least=1,
     )
     shard_with: ShardWith | None = flag(

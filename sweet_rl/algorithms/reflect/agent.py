@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import question_of, to_device
 from sweet_rl.training.head import Outputs, asked_at
 from sweet_rl.training.packing import padded_batches, shared_batches
-from sweet_rl.training.trees import common_prefix, in_order, lay_out
+from sweet_rl.training.trees import lay_out, neighbours
 
 CACHED_TEXTS = 65_536
 """Whose tokens are remembered."""
@@ -173,8 +172,7 @@ class Agent:
         if not self._span:
             return None
         arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
-        order = in_order(arrays)
-        shared = [0, *(common_prefix(arrays[one], arrays[other]) for one, other in pairwise(order))]
+        order, shared = neighbours(arrays)
         return (order, shared) if sum(shared) > _WORTH_SHARING * sum(map(len, arrays)) else None
 
     # -- reading ------------------------------------------------------------------------------------------
