@@ -36,8 +36,9 @@ from _timing import in_turn, medians
 from transformers import GPT2Config, GPT2Model, LlamaForCausalLM
 
 FACTORS = (1, 2, 4, 8)
-USUAL = {"episodes": 128, "turns": 10, "history": 1024, "dialogues": 16}
-"""Where each begins."""
+USUAL = {"episodes": 5_000, "turns": 20, "history": 1024, "dialogues": 64}
+"""Where each begins: the 100,000 turns that a run remembers by default, in games of twenty turns; such games;
+twice the tokens that train_dpo reads by default; `--max_batch` of an agent in this process."""
 
 NAMES = {
     "episodes": ("episodes in memory", "seconds of a critic step"),
@@ -88,8 +89,8 @@ def _print(kind: str, rows: list[Row]) -> None:
 
 
 def _processor_s(work: Mapping[str, Callable[[], object]]) -> Row:
-    """Medians of three rounds, in turn; one round before warms up."""
-    return medians(in_turn(work, 3, warm=1, clock=time.process_time))
+    """Medians of three rounds, in turn, after one that warms up; what takes long is done once."""
+    return medians(in_turn(work, 3, warm=1, clock=time.process_time, enough_s=scaling.ENOUGH_S))
 
 
 def _memory(episodes: int) -> Row:

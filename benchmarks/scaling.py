@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from _machine import circumstances, heading
+from _timing import in_turn, medians
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import Span
@@ -115,16 +114,8 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
     tokens = history + len(used) * (RESPONSE - 1)
     ideal = _ideal(model, tokens, scored=len(used) * RESPONSE)
     runs = {"tree": step(attention_span(model), True), "alone": step(0, False), "ideal": ideal}
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(3):
-        for name, run in runs.items():
-            if sum(times[name]) > ENOUGH_S:
-                continue
-            started = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - started)
-    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
-    return {"candidates": candidates, "history": history, "pairs": pairs, "tokens": tokens, **medians}
+    times = medians(in_turn(runs, 3, enough_s=ENOUGH_S))
+    return {"candidates": candidates, "history": history, "pairs": pairs, "tokens": tokens, **times}
 
 
 def _ideal(model: Any, tokens: int, *, scored: int) -> Callable[[], None]:
