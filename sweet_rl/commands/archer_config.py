@@ -6,6 +6,7 @@ A world's own options are settings as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
         UsageError: no such file, an unknown or missing setting, a value of the wrong kind, a secret.
     """
     overrides = [_as_in_files(override) for override in overrides]
-    defaults = _compose(DEFAULTS, (), None)
+    defaults = _defaults()
     keys = [_key(override) for override in overrides]
     ours = [override for override, key in zip(overrides, keys, strict=True) if key in defaults]
     if absent := defaults.keys() - _compose(name, (), folder).keys():
@@ -100,6 +101,11 @@ def described(config: dict[str, Json]) -> str:
         lines += ["", str(config["env_name"])]
         lines += [f"  {key}={config.get(key, default)!r}" for key, default in own.items()]
     return "\n".join(lines).strip("\n")
+
+
+@cache
+def _defaults() -> Mapping[str, Json]:
+    return _compose(DEFAULTS, (), None)
 
 
 def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[str, Json]:

@@ -76,6 +76,7 @@ class Engine:
         self._model, self._end_ids, self._ends = model, frozenset(end_ids), ends
         self._max_rows = max_rows
         self._cache = PrefixCache(max_rows=max_rows, max_texts=max_texts, max_bytes=max_bytes)
+        self._borrows = model.device.type == "cpu"  # a GPU would wait for many small calls
         self._weights = WeightsState(model)
         self._waiting: dict[int, Request] = {}
         self._rows: dict[int, _Row] = {}
@@ -127,7 +128,7 @@ class Engine:
         parts = self._parts()
         self._cache.make_room(max(end for _, end in parts.values()))
         rows = {number: self._rows[number] for number in parts}
-        segments = [Segment(row.text.slot, *parts[number]) for number, row in rows.items()]
+        segments = [_segment(row.text, *parts[number]) for number, row in rows.items()]
         ids = [token for number, row in rows.items() for token in row.text.ids[slice(*parts[number])]]
         whole = [number for number, row in rows.items() if parts[number][1] == len(row.text.ids)]
         asked_I = torch.tensor([place for place, number in enumerate(rows) if number in set(whole)])
@@ -162,7 +163,7 @@ class Engine:
                 return
             if request.prompt_ids in being_read:
                 continue
-            text = self._cache.take(request.prompt_ids)
+            text = self._cache.take(request.prompt_ids, borrows=request.alternative and self._borrows)
             if text is None:
                 being_read.add(request.prompt_ids)
             else:
@@ -205,6 +206,12 @@ class Engine:
         for number, _ in finished:
             self._cache.release(self._rows.pop(number).text)
         return finished
+
+
+def _segment(text: Text, begin: int, end: int) -> Segment:
+    if text.root is None:
+        return Segment(text.slot, begin, end)
+    return Segment(text.slot, begin, end, text.root.slot, text.borrowed)
 
 
 def read(

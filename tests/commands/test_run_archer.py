@@ -134,6 +134,12 @@ def test_a_folder_of_something_else_is_refused(tmp_path, more):
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_a_run_that_was_stopped_before_it_wrote_its_settings_begins_again(tmp_path):
+    (tmp_path / "run.json").write_text('{"stage": "run_archer"}')
+    archer.run("archer_debug", [*options("archer_debug", tmp_path), "iterations=1"], None)
+    assert (tmp_path / "final").is_dir()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

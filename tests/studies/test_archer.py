@@ -256,6 +256,22 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
     assert learner._train_critic(lambda _: 1 / 0) == []
 
 
+def test_the_run_with_an_exact_critic_runs_and_resumes(tmp_path):
+    study = OnlineStudy(tmp_path, iterations=1)
+    make_models(study.start(0), seed=0)
+    small = ("rollout_size=2", "eval_size=2", "actor_epochs=1", "max_steps=3", "device=cpu")
+
+    def run(iterations):
+        (step,) = [one for one in calls_of(study) if one.name == f"{EXACT}-0"]
+        replace(step, words=(*step.words, *small, f"iterations={iterations}"))()
+
+    run(1)
+    run(2)
+    metrics = (study.run(EXACT, 0) / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in metrics] == [1, 2]
+    assert json.loads((study.run(EXACT, 0) / "run.json").read_text())["status"] == "finished"
+
+
 # ---- the swap test
 
 

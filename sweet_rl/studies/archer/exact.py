@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from sweet_rl import tracking
 from sweet_rl.algorithms.archer.actor import Utterance
 from sweet_rl.algorithms.archer.learners import ArcherLearner, make_learner
 from sweet_rl.algorithms.archer.learning import Draw, Say
@@ -27,16 +26,14 @@ _ASKED = re.compile(r"^(.+\?) (\S.*)$", re.MULTILINE)
 
 
 @recorded("demo_archer learn_exactly")
-def learn_exactly(output: str, *overrides: str) -> None:
+def learn_exactly(*overrides: str) -> None:
     """Run ArCHer with what utterances gain on the best play in the place of its critic's advantages.
 
     Args:
-        output: folder of the run.
         overrides: of its configuration.
     """
     from sweet_rl.commands.archer import run
 
-    tracking.writes(output, folder=True)
     run(CONFIG, overrides, None, exact_learner)
 
 

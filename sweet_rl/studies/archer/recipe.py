@@ -149,7 +149,7 @@ def _imitate(study: OnlineStudy, seed: int) -> Step:
 def _learn(study: OnlineStudy, method: str, seed: int) -> Step:
     output, overrides = study.run(method, seed), study.overrides(method, seed)
     if method == EXACT:
-        return call("sweet_rl.studies.archer.exact:learn_exactly", output, (str(output), *overrides))
+        return call("sweet_rl.studies.archer.exact:learn_exactly", output, overrides)
     return call("run_archer", output, overrides, {"config_name": CONFIG})
 
 
