@@ -131,7 +131,10 @@ class Engine:
         segments = [_segment(row.text, *parts[number]) for number, row in rows.items()]
         ids = [token for number, row in rows.items() for token in row.text.ids[slice(*parts[number])]]
         whole = [number for number, row in rows.items() if parts[number][1] == len(row.text.ids)]
-        asked_I = torch.tensor([place for place, number in enumerate(rows) if number in set(whole)])
+        ends = set(whole)
+        asked_I = torch.tensor(
+            [place for place, number in enumerate(rows) if number in ends], dtype=torch.long
+        )
         logits_IV = self._read(ids, segments, asked_I)
         for number, (_, end) in parts.items():
             rows[number].text.read = end

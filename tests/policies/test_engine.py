@@ -203,6 +203,13 @@ def test_alternatives_outlive_the_text_that_read_their_prompt(llama):
         found |= dict(engine.step())
 
 
+@pytest.mark.parametrize("length", [16, 17, 100])
+def test_a_prompt_that_takes_several_steps_to_read(model, monkeypatch, length):
+    monkeypatch.setattr("sweet_rl.policies.engine._READ_AT_ONCE", 16)
+    asked = [Request(words(random.Random(0), length), 5, 1.0, 0)]
+    assert tokens(Engine(model, ()), asked) == tokens(Decoder(model, ()), asked)
+
+
 def test_long_prompts_are_read_in_parts_while_others_write(llama, monkeypatch):
     monkeypatch.setattr("sweet_rl.policies.engine._READ_AT_ONCE", 16)
     draw = random.Random(0)
