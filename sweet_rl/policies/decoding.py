@@ -30,7 +30,6 @@ class Request:
 
     `top_k` draws among so many of the likeliest tokens only (and those that tie with the last); 0: among all.
     `top_p` draws among the fewest of these that have this probability together; 1: among all.
-    An `alternative` is one of several texts behind one prompt from which no dialogue goes on.
     """
 
     prompt_ids: tuple[int, ...]
@@ -39,7 +38,6 @@ class Request:
     seed: int
     top_k: int = 0
     top_p: float = 1.0
-    alternative: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,6 @@ class Engine:
         self._model, self._end_ids, self._ends = model, frozenset(end_ids), ends
         self._max_rows = max_rows
         self._cache = PrefixCache(max_rows=max_rows, max_texts=max_texts, max_bytes=max_bytes)
-        self._borrows = model.device.type == "cpu"  # a GPU would wait for many small calls
         self._weights = WeightsState(model)
         self._waiting: dict[int, Request] = {}
         self._rows: dict[int, _Row] = {}
@@ -128,7 +127,7 @@ class Engine:
         parts = self._parts()
         self._cache.make_room(max(end for _, end in parts.values()))
         rows = {number: self._rows[number] for number in parts}
-        segments = [_segment(row.text, *parts[number]) for number, row in rows.items()]
+        segments = [Segment(row.text.slot, *parts[number]) for number, row in rows.items()]
         ids = [token for number, row in rows.items() for token in row.text.ids[slice(*parts[number])]]
         whole = [number for number, row in rows.items() if parts[number][1] == len(row.text.ids)]
         ends = set(whole)
@@ -166,7 +165,7 @@ class Engine:
                 return
             if request.prompt_ids in being_read:
                 continue
-            text = self._cache.take(request.prompt_ids, borrows=request.alternative and self._borrows)
+            text = self._cache.take(request.prompt_ids)
             if text is None:
                 being_read.add(request.prompt_ids)
             else:
@@ -209,12 +208,6 @@ class Engine:
         for number, _ in finished:
             self._cache.release(self._rows.pop(number).text)
         return finished
-
-
-def _segment(text: Text, begin: int, end: int) -> Segment:
-    if text.root is None:
-        return Segment(text.slot, begin, end)
-    return Segment(text.slot, begin, end, text.root.slot, text.borrowed)
 
 
 def read(

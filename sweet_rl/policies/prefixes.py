@@ -30,8 +30,7 @@ class Text:
     """A text in a slot: its tokens, of which the first `read` are in memory.
 
     `prompt` is the number of its first tokens that were given and not written. `at_work` says that somebody
-    reads or writes it; `outdated`, that the weights have changed since it was begun. What was read of the
-    prompt of a text with a `root` lies in the root's slot; `borrowers` counts the texts whose root this is.
+    reads or writes it; `outdated`, that the weights have changed since it was begun.
     """
 
     slot: int
@@ -40,18 +39,11 @@ class Text:
     prompt: int = 0
     at_work: bool = True
     outdated: bool = False
-    root: Text | None = None
-    borrowers: int = 0
 
     @property
     def key(self) -> bytes:
         """Its prompt."""
         return self.ids[: self.prompt].tobytes()
-
-    @property
-    def borrowed(self) -> int:
-        """Its first places that lie in the root's slot."""
-        return self.prompt - 1 if self.root is not None else 0
 
 
 class PrefixCache:
@@ -69,21 +61,15 @@ class PrefixCache:
         self._working: list[Text] = []
         self._begun: dict[bytes, Text] = {}  # of those, by prompt, the last one
         self._resting: dict[bytes, Text] = {}  # by prompt, those first that were used longest ago
-        self._lent: list[Text] = []  # those that nobody wants any more but their borrowers
         self._free: list[int] = []
 
     def __len__(self) -> int:
         return len(self._working) + len(self._resting)
 
-    def take(self, prompt_ids: Sequence[int], *, borrows: bool = False) -> Text | None:
+    def take(self, prompt_ids: Sequence[int]) -> Text | None:
         """A place for a text with these tokens, what is known of it already read; its last token never is.
 
         None: another text is just reading its beginning; ask again after the next step.
-
-        Args:
-            prompt_ids: the tokens.
-            borrows: the prompt need not lie in the text's own slot where another text has the same one.
-                Nothing goes on from such a text: it is not kept.
         """
         wanted = array("q", prompt_ids[:-1])
         best, known, coming = None, 0, 0
@@ -101,16 +87,11 @@ class PrefixCache:
                 best, known = text, min(shared, text.read)
         if coming >= known + _WORTH_WAITING:
             return None
-        whole = borrows and best is not None and known == len(wanted)
-        root = _lender(best, known) if whole and best is not None else None
-        if root is not None:
-            root.borrowers += 1  # first, so that its slot is not given away
-            text = Text(self._free_slot(), root=root)
-        elif best is None or best.at_work or known + 1 < best.prompt:
+        if best is None or best.at_work or known + 1 < best.prompt:
             # Another dialogue goes on from there, too: this one begins with a copy.
             text = Text(self._free_slot())
             if best is not None and known:
-                self._copy(best, text, known)
+                self.slots.copy(best.slot, text.slot, known)
         else:
             text = self._resting.pop(best.key)
         text.ids, text.read, text.prompt, text.at_work = array("q", prompt_ids), known, len(prompt_ids), True
@@ -123,23 +104,19 @@ class PrefixCache:
         self._working.remove(text)
         if self._begun.get(text.key) is text:
             del self._begun[text.key]
-        if text.root is not None:
-            self._give_back(text)
-            return
         if text.outdated or not text.read or self._max_bytes <= 0:
-            self._let_go(text)
+            self._free.append(text.slot)
             return
         del text.ids[text.read :]
         text.at_work = False
         before = self._resting.pop(text.key, None)
         if before is not None:
-            self._let_go(before)
+            self._free.append(before.slot)
         self._resting[text.key] = text
 
     def forget(self) -> None:
         """Drop what is kept. What is being written stays, and is dropped at its end."""
-        for text in self._resting.values():
-            self._let_go(text)
+        self._free += [text.slot for text in self._resting.values()]
         self._resting.clear()
         for text in self._working:
             text.outdated = True
@@ -149,65 +126,29 @@ class PrefixCache:
         if places > self.slots.places:
             self._resize(self.slots.slots, max(places, 2 * self.slots.places, _FIRST_PLACES))
 
-    def _let_go(self, text: Text) -> None:
-        """Its slot is free as soon as nobody has borrowed from it."""
-        if text.borrowers:
-            self._lent.append(text)
-        else:
-            self._free.append(text.slot)
-
-    def _give_back(self, text: Text) -> None:
-        """A text that borrowed is done; a root that only it still wanted goes with it."""
-        root, text.root = text.root, None
-        self._free.append(text.slot)
-        if root is not None:
-            root.borrowers -= 1
-            if root in self._lent and not root.borrowers:
-                self._lent.remove(root)
-                self._free.append(root.slot)
-
-    def _copy(self, source: Text, target: Text, places: int) -> None:
-        """The first places of what was read, wherever they lie."""
-        if source.root is not None:
-            self.slots.copy(source.root.slot, target.slot, min(places, source.borrowed))
-        self.slots.copy(source.slot, target.slot, places, first=source.borrowed)
-
     def _most(self, places: int) -> int:
-        """Slots with so many places that fit into the memory; those that others borrow from always do."""
+        """Slots with so many places that fit into the memory."""
         size = places * self.slots.bytes_of_a_place
         fitting = int(self._max_bytes // size) if size else self._max_rows
-        needed = self._max_rows + len(self._lent) + sum(one.borrowers > 0 for one in self._resting.values())
-        return max(needed, min(fitting, self._max_texts))
+        return max(self._max_rows, min(fitting, self._max_texts))
 
     def _free_slot(self) -> int:
         """A slot that is free: a new one, or that of the text that was used longest ago."""
         if not self._free and self.slots.slots < (most := self._most(self.slots.places)):
             self._resize(min(most, max(2 * self.slots.slots, _FIRST_SLOTS)), self.slots.places)
         if not self._free:
-            oldest = next(key for key, text in self._resting.items() if not text.borrowers)
-            return self._resting.pop(oldest).slot
+            return self._resting.pop(next(iter(self._resting))).slot
         self._free.sort(reverse=True)  # the lowest first: rows side by side are computed together
         return self._free.pop()
 
     def _resize(self, slots: int, places: int) -> None:
         slots = max(1, min(slots, self._most(places)))
-        needed = [*self._working, *self._lent]
-        lend_last = sorted(self._resting.values(), key=lambda text: text.borrowers > 0)
-        resting = lend_last[::-1][: slots - len(needed)]
-        kept = [*needed, *resting]
+        kept = [*self._working, *reversed(self._resting.values())][:slots]
         self.slots.resize([text.slot for text in kept], slots, places)
         for number, text in enumerate(kept):
             text.slot = number
-        staying = set(map(id, resting))
-        self._resting = {key: text for key, text in self._resting.items() if id(text) in staying}
+        self._resting = {text.key: text for text in reversed(kept[len(self._working) :])}
         self._free = list(range(len(kept), slots))
-
-
-def _lender(text: Text, places: int) -> Text | None:
-    """The text in whose slot the first places of this one lie; None: they lie in two."""
-    if text.root is None:
-        return text
-    return text.root if places <= text.borrowed else None
 
 
 def _goes_on(ids: array[int], wanted: array[int], place: int) -> bool:

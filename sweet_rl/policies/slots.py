@@ -61,11 +61,11 @@ class Slots:
             )
         self.slots, self.places = slots, places
 
-    def copy(self, source: int, target: int, places: int, *, first: int = 0) -> None:
-        """What a slot has from place `first` to before place `places`, into another one."""
+    def copy(self, source: int, target: int, places: int) -> None:
+        """The first places of a slot into another one."""
         for layer in self._layers.values():
             for states_SHCD in layer:
-                states_SHCD[target, :, first:places] = states_SHCD[source, :, first:places]
+                states_SHCD[target, :, :places] = states_SHCD[source, :, :places]
 
     def of_layer(self, number: int, like: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, made when it is first read; `like` are some tokens' [N, H, D]."""
@@ -87,64 +87,18 @@ def _resized(states_SHCD: Tensor, kept: Sequence[int], slots: int, places: int) 
 
 
 class Segment(NamedTuple):
-    """Tokens of one text that are read now: those from place `begin` to before place `end` of its slot.
-
-    Its first `borrowed` places lie in the slot `root`; it is a single token then.
-    """
+    """Tokens of one text that are read now: those from place `begin` to before place `end` of its slot."""
 
     slot: int
     begin: int
     end: int
-    root: int = -1
-    borrowed: int = 0
-
-
-class _Branches:
-    """Texts that read one token each, behind a beginning of P places that all have in one slot."""
-
-    def __init__(self, segments: Sequence[tuple[Segment, int]], device: torch.device) -> None:
-        self.root, self.borrowed = segments[0][0].root, segments[0][0].borrowed
-        self.at_I = torch.tensor([at for _, at in segments], device=device)
-        self.slots_I = torch.tensor([one.slot for one, _ in segments], device=device)
-        ends = [one.end for one, _ in segments]
-        self.longest = max(ends)
-        self._behind_IT = torch.tensor(ends, device=device)[:, None] - torch.arange(
-            self.longest, device=device
-        )
-        self._unseen: dict[int, Tensor] = {}
-
-    def unseen(self, window: int) -> Tensor:
-        """Whether a token does not see a place [I, 1, 1, T]."""
-        if window not in self._unseen:
-            seen_IT = (self._behind_IT > 0) & (self._behind_IT <= window)
-            self._unseen[window] = ~seen_IT[:, None, None]
-        return self._unseen[window]
-
-    def attend(self, memory: tuple[Tensor, Tensor], query_IHGD: Tensor, scale: float, window: int) -> Tensor:
-        """What the tokens find [I, H, G, D]: the common beginning is read once for all of them."""
-        keys, values = (
-            (states[self.root, :, : self.borrowed], states[self.slots_I, :, self.borrowed : self.longest])
-            for states in memory
-        )
-        texts, heads, groups = query_IHGD.shape[:3]
-        common_HIT = query_IHGD.transpose(0, 1).flatten(1, 2) @ keys[0].transpose(1, 2)
-        common_IHGT = common_HIT.view(heads, texts, groups, self.borrowed).transpose(0, 1)
-        own_IHGT = query_IHGD @ keys[1].transpose(2, 3)
-        scores_IHGT = torch.cat([common_IHGT, own_IHGT], dim=-1).float() * scale
-        scores_IHGT.masked_fill_(self.unseen(window), -torch.inf)
-        weights_IHGT = scores_IHGT.softmax(dim=-1).to(values[0].dtype)
-        common_HIT = weights_IHGT[..., : self.borrowed].transpose(0, 1).flatten(1, 2)
-        found_IHGD = (common_HIT @ values[0]).view(heads, texts, groups, -1).transpose(0, 1)
-        own_IHGD: Tensor = weights_IHGT[..., self.borrowed :] @ values[1]
-        return own_IHGD + found_IHGD
 
 
 class Reading:
     """What one forward pass reads: segments of texts, one behind the other in a row of N tokens.
 
     A text has one segment at most. Texts that read a single token are computed together where their lengths
-    are similar, with all slots between them; else each by itself, without its neighbours' padding; those that
-    have borrowed the same beginning always together.
+    are similar, with all slots between them; else each by itself, without its neighbours' padding.
     """
 
     def __init__(self, slots: Slots, segments: Sequence[Segment], device: torch.device) -> None:
@@ -158,14 +112,7 @@ class Reading:
         numbers_I = torch.tensor([one.slot for one in segments])
         self._slot_N = numbers_I.repeat_interleave(torch.tensor(lengths)).to(device)
         placed = list(zip(segments, ends.tolist(), strict=True))
-        self._singles = [
-            (one, end - 1) for one, end in placed if one.end - one.begin == 1 and not one.borrowed
-        ]
-        borrowing: dict[tuple[int, int], list[tuple[Segment, int]]] = {}
-        for one, end in placed:
-            if one.borrowed:
-                borrowing.setdefault((one.root, one.borrowed), []).append((one, end - 1))
-        self._branches = [_Branches(each, device) for each in borrowing.values()]
+        self._singles = [(one, end - 1) for one, end in placed if one.end - one.begin == 1]
         self._longer = [(one, end + one.begin - one.end) for one, end in placed if one.end - one.begin > 1]
         numbers = [one.slot for one, _ in self._singles]
         self._lowest, self._above = min(numbers, default=0), max(numbers, default=-1) + 1
@@ -191,9 +138,6 @@ class Reading:
         for one, at in self._longer:
             until = at + one.end - one.begin
             result_NHGD[at:until] = self._of_segment(memory, query_NHGD[at:until], one, scale, window)
-        for branches in self._branches:
-            at_I = branches.at_I
-            result_NHGD[at_I] = branches.attend(memory, query_NHGD[at_I], scale, window)
         if self._worth_joining(memory, window):
             self._join(memory, query_NHGD, result_NHGD, scale, window)
         else:

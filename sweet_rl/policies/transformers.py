@@ -128,7 +128,7 @@ class TransformersPolicy:
         if seeds is None:
             seeds = [derive_seed(self._seed, prompt) for prompt in prompts]
         requests = [
-            replace(request, seed=derive_seed(seed, i), alternative=n > 1)
+            replace(request, seed=derive_seed(seed, i))
             for request, seed in zip([self._request(prompt, 0) for prompt in prompts], seeds, strict=True)
             for i in range(n)
         ]

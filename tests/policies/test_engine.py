@@ -130,77 +130,12 @@ def test_only_the_new_tokens_of_a_turn_are_read(llama):
     assert engine.read - before == 1 + 7 + 9  # the last token that was written had not been read
 
 
-@pytest.mark.parametrize("alternative", [False, True])
-def test_many_behind_one_prompt_read_it_once(llama, monkeypatch, alternative):
-    copies, copy = [], slots.Slots.copy
-    monkeypatch.setattr(slots.Slots, "copy", lambda *given, **more: copies.append(copy(*given, **more)))
+def test_many_behind_one_prompt_read_it_once(llama):
     engine = Engine(llama, ())
     prompt = words(random.Random(0), 100)
-    asked = [Request(prompt, 5, 1.0, seed, alternative=alternative) for seed in range(8)]
+    asked = [Request(prompt, 5, 1.0, seed) for seed in range(8)]
     assert tokens(engine, asked) == tokens(Decoder(llama, ()), asked)
     assert engine.read == 100 + 7 + 8 * 4  # each of the others reads the last token of the prompt for itself
-    assert len(copies) == (0 if alternative else 7)
-
-
-def alternatives(count=60):
-    """Several texts behind each of some prompts, from some of which others go on; in any order."""
-    draw = random.Random(3)
-    prompts = [words(draw, draw.randint(1, 60)) for _ in range(6)]
-    prompts += [(*prompt, *words(draw, 5)) for prompt in prompts[:3]]
-    return [
-        Request(draw.choice(prompts), draw.randint(1, 30), 1.0, seed, alternative=draw.random() < 0.8)
-        for seed in range(count)
-    ]
-
-
-@pytest.mark.parametrize(
-    "limits", [{}, {"max_rows": 5, "max_texts": 5}, {"max_rows": 9, "max_texts": 1, "max_bytes": 0}]
-)
-def test_alternatives_read_their_prompt_where_it_lies(model, limits):
-    asked = alternatives()
-    expected = written(Decoder(model, ENDS), asked)
-    engine = Engine(model, ENDS, **limits)
-    for order in (asked, asked[::-1]):
-        found = written(engine, order)
-        found = found if order is asked else found[::-1]
-        assert [one.token_ids for one in found] == [one.token_ids for one in expected]
-        for one, other in zip(found, expected, strict=True):
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-    cache = engine._cache
-    engine.clear()
-    assert not cache._lent
-    assert sorted(cache._free) == list(range(cache.slots.slots))
-
-
-def test_alternatives_outlive_the_text_that_read_their_prompt(llama):
-    """Their root ends, is dropped, goes on as another turn, or outdates; its slot stays as long as it is needed."""
-    draw = random.Random(0)
-    prompt = words(draw, 50)
-    short, *others = (Request(prompt, 2 + 20 * (seed > 0), 1.0, seed, alternative=True) for seed in range(5))
-    expected = tokens(Decoder(llama, ()), [short, *others])
-    following = Request((*prompt, *expected[0], *words(draw, 30)), 20, 1.0, 9)
-
-    def begun(**limits):
-        engine = Engine(llama, (), **limits)
-        numbers = [engine.add(request) for request in (short, *others)]
-        found = dict(engine.step()) | dict(engine.step())
-        return engine, numbers, found
-
-    for limits in ({}, {"max_rows": 5, "max_texts": 1}, {"max_bytes": 0}):
-        engine, numbers, found = begun(**limits)
-        number = engine.add(following)  # in the root's slot, where it is kept
-        for seed in range(20, 23):
-            engine.add(Request(words(draw, 40), 3, 1.0, seed))
-        while not engine.idle:
-            found |= dict(engine.step())
-        assert [found[number].token_ids for number in numbers] == expected
-        assert [found[number].token_ids] == tokens(Decoder(llama, ()), [following])
-    engine, numbers, found = begun()
-    engine.drop(numbers[0])
-    engine._cache.forget()
-    written(engine, [Request(words(draw, 300), 3, 1.0, 0)])  # everything moves to larger slots
-    while not engine.idle:
-        found |= dict(engine.step())
 
 
 @pytest.mark.parametrize("length", [16, 17, 100])
