@@ -13,6 +13,7 @@ from sweet_rl.commands.archer import settings_of
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
+from sweet_rl.studies.archer import recipe
 from sweet_rl.studies.archer.demo import demo_archer
 from sweet_rl.studies.archer.recipe import START, OnlineStudy, learner_of, rounds
 from sweet_rl.studies.archer.results import CLAIMS, SAVED, TITLES, games_until, results
@@ -256,20 +257,21 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
     assert learner._train_critic(lambda _: 1 / 0) == []
 
 
-def test_the_run_with_an_exact_critic_runs_and_resumes(tmp_path):
-    study = OnlineStudy(tmp_path, iterations=1)
-    make_models(study.start(0), seed=0)
-    small = ("rollout_size=2", "eval_size=2", "actor_epochs=1", "max_steps=3", "device=cpu")
-
-    def run(iterations):
-        (step,) = [one for one in calls_of(study) if one.name == f"{EXACT}-0"]
-        replace(step, words=(*step.words, *small, f"iterations={iterations}"))()
-
-    run(1)
-    run(2)
+def test_every_step_of_the_study_runs(tmp_path, monkeypatch):
+    """All methods for real, ablations and measurements too, as small as it gets."""
+    monkeypatch.setattr(recipe, "IMITATION", {**recipe.IMITATION, "iterations": 1})
+    small = {"rollout_size": 2, "epochs": 1, "warmup_iter": 0, "max_steps": 3, "device": "cpu"}
+    methods = {name: {**own, **small, "actor_epochs": 1} for name, own in METHODS.items()}
+    study = OnlineStudy(tmp_path, iterations=1, teacher_games=1, test_games=1, methods=methods)
+    for step in calls_of(study):
+        step()
+    for method in METHODS:
+        assert json.loads((study.run(method, 0) / "run.json").read_text())["status"] == "finished"
+    assert "ArCHer" in results_page(results(study, {}))
+    (again,) = [step for step in calls_of(replace(study, iterations=2)) if step.run == EXACT_RUN]
+    again()
     metrics = (study.run(EXACT, 0) / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in metrics] == [1, 2]
-    assert json.loads((study.run(EXACT, 0) / "run.json").read_text())["status"] == "finished"
 
 
 # ---- the swap test
