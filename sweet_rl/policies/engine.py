@@ -2,9 +2,10 @@
 
 Every step is one forward pass over what is new: the last token of each text that is being written, and the
 prompts that are not yet read, without padding. What was read stays (`sweet_rl.policies.prefixes`), so a turn
-of a dialogue reads what was said since the last one. Importing this module imports torch.
+of a dialogue reads what was said since the last one. Requests with the same prompt are one text as long as
+the same is written for them. Importing this module imports torch.
 
-Axes: N tokens read in a step, I texts that get a token, V vocabulary.
+Axes: N tokens read in a step, I texts that are read to their end, R requests that get a token, V vocabulary.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -39,7 +40,7 @@ _TOLERANCE = 1e-3
 
 @dataclass(slots=True)
 class _Row:
-    """A request at work: its place in memory, its draws, and what was written."""
+    """A request at work: its text, which others may share, its draws, and what was written."""
 
     request: Request
     text: Text
@@ -93,7 +94,7 @@ class Engine:
         """Nobody wants this one any more."""
         self._waiting.pop(number, None)
         row = self._rows.pop(number, None)
-        if row is not None:
+        if row is not None and all(one.text is not row.text for one in self._rows.values()):
             self._cache.release(row.text)
 
     def clear(self) -> None:
@@ -126,17 +127,13 @@ class Engine:
         self._begin()
         parts = self._parts()
         self._cache.make_room(max(end for _, end in parts.values()))
-        rows = {number: self._rows[number] for number in parts}
-        segments = [Segment(row.text.slot, *parts[number]) for number, row in rows.items()]
-        ids = [token for number, row in rows.items() for token in row.text.ids[slice(*parts[number])]]
-        whole = [number for number, row in rows.items() if parts[number][1] == len(row.text.ids)]
-        ends = set(whole)
-        asked_I = torch.tensor(
-            [place for place, number in enumerate(rows) if number in ends], dtype=torch.long
-        )
+        segments = [Segment(text.slot, *part) for text, part in parts.items()]
+        ids = [token for text, part in parts.items() for token in text.ids[slice(*part)]]
+        whole = [text for text, (_, end) in parts.items() if end == len(text.ids)]
+        asked_I = torch.tensor([end == len(text.ids) for text, (_, end) in parts.items()]).nonzero()[:, 0]
         logits_IV = self._read(ids, segments, asked_I)
-        for number, (_, end) in parts.items():
-            rows[number].text.read = end
+        for text, (_, end) in parts.items():
+            text.read = end
         return self._write(whole, logits_IV) if whole else []
 
     def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
@@ -159,29 +156,36 @@ class Engine:
             return
         if self._weights.changed():
             self._cache.forget()
-        being_read: set[tuple[int, ...]] = set()
+        found = {
+            row.request.prompt_ids: row.text
+            for row in self._rows.values()
+            if not row.token_ids and not row.text.outdated
+        }
+        unread: set[tuple[int, ...]] = set()
         for number, request in list(self._waiting.items()):
+            ids = request.prompt_ids
             if len(self._rows) == self._max_rows:
                 return
-            if request.prompt_ids in being_read:
+            if ids in unread:
                 continue
-            text = self._cache.take(request.prompt_ids)
+            text = found.get(ids) or self._cache.take(ids)
             if text is None:
-                being_read.add(request.prompt_ids)
+                unread.add(ids)
             else:
                 del self._waiting[number]
+                found[ids] = text
                 self._rows[number] = _Row(request, text, draws_of(request))
 
-    def _parts(self) -> dict[int, tuple[int, int]]:
-        """What each row reads in this step, from where to where; without those for which there is no room."""
+    def _parts(self) -> dict[Text, tuple[int, int]]:
+        """What each text reads in this step, from where to where; those without room for it wait."""
         room, parts = _READ_AT_ONCE, {}
-        for number, row in self._rows.items():
-            begin, end = row.text.read, len(row.text.ids)
+        for text in dict.fromkeys(row.text for row in self._rows.values()):
+            begin, end = text.read, len(text.ids)
             if end - begin > 1:
                 end = min(end, begin + room)
                 room -= end - begin
             if end > begin:
-                parts[number] = begin, end
+                parts[text] = begin, end
         return parts
 
     def _read(self, ids: Sequence[int], segments: Sequence[Segment], asked_I: Tensor) -> Tensor:
@@ -189,25 +193,42 @@ class Engine:
         self.read += len(ids)
         return read(self._model, self._cache.slots, ids, segments, asked_I)
 
-    def _write(self, numbers: Sequence[int], logits_IV: Tensor) -> list[tuple[int, Written]]:
-        """A token for each of these rows; those that end with it."""
-        rows = [self._rows[number] for number in numbers]
-        draws_I = torch.stack([row.draws[len(row.token_ids)] for row in rows])
-        logps_IV = logits_IV.float().log_softmax(dim=-1)
-        tokens_I, logprobs_I = write_tokens(logps_IV, [row.request for row in rows], draws_I)
+    def _write(self, texts: Sequence[Text], logits_IV: Tensor) -> list[tuple[int, Written]]:
+        """A token for each request of these texts; the requests that end with it."""
+        places = {text: place for place, text in enumerate(texts)}
+        rows = {number: row for number, row in self._rows.items() if row.text in places}
+        of_R = torch.tensor([places[row.text] for row in rows.values()], device=logits_IV.device)
+        draws_R = torch.stack([row.draws[len(row.token_ids)] for row in rows.values()])
+        logps_RV = logits_IV.float().log_softmax(dim=-1)[of_R]
+        tokens_R, logprobs_R = write_tokens(logps_RV, [row.request for row in rows.values()], draws_R)
         finished = []
-        for number, row, token, logprob in zip(
-            numbers, rows, tokens_I.tolist(), logprobs_I.tolist(), strict=True
+        going: dict[Text, dict[int, list[_Row]]] = {text: {} for text in texts}
+        for (number, row), token, logprob in zip(
+            rows.items(), tokens_R.tolist(), logprobs_R.tolist(), strict=True
         ):
             row.token_ids.append(token)
             row.logprobs.append(logprob)
-            row.text.ids.append(token)
             ended = token in self._end_ids or self._ends(row.token_ids)
             if ended or len(row.token_ids) == row.request.max_new_tokens:
                 finished.append((number, Written(tuple(row.token_ids), tuple(row.logprobs), ended)))
-        for number, _ in finished:
-            self._cache.release(self._rows.pop(number).text)
+                del self._rows[number]
+            else:
+                going[row.text].setdefault(token, []).append(row)
+        for text, ways in going.items():
+            self._go_on(text, ways)
         return finished
+
+    def _go_on(self, text: Text, ways: dict[int, list[_Row]]) -> None:
+        """The text goes on with the first of these tokens; those who wrote another one go on in a copy."""
+        for token, rows in list(ways.items())[1:]:
+            other = self._cache.fork(text)
+            other.ids.append(token)
+            for row in rows:
+                row.text = other
+        if ways:
+            text.ids.append(next(iter(ways)))
+        else:
+            self._cache.release(text)
 
 
 def read(

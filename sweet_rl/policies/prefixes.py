@@ -99,6 +99,13 @@ class PrefixCache:
         self._begun[key] = text
         return text
 
+    def fork(self, text: Text) -> Text:
+        """Another text with the same tokens, of which as many are read."""
+        other = Text(self._free_slot(), text.ids[:], text.read, text.prompt, outdated=text.outdated)
+        self.slots.copy(text.slot, other.slot, text.read)
+        self._working.append(other)
+        return other
+
     def release(self, text: Text) -> None:
         """Nobody writes this text any more. Of several behind the same prompt the last one is kept."""
         self._working.remove(text)
