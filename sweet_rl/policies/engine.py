@@ -197,9 +197,10 @@ class Engine:
         """A token for each request of these texts; the requests that end with it."""
         places = {text: place for place, text in enumerate(texts)}
         rows = {number: row for number, row in self._rows.items() if row.text in places}
-        of_R = torch.tensor([places[row.text] for row in rows.values()], device=logits_IV.device)
+        logps_RV = logits_IV.float().log_softmax(dim=-1)
+        if len(rows) > len(texts):
+            logps_RV = logps_RV[[places[row.text] for row in rows.values()]]
         draws_R = torch.stack([row.draws[len(row.token_ids)] for row in rows.values()])
-        logps_RV = logits_IV.float().log_softmax(dim=-1)[of_R]
         tokens_R, logprobs_R = write_tokens(logps_RV, [row.request for row in rows.values()], draws_R)
         finished = []
         going: dict[Text, dict[int, list[_Row]]] = {text: {} for text in texts}
