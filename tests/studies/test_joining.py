@@ -22,6 +22,7 @@ REFLECT = FOLDER / "reflect/full_study.json"
     [
         (FOLDER / "archer/full_study.json", claims_of_archer),
         (REFLECT, claims_of_reflect),
+        (ROOT / "benchmarks/results/archer_other_seeds.json", claims_of_archer),
         (ROOT / "benchmarks/results/reflect_taxi_other_seeds.json", claims_of_reflect),
     ],
 )
