@@ -100,7 +100,7 @@ def _memory(episodes: int) -> Row:
 
 def _turns(turns: int) -> Row:
     """A critic step on games of so many turns."""
-    return _critic_step(turns=turns, episodes=GAMES, alone=True)
+    return _critic_step(turns=turns, episodes=USUAL["episodes"] // turns, alone=True)
 
 
 def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
@@ -109,6 +109,7 @@ def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
     from sweet_rl.algorithms.archer.learning import copied
     from sweet_rl.algorithms.archer.replay import ReplayBuffer
     from sweet_rl.algorithms.archer.steps import StepSettings
+    from sweet_rl.training.trees import chains
 
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=1000, n_positions=4096, n_layer=4, n_head=4, n_embd=256)
@@ -124,10 +125,11 @@ def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
     def step(*, chained: bool) -> None:
         for one in (critic, target):
             one.encoder._chained = chained  # noqa: SLF001 - the peer reads every text by itself
-        drawn = draw(GAMES * turns)
-        critic_step(critic, target, optimizer, drawn, [[row.action] for row in reversed(drawn)], settings)
+        draw(GAMES * turns)  # takes its time; all sides learn from the same rows
+        critic_step(critic, target, optimizer, rows, [[row.action] for row in reversed(rows)], settings)
 
-    tokens = critic.encoder.tokens([rows[n].next_observation for n in range(turns - 1, len(rows), turns)])
+    read = [critic.encoder._ids(text) for row in rows for text in (row.observation, row.next_observation)]  # noqa: SLF001
+    tokens = sum(len(read[chain[-1]]) for chain in chains(read))
     work: dict[str, Callable[[], object]] = {"ours": lambda: step(chained=True)}
     if alone:
         work["alone"] = lambda: step(chained=False)

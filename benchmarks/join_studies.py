@@ -36,8 +36,8 @@ def main() -> None:
     for part in whole["comparisons"]:
         print(part["title"])
         for claim in part["claims"]:
-            low, high = claim["low"], claim["high"]
-            print(f"  {claim['text']}: {claim['mean']:+.3f} [{low:+.3f}, {high:+.3f}]")
+            ends = [f"{end:+.3f}" for end in (claim["low"], claim["high"]) if end is not None]
+            print(f"  {claim['text']}: {claim['mean']:+.3f} [{', '.join(ends) or 'one seed: no interval'}]")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from sweet_rl.worlds.twenty_questions.oracle.facts import facts
 from sweet_rl.worlds.twenty_questions.oracle.grammar import understand
 from sweet_rl.worlds.twenty_questions.oracle.objects import INVALID, answer
 
-LISTS = Path(__file__).parent.parent / "tests/users/oracles"
+LISTS = Path(__file__).parent.parent / "tests/worlds/twenty_questions"
 FAIR = {"Yes": "Yes.", "No": "No.", "?": INVALID}
 
 

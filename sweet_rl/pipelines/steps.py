@@ -20,8 +20,10 @@ from sweet_rl.worlds import registry
 _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
 """Flags with which a stage resumes what it left; the first that it has count."""
 
-_BY_THEMSELVES: Final = frozenset({"run_archer", "reflect evaluate_gpt"})
-"""Stages that resume without a flag; those of worlds: `StageEntry.resumes`."""
+_BY_THEMSELVES: Final = frozenset(
+    {"run_archer", "reflect evaluate_gpt", "sweet_rl.studies.archer.exact:learn_exactly"}
+)
+"""What resumes without a flag; stages of worlds: `StageEntry.resumes`."""
 
 
 @dataclass(frozen=True, slots=True)

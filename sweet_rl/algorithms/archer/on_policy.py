@@ -181,8 +181,10 @@ def clipped_step(
 
 
 def _weights_of(rows: Sequence[Transition], before: dict[int, Sampled]) -> tuple[float, float]:
-    """Mean and deviation of the advantages of a step's tokens."""
+    """Mean and deviation of the advantages of a step's tokens; one alone keeps its own: 0 and 1."""
     known = torch.cat([row.mc_return - before[id(row)].values_T for row in rows])
+    if len(known) < 2:
+        return 0.0, 1.0
     return known.mean().item(), known.std().item() + 1e-8
 
 

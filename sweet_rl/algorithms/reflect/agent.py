@@ -155,10 +155,12 @@ class Agent:
         """
         most = most or self.max_tokens_per_batch
         lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
-        if alike is not None:
+        if written:  # each text has a cache of its own, padded to the longest
+            yield from padded_batches(lengths, most, order=None if alike is None else alike[0])
+        elif alike is not None:
             yield from shared_batches(alike[0], lengths, alike[1], most)
-            return
-        yield from padded_batches(lengths, most if written else self._few(most))
+        else:
+            yield from padded_batches(lengths, self._few(most))
 
     def _few(self, tokens: int) -> int:
         """So many tokens of a batch, on a CPU as few as are fast."""

@@ -1,11 +1,12 @@
 """PPO and REINFORCE: their losses by hand, what they learn from, and what they refuse."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from sweet_rl.algorithms.archer import losses
+from sweet_rl.algorithms.archer import losses, on_policy
 from sweet_rl.algorithms.archer.replay import transitions
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.commands.archer import _loop_settings
@@ -61,6 +62,12 @@ def test_ppo_learns_the_values_of_tokens_and_leaves_what_has_moved_enough():
         weights = zip(first, learner.policy.model.parameters(), strict=True)
         moved.append(sum((a - b).pow(2).sum().item() for a, b in weights))
     assert moved[1] < moved[0]
+
+
+def test_a_single_token_keeps_its_advantage():
+    row = drawing()(1)[0]
+    before = {id(row): SimpleNamespace(values_T=torch.tensor([0.25]))}
+    assert on_policy._weights_of([row], before) == (0.0, 1.0)
 
 
 def test_it_learns_from_the_newest_iteration_only_and_from_its_own_discount(tmp_path):

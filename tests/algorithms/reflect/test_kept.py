@@ -82,6 +82,15 @@ def test_as_much_is_kept_as_has_room_however_many_play_at_once(model):
     assert 1000 < sum(len(one.prompt_ids) for one in kept) <= 2000
 
 
+@pytest.mark.parametrize("common", [0, 90])
+def test_texts_are_written_within_the_budget_whatever_they_share(model, common):
+    texts = [[5] * common + [number] * (100 - common) for number in range(6, 26)]
+    with taxi.opened(taxi.settings(model)) as loop:
+        found = list(loop._trainer.agent.batches(texts, 512, written=True))
+    assert sorted(number for batch in found for number in batch) == list(range(20))
+    assert max(map(len, found)) == 5  # padded, each has a cache of 100 tokens
+
+
 @pytest.mark.parametrize(
     "extra", [{"disable_dropout": False}, {"gradient_accumulation_steps": 2}, {"compat": "published"}]
 )
