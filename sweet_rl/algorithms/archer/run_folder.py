@@ -143,7 +143,6 @@ class RunFolder:
         Raises:
             UsageError: the folder holds something else.
         """
-        records = set()
         for name in (SETTINGS, _ONCE):
             file = self.path / name
             if not file.exists():
@@ -151,7 +150,6 @@ class RunFolder:
             try:
                 found = json.loads(file.read_text(encoding="utf-8"))
                 if name == _ONCE and isinstance(found, dict) and "stage" in found:  # any stage's record
-                    records.add(name)  # of a run that was stopped before it wrote its settings
                     continue
                 return dict(found)
             except (ValueError, TypeError) as error:
@@ -160,8 +158,9 @@ class RunFolder:
                 raise UsageError(
                     f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
                 ) from error
-        there = {entry.name for entry in self.path.iterdir() if not entry.name.endswith(".lock")}
-        others = sorted(there - records)
+        # A record alone is of a run that was stopped before it wrote its settings.
+        names = (entry.name for entry in self.path.iterdir())
+        others = sorted(name for name in names if name != _ONCE and not name.endswith(".lock"))
         if others:
             raise UsageError(
                 f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
