@@ -14,13 +14,11 @@ class StageEntry(NamedTuple):
         place: `module:function`; imported when the stage is asked for.
         summary: a line for the list.
         writes: patterns of the files that it writes, to say so where one is missing.
-        resumes: it resumes where it was interrupted without a flag.
     """
 
     place: str
     summary: str
     writes: tuple[str, ...] = ()
-    resumes: bool = False
 
 
 def written_by(path: Path, stages: Mapping[str, StageEntry]) -> str:

@@ -33,15 +33,19 @@ STEP = "SWEET_RL_STEP"
 
 _PRICES = flags_of(Prices)[0]
 _HAS = "__recorded__"
+_RESUMES = "__resumes__"
 
 
-def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> Callable[[Stage], Stage]:
+def recorded(
+    name: str, *, reads: Sequence[str] = (), prices: bool = False, resumes: bool = False
+) -> Callable[[Stage], Stage]:
     """Make a stage's function keep a `run.json` with the outputs that it reports to `sweet_rl.tracking`.
 
     Args:
         name: the stage's, as in `sweet_rl.commands.catalogue.COMMANDS`.
         reads: flags that name files, folders, models or tasks that the outputs depend on.
         prices: give the stage the flag --prices; for those whose models may cost money.
+        resumes: the same command resumes what was interrupted, without a flag.
     """
 
     def decorate(function: Stage) -> Stage:
@@ -78,6 +82,7 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
         if prices:
             stage.flags = (*getattr(function, "flags", ()), _PRICES)  # type: ignore[attr-defined]
         setattr(stage, _HAS, name)
+        setattr(stage, _RESUMES, resumes)
         return stage
 
     return decorate
@@ -127,6 +132,11 @@ def settings_of(function: Stage, positional: Sequence[Any], named: Mapping[str, 
 def is_recorded(function: Stage) -> bool:
     """Whether a stage keeps a record."""
     return hasattr(function, _HAS)
+
+
+def resumes_itself(function: Stage) -> bool:
+    """Whether the same call resumes what a stage was interrupted in, without a flag."""
+    return getattr(function, _RESUMES, False)
 
 
 def _end(error: BaseException) -> tuple[str, str | None]:

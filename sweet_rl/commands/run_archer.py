@@ -24,7 +24,7 @@ class ConfigFlags(Settings):
     settings: bool = flag(False, "list every setting with its value in this configuration, and stop.")
 
 
-@recorded("run_archer")
+@recorded("run_archer", resumes=True)
 @stage()
 def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
     """Train a policy online: it plays, and learns from what it played.

@@ -26,7 +26,7 @@ from sweet_rl import tracking
 from sweet_rl.command_line.process import settle
 from sweet_rl.command_line.recording import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.pipelines.state import Records, move_aside, remove
+from sweet_rl.pipelines.state import Records, move_aside, outputs_of, remove
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.policies import parent_watchdog
 from sweet_rl.records import locked
@@ -131,7 +131,7 @@ class _Run:
         if look.record is None:
             self._say(step, look.why)
             return step
-        if look.state == "begun" and (resumed := step.resumed()) is not None:
+        if look.state == "begun" and (resumed := step.resumed(outputs_of(look.record))) is not None:
             self._say(step, f"{look.why}: resumes")
             return resumed
         self._say(step, f"{look.why}: runs again")

@@ -11,19 +11,17 @@ from typing import Any, Final
 
 from sweet_rl.command_line import stage_flags, with_defaults
 from sweet_rl.command_line.reading import joined_flags
-from sweet_rl.command_line.recording import is_recorded, recorded, settings_of
+from sweet_rl.command_line.recording import is_recorded, recorded, resumes_itself, settings_of
 from sweet_rl.commands.catalogue import load
 from sweet_rl.errors import UsageError
+from sweet_rl.training.checkpoints import complete_checkpoints
 from sweet_rl.types import Json
-from sweet_rl.worlds import registry
 
 _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
 """Flags with which a stage resumes what it left; the first that it has count."""
 
-_BY_THEMSELVES: Final = frozenset(
-    {"run_archer", "reflect evaluate_gpt", "sweet_rl.studies.archer.exact:learn_exactly"}
-)
-"""What resumes without a flag; stages of worlds: `StageEntry.resumes`."""
+_FROM: Final = "resume"
+"""A flag that names the folder of the run to resume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +75,21 @@ class Step:
     def _called(self) -> dict[str, Any]:
         return {name: str(value) if isinstance(value, Path) else value for name, value in self.flags.items()}
 
-    def resumed(self) -> Step | None:
-        """The step that resumes this one; None for one that starts again."""
-        of_worlds = registry.stages()
-        if self.run in _BY_THEMSELVES or (self.run in of_worlds and of_worlds[self.run].resumes):
+    def resumed(self, made: Sequence[Path]) -> Step | None:
+        """The step that resumes this one; None for one that starts again.
+
+        Args:
+            made: what it wrote before it was interrupted.
+        """
+        function = function_of(self.run)
+        if resumes_itself(function):
             return self
-        has = {one.name for one in stage_flags(function_of(self.run))}
+        has = {one.name for one in stage_flags(function)}
+        further: Mapping[str, Any] | None
         further = next((more for more in _CONTINUING if has.issuperset(more)), None)
+        if _FROM in has:
+            runs = (place for place in made if complete_checkpoints(place))
+            further = next(({_FROM: str(place)} for place in runs), None)
         return None if further is None else replace(self, flags={**self.flags, **further})
 
     def __call__(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.records import replace_file, sync_path
+from sweet_rl.tracking import is_record
 from sweet_rl.training.settings import LossSettings
 
 PARTIAL = ".partial"
@@ -59,12 +60,17 @@ def newest_checkpoint(folder: Path) -> Path | None:
             f"--ckpt_path {str(folder)!r} is a file; name the folder that holds the checkpoints."
         )
     found = complete_checkpoints(folder)
-    if not found and folder.is_dir() and any(path.name != PARTIAL for path in folder.iterdir()):
+    if not found and folder.is_dir() and not all(_of_a_beginning(path) for path in folder.iterdir()):
         raise UsageError(
             f"--ckpt_path {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {STATE}). "
             "Name the folder that the interrupted run wrote its checkpoints to, or an empty one."
         )
     return found[-1] if found else None
+
+
+def _of_a_beginning(path: Path) -> bool:
+    """Whether this may lie in the folder of a run that was killed before its first checkpoint."""
+    return path.name == PARTIAL or is_record(path)
 
 
 def keep_loss(checkpoint: Path, loss: LossSettings) -> None:

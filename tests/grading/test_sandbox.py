@@ -514,7 +514,10 @@ def _dies_with_its_worker(monkeypatch, word):
 
 def test_answers_that_kill_their_workers_are_blamed_and_the_run_goes_on(monkeypatch):
     _dies_with_its_worker(monkeypatch, "killer")
-    good, bad = Program("f = abs", ["f(-1)"]), Program("import time as killer", ["killer.sleep(60)", "killer.sleep(61)"])
+    good, bad = (
+        Program("f = abs", ["f(-1)"]),
+        Program("import time as killer", ["killer.sleep(60)", "killer.sleep(61)"]),
+    )
     with Sandbox(workers=1, timeout_s=30) as sandbox:
         jobs = [Job("fixed", [good]), *[Job("fixed", [bad])] * 7, Job("fixed", [good])]  # 14 deaths
         first, *killed, last = sandbox.run(jobs)

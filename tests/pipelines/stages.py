@@ -38,6 +38,22 @@ def rows(output: str, *, number: int, kill_at: int = -1, to_continue: bool = Fal
             signal.pause()  # until the worker notices
 
 
+@recorded("train")
+def train(output: str, *, until: int, kill_at: int = -1, resume: str | None = None) -> None:
+    """Write a checkpoint a step into a run's folder; once, kill the whole pipeline before one."""
+    run = Path(resume or Path(output, "000"))
+    tracking.writes(run, folder=True, continues=True)
+    run.mkdir(parents=True, exist_ok=True)
+    for i in range(len(list(run.glob("checkpoint-*"))), until):
+        if i == kill_at and not Path("killed").exists():
+            Path("killed").touch()
+            os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()  # until the worker notices
+        place = run / f"checkpoint-{i}"
+        place.mkdir()
+        (place / "trainer_state.json").write_text("first" if resume is None else "again")
+
+
 def told(output: str) -> None:
     """Write how often this process looks for garbage."""
     tracking.writes(output)

@@ -214,6 +214,24 @@ def test_a_killed_pipeline_goes_on_where_it_was(here):
     assert "some: done" in sweet_rl("run", "p.yaml", cwd=here).stdout
 
 
+@pytest.mark.parametrize(
+    ("kill_at", "words", "made"),
+    [(2, "resumes", ["first", "first", "again"]), (0, "runs again", ["first"] * 3)],
+)
+def test_a_stage_that_resumes_from_its_folder_is_told_which(here, kill_at, words, made):
+    """Its folder has a number, which the pipeline does not know; before its first checkpoint nothing is lost."""
+    (here / "p.yaml").write_text(
+        "folder: out\nstages:\n  some:\n    run: tests.pipelines.stages:train\n"
+        f"    with: {{output: out/runs, until: 3, kill_at: {kill_at}}}\n"
+    )
+    assert sweet_rl("run", "p.yaml", cwd=here).returncode == -signal.SIGKILL
+    again = sweet_rl("run", "p.yaml", cwd=here)
+    assert f"some: it was interrupted: {words}" in again.stdout, again.stderr
+    states = sorted((here / "out/runs").glob("*/checkpoint-*/trainer_state.json"))
+    assert [state.read_text() for state in states] == made
+    assert "some: done" in sweet_rl("run", "p.yaml", cwd=here).stdout
+
+
 DIALOGUES = """
 folder: out
 stages:

@@ -261,11 +261,11 @@ def _placed(saved: dict[str, Json], run: Path) -> dict[str, Json]:
 
 
 def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -> ReflectSettings:
-    """The settings of a run that is to be continued.
+    """The settings of a run that is to be continued; what began it may be typed again.
 
     Args:
         folder: of the run.
-        settings: as typed, with defaults.
+        settings: that a new run of what is typed would have.
         given: names of the flags that were typed.
 
     Raises:
@@ -280,7 +280,10 @@ def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -
     changed = [
         f"--{name} was {saved[name]!r}, is {value!r}"
         for name, value in typed.items()
-        if name not in FREE and name != "mode" and name in saved and saved[name] != value
+        if name not in FREE
+        and name != "mode"
+        and name in saved
+        and value not in (saved[name], _made_in(folder, saved[name]))
     ]
     if changed:
         raise UsageError(
@@ -288,6 +291,12 @@ def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -
             "it, or start a new run with --load_dir."
         )
     return replace(before, **{name: value for name, value in typed.items() if name in FREE})
+
+
+def _made_in(folder: Path, value: Json) -> str | None:
+    """What is typed for a model that a run made in its own folder; None for any other value."""
+    place = Path(value) if isinstance(value, str) else Path()
+    return place.name if place.parent.name == folder.name else None
 
 
 def save_changes(folder: Path, settings: ReflectSettings) -> None:

@@ -26,7 +26,7 @@ class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwritin
     runs: int = flag(10, "episodes.", at_least=1)
 
 
-@recorded("reflect evaluate_gpt", reads=("tasks",), prices=True)
+@recorded("reflect evaluate_gpt", reads=("tasks",), prices=True, resumes=True)
 @teacher_stage(
     defaults={"model": "gpt-3.5-turbo", "output": ".", "world": first_for("as_it_is")},
     helps={

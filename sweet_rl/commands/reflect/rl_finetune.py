@@ -32,11 +32,9 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
-    settings = (
-        experiments.continued(old, flags, given_flags.get())
-        if old
-        else experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
-    )
+    settings = experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
+    if old:
+        settings = experiments.continued(old, settings, given_flags.get())
     surprises = experiments.check(settings)
     from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
 

@@ -34,14 +34,11 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
-    settings = (
-        experiments.continued(old, flags, given_flags.get())
-        if old
-        else experiments.with_saved(flags, flags.load_dir)
-    )
+    settings = replace(experiments.with_saved(flags, flags.load_dir), shrink_head=False)
+    if old:
+        settings = experiments.continued(old, settings, given_flags.get())
     if settings.load_dir is not None:
         experiments.checkpoint_folder(settings.load_dir)
-    settings = replace(settings, shrink_head=False)
     experiments.check_head(settings)
     if settings.task_file is None:
         raise UsageError("--task_file, a .jsonl file of training texts, is needed.")

@@ -25,7 +25,7 @@ from sweet_rl.studies.archer.settings import CONFIG, best_asker
 _ASKED = re.compile(r"^(.+\?) (\S.*)$", re.MULTILINE)
 
 
-@recorded("demo_archer learn_exactly")
+@recorded("demo_archer learn_exactly", resumes=True)
 def learn_exactly(*overrides: str) -> None:
     """Run ArCHer with what utterances gain on the best play in the place of its critic's advantages.
 

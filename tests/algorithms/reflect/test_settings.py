@@ -1,5 +1,7 @@
 """The 75 published flags, their defaults and how they are typed; the curriculum's schedule."""
 
+from dataclasses import replace
+
 import pytest
 
 from sweet_rl.algorithms.reflect.experiments import continued, save_settings
@@ -131,6 +133,16 @@ def test_what_was_typed_counts_when_a_run_goes_on_whatever_the_default(tmp_path)
     assert continued(tmp_path, usual, {"max_steps", "quiet"}).max_steps == usual.max_steps
     with pytest.raises(UsageError, match=f"--learning_rate was 0.5, is {usual.learning_rate}"):
         continued(tmp_path, usual, {"learning_rate"})
+
+
+def test_what_began_a_run_may_be_typed_again(tmp_path):
+    run = tmp_path / "000_rl_finetune"
+    run.mkdir()
+    (run / "setting.yml").write_text(f"env: taxi\nmodel_name: {run}/tiny\nreflect_model_name: gpt2\n")
+    usual = ReflectSettings(env="taxi", model_name="tiny", reflect_model_name="gpt2")
+    assert continued(run, usual, {"model_name", "reflect_model_name"}).model_name == f"{run}/tiny"
+    with pytest.raises(UsageError, match=r"--model_name was '.*tiny', is 'other'"):
+        continued(run, replace(usual, model_name="other"), {"model_name"})
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion():

@@ -14,7 +14,6 @@ STAGES: Final[Mapping[str, StageEntry]] = {
         f"{_HERE}.alfworld_reflection:alfworld_reflection",
         "ALFWorld: let a teacher reflect on states of random household games.",
         ("alfworld/data_reflection.json",),
-        resumes=True,
     ),
     "reflect alfworld_gen_sft": StageEntry(
         f"{_HERE}.alfworld_gen_sft:alfworld_gen_sft",

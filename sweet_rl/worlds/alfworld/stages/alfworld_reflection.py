@@ -24,7 +24,7 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
     )
 
 
-@recorded("reflect alfworld_reflection", reads=("tasks",), prices=True)
+@recorded("reflect alfworld_reflection", reads=("tasks",), prices=True, resumes=True)
 @teacher_stage(
     defaults={
         "num_records": 1000,

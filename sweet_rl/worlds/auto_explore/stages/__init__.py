@@ -24,7 +24,6 @@ STAGES: Final[Mapping[str, StageEntry]] = {
         f"{_HERE}.gen_task:gen_task",
         "AutoExplore: let a teacher ask questions about files of repositories.",
         ("tasks", "tasks/data.json"),
-        resumes=True,
     ),
     "reflect filter_task": StageEntry(
         f"{_HERE}.filter_task:filter_task",
@@ -35,7 +34,6 @@ STAGES: Final[Mapping[str, StageEntry]] = {
         f"{_HERE}.reflection_negative:reflection_negative",
         "AutoExplore: let a teacher do tasks aloud, also from wrong files.",
         ("data_reflection_negative.json",),
-        resumes=True,
     ),
     "reflect split_data": StageEntry(
         f"{_HERE}.split_data:split_data",
@@ -50,7 +48,6 @@ STAGES: Final[Mapping[str, StageEntry]] = {
     "reflect auto_explore_gpt": StageEntry(
         f"{_HERE}.auto_explore_gpt:auto_explore_gpt",
         "AutoExplore: measure a model as it is, in the talk of the data generation.",
-        resumes=True,
     ),
 }
 """What is typed behind `sweet-rl`, in the order in which data are made."""

@@ -24,7 +24,7 @@ class AutoExploreGptFlags(
     eval_reps: int = flag(10, "episodes of every task.", at_least=1)
 
 
-@recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True)
+@recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True, resumes=True)
 @teacher_stage(
     "task_file",
     defaults={

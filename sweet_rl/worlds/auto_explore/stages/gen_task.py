@@ -20,7 +20,7 @@ class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet)
     """The flags of this stage."""
 
 
-@recorded("reflect gen_task", reads=("repo_dir",), prices=True)
+@recorded("reflect gen_task", reads=("repo_dir",), prices=True, resumes=True)
 @teacher_stage(
     defaults={"output": "data/auto_explore/tasks", "seed": 1},
     helps={

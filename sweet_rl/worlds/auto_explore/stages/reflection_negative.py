@@ -23,7 +23,7 @@ class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Ov
     negatives: bool = flag(True, "make the wrong ways as well.")
 
 
-@recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True)
+@recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True, resumes=True)
 @teacher_stage(
     "task_file",
     defaults={"output": "", "task_file": "data/auto_explore/tasks_filtered/data.json"},

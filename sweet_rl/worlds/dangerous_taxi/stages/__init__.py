@@ -14,7 +14,6 @@ STAGES: Final[Mapping[str, StageEntry]] = {
         f"{_HERE}.taxi_reflection:taxi_reflection",
         "DangerousTaxi: let a teacher reflect on states of random games.",
         ("taxi/data_reflection.json",),
-        resumes=True,
     ),
     "reflect taxi_gen_sft": StageEntry(
         f"{_HERE}.taxi_gen_sft:taxi_gen_sft",

@@ -26,7 +26,7 @@ class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
     split: Literal["train", "test", "any"] = flag("train", "begin in start states of train, test, or any.")
 
 
-@recorded("reflect taxi_reflection", prices=True)
+@recorded("reflect taxi_reflection", prices=True, resumes=True)
 @teacher_stage(
     defaults={"output": "", "num_records": 2000, "max_turns": 20},
     helps={

@@ -21,7 +21,6 @@ STAGES: Final[Mapping[str, StageEntry]] = {
     "judge_html": StageEntry(
         f"{_HERE}.judge_html:judge_html",
         "Compare two runs of Frontend Design page by page; print the win rate.",
-        resumes=True,
     ),
 }
 """What is typed behind `sweet-rl`."""

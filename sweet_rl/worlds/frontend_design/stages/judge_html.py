@@ -52,7 +52,7 @@ class JudgeFlags(
     )
 
 
-@recorded("judge_html", reads=("run_a", "run_b", "prompt_path"), prices=True)
+@recorded("judge_html", reads=("run_a", "run_b", "prompt_path"), prices=True, resumes=True)
 @stage(
     "run_a",
     "run_b",
