@@ -101,7 +101,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _comparison(row: Mapping[str, Any]) -> Comparison:
     parts: dict[str, Any] = {
         "measures": tuple(Measure(**each) for each in row["measures"]),
-        "curves": tuple(Axes(**each) for each in row["curves"]),
+        "curves": tuple(map(_axes, row["curves"])),
         "methods": tuple(map(_method, row["methods"])),
         "claims": tuple(
             Claim(**{**each, "each": tuple((seed, value) for seed, value in each["each"])})
@@ -109,6 +109,10 @@ def _comparison(row: Mapping[str, Any]) -> Comparison:
         ),
     }
     return Comparison(**{**row, **parts})
+
+
+def _axes(row: Mapping[str, Any]) -> Axes:
+    return Axes(**{**row, "changes": tuple((place, name) for place, name in row.get("changes", ()))})
 
 
 def _method(row: Mapping[str, Any]) -> Method:

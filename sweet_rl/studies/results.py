@@ -119,7 +119,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What a curve shows: `along` is counted to the right, in powers of 2 if `log`; a `main` one has a chart of its own."""
+    """What a curve shows: `along` is counted to the right, in powers of 2 if `log`; a `main` one has a chart of its own.
+
+    `changes` are the places along it from which on something else is measured, as levels of a curriculum, and its name.
+    """
 
     name: str
     title: str
@@ -127,6 +130,7 @@ class Axes:
     unit: Literal["share", "number"] = "number"
     main: bool = False
     log: bool = False
+    changes: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

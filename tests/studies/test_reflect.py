@@ -285,6 +285,9 @@ def study(tmp_path):
                         for number in range(4)
                     ]
                     replace_file(logs / "logs.json", [json.dumps(rows).encode()])
+                    levels = {"pickup": 0, "full": 2} if world == TAXI else {f"seed {seed}": 0, "other": 1}
+                    state = json.dumps({"levels": {"all": 0} if world == HOUSEHOLD else levels})
+                    replace_file(logs / "trainer_state.json", [state.encode()])
     return study
 
 
@@ -320,6 +323,9 @@ def test_results_say_what_the_files_say(study):
     # An iteration is played by what was learned before it, and stands at the episodes of that.
     assert run.curves["success"] == ((0.0, 0.0), (32.0, 0.25), (62.0, 0.5), (94.0, 0.75))
     assert taxi.method("sft").runs[0].curves == {}
+    assert taxi.curves[0].changes == ((0.0, "pickup"), (62.0, "full"))
+    assert explore.curves[0].changes == ()  # its seeds have other levels
+    assert household.curves[0].changes == ()  # one level alone
     # (10 * 0.9 + 30 * 0.5) / 40: every question counts alike.
     assert explore.method("reflect_rl").runs[0].measures["success"].mean == pytest.approx(0.6)
     bounds = [method.name for method in household.methods if method.bound]
@@ -366,6 +372,8 @@ def test_page_and_table_take_the_results(study):
     assert "DangerousTaxi : Reflect-RL reaches 65.0 % success" in text.replace(":", " :").replace("  ", " ")
     assert "for all 40 claims of this page to be right together" in text
     assert "Planner 55.0" in results_page(found)  # a line across the curves
+    assert results_page(found).count(">pickup</text>") == 2  # a line where the level begins, wide and narrow
+    assert text.count("Upright lines say what is played") == 1
     assert "Reflect-RL beats fine-tuning alone: +30.0 points: no spread to settle it by" in table(found)
 
 

@@ -7,7 +7,8 @@
 | critic/score.pt | the critic's head, if there is one |
 | pointing_head.safetensors | the pointing head, with `--pointing_head` |
 | logs.json | the iterations since the checkpoint before |
-| trainer_state.json, state/ | optimizer, memory, place in the data; state/ of the newest checkpoint only |
+| trainer_state.json | how far the run is, and the iterations with which levels begin |
+| state/ | optimizer, memory, place in the data; of the newest checkpoint only |
 
 A checkpoint appears at once or not at all, whenever the process is killed.
 

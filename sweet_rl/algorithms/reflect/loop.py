@@ -154,12 +154,12 @@ class Loop:
         """Published: a checkpoint has the logs since the one before."""
         logs, self._logs = self._logs, []
         if self._checkpoints is not None:
-            critic = self._trainer.critic
+            critic, ground = self._trainer.critic, self._ground
             self._checkpoints.save(
                 done,
                 self._trainer.agent,
                 self.state(done),
-                summary={"iterations": done},
+                summary={"iterations": done, "levels": dict(zip(ground.names, ground.starts, strict=True))},
                 logs=logs,
                 critic=critic.head if critic else None,
             )

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
@@ -104,7 +105,7 @@ CLAIMS: Sequence[tuple[str, str, str]] = (
 )
 """What is claimed, the better method, the worse one; the published orderings, and what else thoughts may be worth."""
 
-AXES = (Axes("success", "success", "episodes played to learn from", "share", main=True),)
+AXES = Axes("success", "success", "episodes played to learn from", "share", main=True)
 """Of an online run: the games that it plays to learn from."""
 
 
@@ -143,7 +144,7 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
         own="reflect_rl",
         text=TITLES[world][1],
         measures=(Measure("success", "success"), *(Measure(level, level) for level in levels)),
-        curves=AXES,
+        curves=(replace(AXES, changes=_changes(study, world)),),
         methods=tuple(methods.values()),
     )
 
@@ -206,10 +207,28 @@ def _curve(study: ReflectStudy, world: str, method: worlds.Method, seed: int) ->
 
     Fewer than were asked for where a pass over the tasks ended, or the world broke some.
     """
-    path = study.checkpoint(world, method, seed) / "logs.json"
-    entries = json.loads(path.read_text())
+    entries = _read(study, world, method, seed, "logs.json")
     before = accumulate((float(len(entry["log"])) for entry in entries), initial=0.0)
     return tuple(zip(before, (float(entry["succ"]) for entry in entries), strict=False))
+
+
+def _changes(study: ReflectStudy, world: str) -> tuple[tuple[float, str], ...]:
+    """Where levels of the curriculum begin, and their names; none where they begin elsewhere for another seed."""
+    (own,) = (method for method in study.methods[world] if method.key == "reflect_rl")
+    each = {_levels_of(study, world, own, seed) for seed in study.each_seed}
+    return each.pop() if len(each) == 1 else ()
+
+
+def _levels_of(
+    study: ReflectStudy, world: str, method: worlds.Method, seed: int
+) -> tuple[tuple[float, str], ...]:
+    begins = _read(study, world, method, seed, "trainer_state.json").get("levels", {})
+    steps = [step for step, _ in _curve(study, world, method, seed)]
+    return tuple((steps[at], name) for name, at in begins.items()) if len(begins) > 1 else ()
+
+
+def _read(study: ReflectStudy, world: str, method: worlds.Method, seed: int, name: str) -> Any:
+    return json.loads((study.checkpoint(world, method, seed) / name).read_text())
 
 
 def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sweet_rl.studies.report.words import Write
-from sweet_rl.studies.results import Ending, Points
+from sweet_rl.studies.results import Axes, Ending, Points
 from sweet_rl.viewer.page import static_text
 
 _NAMES = (
@@ -113,16 +113,13 @@ def learning(
     label: str,
     series: Sequence[Series],
     levels: Sequence[Level],
-    along: str,
-    title: str,
+    shown: Axes,
     write: Write,
     format_value: Write,
-    *,
-    log: bool = False,
 ) -> Markup:
     """A large chart of curves: means, strong, over a standard error to each side; single seeds faint.
 
-    Levels are lines across it. Steps stand at equal distances where they double, if `log`.
+    Levels are lines across it; where something else is measured from there on, a line says what.
     """
     lines = len(series) + len(levels)
 
@@ -141,19 +138,23 @@ def learning(
             label = f"{level.title} {format_value(level.value)}"
             dashes = _DASHES[number % len(_DASHES)]
             axes.axhline(level.value, color=_HEX["muted"], linestyle=dashes, linewidth=1, label=label)
-        axes.set_xlabel(along)
-        if log:
+        for begin, name in shown.changes:
+            axes.axvline(begin, color=_HEX["line-strong"], linewidth=1)
+            top = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "va": "top"}
+            axes.annotate(name, (begin, 1), (3, -1), **top, color=_HEX["muted"])
+        axes.set_xlabel(shown.along)
+        if shown.log:
             axes.set_xscale("log", base=2)
             axes.set_xticks(steps := band(series[0].curves)[0], [f"{step:g}" for step in steps])
-        axes.set_title(title)
+        axes.set_title(shown.title)
         if axes.dataLim.ymin >= 0:
-            axes.set_ylim(0, axes.dataLim.ymax * 1.05 or 1)
+            axes.set_ylim(0, axes.dataLim.ymax * (1.13 if shown.changes else 1.05) or 1)
         _ticks(axes.yaxis, write)
         columns = 4 if width > _NARROW else 1
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1.06), "ncols": columns}
         axes.legend(**place, frameon=False, borderaxespad=0, handlelength=1.4)
 
-    return _both(draw, f"{label}: {title}", lambda width: 350 if width == _WIDE else 260 + 16 * lines)
+    return _both(draw, f"{label}: {shown.title}", lambda width: 350 if width == _WIDE else 260 + 16 * lines)
 
 
 def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:

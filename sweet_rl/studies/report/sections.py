@@ -17,6 +17,7 @@ _BANDS = (
     "seeds. The numbers beside the names are the last means."
 )
 _BOUNDS = " Lines across are floors and ceilings, which learn nothing on the way."
+_CHANGES = " Upright lines say what is played from there on."
 _METHODS = (
     "Measured on episodes that nothing was learned from: means over seeds, with the 95 % interval beneath "
     "where it is known."
@@ -113,7 +114,8 @@ def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
-            yield section(axes.name, "Learning", heading, _BANDS + across, "chart", drawn)
+            caption = _BANDS + across + (_CHANGES if axes.changes else "")
+            yield section(axes.name, "Learning", heading, caption, "chart", drawn)
     if part.measures and not another and (drawn := _intervals(part, part.measures[0], given)):
         caption = f"{_INTERVALS}{dashed}"
         yield section("compared", "Compared", "Who is better", caption, "chart", drawn, folded=not part.own)
@@ -156,9 +158,7 @@ def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
         return None
     series.sort(key=lambda each: each.colour)
     write, format_value = words.tick(axes.unit), words.writer(axes.unit)
-    return charts.learning(
-        part.title, series, _levels(part, axes), axes.along, axes.title, write, format_value, log=axes.log
-    )
+    return charts.learning(part.title, series, _levels(part, axes), axes, write, format_value)
 
 
 def _levels(part: Comparison, axes: Axes) -> list[charts.Level]:
