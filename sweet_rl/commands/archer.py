@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,9 +13,12 @@ from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
 from sweet_rl.commands.archer_watchers import ProgressBar, destination_of
+from sweet_rl.commands.humans import Human, HumanFlags, make_user
 from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only
+from sweet_rl.grading import GRADERS
+from sweet_rl.interface.ending import grading_as_they_end
 from sweet_rl.prompts import load_prompt
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Task
@@ -23,7 +26,7 @@ from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options,
 
 if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.learning import Learner
-    from sweet_rl.algorithms.archer.loop import LoopSettings
+    from sweet_rl.algorithms.archer.loop import LoopSettings, Playground
     from sweet_rl.algorithms.archer.settings import ArcherSettings
 
 TINY = "tiny"
@@ -31,6 +34,7 @@ TINY = "tiny"
 
 _ONLY: Final = {
     Only("answered_by", ("oracle",), "worlds in which an oracle answers"): "oracle oracle_model",
+    Only("answered_by", ("human",), "worlds in which a human answers"): "env_model env_base_url grader",
     Only("agent_type", ("archer", "archer_llm")): "use_baseline",
     Only("agent_type", ("archer", "archer_llm", "ppo", "reinforce")): "normalize_advantages",
     Only("agent_type", ("archer", "archer_llm", "chai")): "double_critic",
@@ -70,8 +74,9 @@ def run(
     """
     config = load_config(name, overrides, folder)
     destination = destination_of(config, [override.partition("=")[0] for override in overrides])
-    world, oracle = _world(config), _oracle(config)
+    world = world_of(config["env_name"])
     options = _options(config, world)
+    answers = _who_answers(config, world, options)
     _check_overrides(overrides, config, world, destination)
     tracking.logs_to(destination)
     tasks, held_out = _tasks(config, world, options)
@@ -83,24 +88,11 @@ def run(
         tracking.reads(key, config.get(key))
     silence_libraries()
     from sweet_rl.algorithms.archer.learners import make_learner
-    from sweet_rl.algorithms.archer.loop import OnlineRun, Playground
+    from sweet_rl.algorithms.archer.loop import OnlineRun
     from sweet_rl.algorithms.archer.run_folder import RunFolder
     from sweet_rl.algorithms.distributed import processes
 
     save_path = Path(str(config["save_path"])).expanduser()
-
-    @asynccontextmanager
-    async def playground() -> AsyncIterator[Playground]:
-        user = None
-        if world.answered_by == "oracle":
-            with tracking.role("user"):
-                user = make_oracle(world, oracle, concurrency=int(config["concurrency"]))
-        try:
-            async with world.open(options, user) as make_env:
-                yield Playground(make_env, tasks, held_out, world.transcript())
-        finally:
-            if user is not None:
-                await user.close()
 
     with ExitStack() as stack:
         stack.enter_context(processes.process_group())
@@ -124,17 +116,63 @@ def run(
         learner = (make or make_learner)(settings, chat_format=world.transcript(), say=say)
         how = f"What was played is in {save_path}; the same command resumes it."
         stack.enter_context(on_interrupt(how))
-        OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
+        playground = None
+        if main:
+            playground = _playground(
+                world,
+                options,
+                answers,
+                (tasks, held_out),
+                grader=config["grader"],
+                concurrency=int(config["concurrency"]),
+            )
+        OnlineRun(loop_settings, learner, playground, run_folder, watchers).run()
         learner.save_policy(save_path / "final")
         if main:
             _say_where(save_path, config)
 
 
-def _world(config: Mapping[str, Any]) -> World:
-    world = world_of(config["env_name"])
-    if world.answered_by == "human":
-        raise UsageError(f"world={config['env_name']} gives no rewards for turns, which are learned from.")
-    return world
+@asynccontextmanager
+async def _playground(
+    world: World,
+    options: Options,
+    answers: Human | OracleFlags,
+    tasks: tuple[Sequence[Task], Sequence[Task]],
+    *,
+    grader: str | None,
+    concurrency: int,
+) -> AsyncIterator[Playground]:
+    """The world with who answers in it; where that is a human, what an episode is worth is graded at its end."""
+    from sweet_rl.algorithms.archer.loop import Playground
+
+    async with AsyncExitStack() as opened:
+        user = grade = None
+        with tracking.role("user"):
+            if isinstance(answers, Human):
+                user = await make_user(answers, concurrency=concurrency)
+            elif world.answered_by == "oracle":
+                user = make_oracle(world, answers, concurrency=concurrency)
+        if user is not None:
+            opened.push_async_callback(user.close)
+        if isinstance(answers, Human):
+            graded = grading_as_they_end(options, {} if grader is None else {"grader": grader})
+            opened.push_async_callback(graded.close)
+            grade = graded.submit
+        make_env = await opened.enter_async_context(world.open(options, user))
+        yield Playground(make_env, *tasks, world.transcript(), grade)
+
+
+def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Human | OracleFlags:
+    """The simulated human of worlds that have one, before it is made; else the oracle, for those that ask one."""
+    oracle = _oracle(config)
+    if world.answered_by != "human":
+        return oracle
+    flags = HumanFlags(env_model=config["env_model"] or "scripted", env_base_url=config["env_base_url"])
+    human = Human(flags, world, options)
+    human.check()
+    if config["grader"] is not None:
+        GRADERS.find(config["grader"])
+    return human
 
 
 def _options(config: Mapping[str, Any], world: World) -> Options:

@@ -25,13 +25,7 @@ _NAMES = {"world": "env_name", "max_turns": "max_steps"}
 """Settings that may be typed as everywhere else, and the published keys that files have."""
 
 _WHOLE = frozenset(("env_idx", "max_steps"))
-_TEXTS = frozenset(
-    (
-        *("checkpoint_path", "cache_dir", "shard_with", "template", "env_load_path", "oracle_model", "tasks"),
-        *("eval_tasks", "log_to"),
-    )
-)
-"""Settings whose default is null, by what they take."""
+"""Settings whose default is null, and which take whole numbers; the others take text."""
 
 _PACKAGED = [f"hydra.searchpath=[file://{CONFIGS}]"]
 """So that a file elsewhere can build on the packaged ones."""
@@ -179,7 +173,7 @@ def _check_kind(key: str, value: Json, default: Json) -> None:
         kinds[str] = ((str,), "text")
     elif default is None and key in _WHOLE:
         kinds[type(None)] = ((int, type(None)), "a whole number or null")
-    elif default is None and key in _TEXTS:
+    elif default is None and key in _defaults():
         kinds[type(None)] = ((str, type(None)), "text or null")
     allowed, what = kinds.get(type(default), ((str, int, float, type(None)), "text or a number"))
     wrong = not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)

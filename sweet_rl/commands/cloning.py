@@ -16,6 +16,7 @@ from sweet_rl import tracking
 from sweet_rl.commands.archer import TINY, template_of
 from sweet_rl.commands.archer_config import load_config, not_of, owners_of
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.interface.grades import grade
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
 if TYPE_CHECKING:
@@ -59,10 +60,13 @@ class Demonstrations:
         """Find what is wrong before anything starts.
 
         Raises:
-            UsageError: an unknown world, one that rewards no turns, or one without a place that is named.
+            UsageError: an unknown world, one without a place that is named, or nobody to imitate.
         """
-        if self.world.answered_by == "human":
-            raise UsageError(f"--world {self.flags.world} gives no rewards for turns, which are imitated.")
+        if self.graded and not self.flags.dataset and self.flags.agent_model == "auto":
+            raise UsageError(
+                f"Whom shall a policy for --world {self.flags.world} imitate? Name --agent_model "
+                f"({', '.join(self.world.agents)}), or dialogues with --dataset."
+            )
         own = {option.name for option in own_options(self.world)}
         if self.flags.env_load_path is not None and "place" not in own:
             raise not_of("--env_load_path", owners_of("place"), self.world.name)
@@ -71,6 +75,11 @@ class Demonstrations:
     def world(self) -> World:
         """The world of the first stage."""
         return world_of(self.flags.world)
+
+    @property
+    def graded(self) -> bool:
+        """Whether what an episode is worth is graded at its end; else its turns are rewarded."""
+        return self.world.answered_by == "human"
 
     @property
     def options(self) -> Options:
@@ -239,6 +248,7 @@ def _played(show: Demonstrations, folder: Path) -> str:
         skill=show.flags.skill,
         best_of_n=show.flags.games or show.world.games_shown,
         place=show.flags.env_load_path,
+        **({"env_model": "scripted"} if show.graded else {}),
         seed=show.flags.seed,
         to_continue=path.exists(),
         quiet=show.flags.quiet,
@@ -257,7 +267,8 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
     transcript, least = show.world.transcript(), show.flags.min_reward
     found = []
     for path in paths:
-        for game in load_trajectories(path):
+        played = load_trajectories(path)
+        for game in grade(played) if show.graded else played:
             if show.world.refuses([game.task]):
                 raise DataError(
                     f"is no task of {show.flags.world}",

@@ -8,27 +8,23 @@ stays with the human and the grader.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
-from sweet_rl import interface
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.commands.humans import Human, HumanFlags, make_user
 from sweet_rl.contracts import Env, User
 from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.interface.ending import grading_as_they_end
 from sweet_rl.interface.parts import options_for, tasks_for
-from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import Json, Task, Trajectory, derive_seed
 from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, world_of
-
-_GRADED_AT_ONCE = 64
 
 
 def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
@@ -66,9 +62,7 @@ async def open_world(
             stack.push_async_callback(user.close)
         opened = world.open(world.beside(options, None, {}), user)
         make_env = await stack.enter_async_context(opened)
-        batcher: MicroBatcher[Trajectory, Trajectory] = MicroBatcher(
-            _grader(_grading(choice, options)), max_batch=_GRADED_AT_ONCE
-        )
+        batcher = grading_as_they_end(options, choice.grading)
         stack.push_async_callback(batcher.close)
         settings = world.settings(options) | {"seed": choice.seed, "env_model": user.name}
         provenance = {"sweet_rl": __version__, "env_model": user.name, "settings": settings}
@@ -139,22 +133,3 @@ def _human(choice: WorldChoice, world: World, options: Options) -> Human:
     human = Human(HumanFlags(env_model=name, env_base_url=choice.human_url), world, options)
     human.check()
     return human
-
-
-def _grading(choice: WorldChoice, options: Options) -> dict[str, Json]:
-    """How answers are graded: pages are drawn as they are for the human, if nothing else is said."""
-    if not isinstance(options, RenderFlags):
-        return choice.grading
-    drawn = {one.name: getattr(options, one.name) for one in fields(RenderFlags)}
-    return {"rendering": drawn, **choice.grading}
-
-
-def _grader(
-    settings: Mapping[str, Json],
-) -> Callable[[Sequence[Trajectory]], Generator[Sequence[tuple[int, Trajectory]], None, None]]:
-    """Episodes that end while others are graded wait for each other, and are graded together."""
-
-    def engine(batch: Sequence[Trajectory]) -> Generator[Sequence[tuple[int, Trajectory]], None, None]:
-        yield list(enumerate(interface.grade(list(batch), **settings)))
-
-    return engine

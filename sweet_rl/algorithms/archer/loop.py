@@ -10,7 +10,7 @@ Published behaviour: docs/published/archer.md#loop, #configuration, #replay.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -76,13 +76,15 @@ class LoopSettings:
 class Playground:
     """Where episodes are played: a fresh world for each, and the tasks to draw from.
 
-    `transcript` writes a dialogue as the models read it.
+    `transcript` writes a dialogue as the models read it. `grade` gives an episode that is over its reward, in
+    worlds that reward no turns.
     """
 
     make_env: Callable[[], Env]
     tasks: Sequence[Task]
     held_out: Sequence[Task]
     transcript: ChatFormat
+    grade: Callable[[Trajectory], Awaitable[Trajectory]] | None = None
 
 
 class Watcher(Protocol):
@@ -310,6 +312,8 @@ class OnlineRun:
         async def keep(trajectory: Trajectory) -> None:
             nonlocal over
             number, _ = todo[trajectory.key]
+            if playground.grade is not None and trajectory.error is None:
+                trajectory = await playground.grade(trajectory)
             rewards_of(trajectory)  # a world without rewards is told at its first episode
             where = file if trajectory.error is None else folder.failures
             await where.append_soon(row_of(trajectory, iteration, number))

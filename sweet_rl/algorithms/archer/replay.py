@@ -79,7 +79,7 @@ def transitions(
     """An episode's transitions in order; none for an episode that failed, whose end is unknown.
 
     Args:
-        trajectory: of a world that rewards every turn.
+        trajectory: of a world that rewards every turn, or graded.
         chat_format: how dialogues become the text that policy and critic read.
         mc_gamma: discount of `mc_return`.
 
@@ -118,6 +118,8 @@ def transitions(
 def rewards_of(trajectory: Trajectory) -> list[float]:
     """The rewards of an episode's turns; none for an episode that failed.
 
+    A grade of the whole episode, in a world that rewards no turns, is the last one's.
+
     Raises:
         DataError: a turn has no reward, or one that is no finite number.
     """
@@ -127,6 +129,9 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
     rewards = [turn.reward for turn in turns if turn.reward is not None and math.isfinite(turn.reward)]
     if len(rewards) == len(turns):
         return rewards
+    whole = trajectory.reward
+    if whole is not None and math.isfinite(whole) and all(turn.reward is None for turn in turns):
+        return [*(0.0 for _ in turns[1:]), whole]
     number, wrong = next(
         (number, turn.reward)
         for number, turn in enumerate(turns)

@@ -38,7 +38,7 @@ FREE_KEYS = frozenset(
     {
         "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
         "shard_with", "log_to", "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet",
-        "overwrite",
+        "overwrite", "env_base_url",
     }
 )  # fmt: skip
 """Settings that may change when a run is continued: they decide about nothing that was made."""

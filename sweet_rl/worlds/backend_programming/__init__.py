@@ -54,6 +54,7 @@ class BackendProgramming(Dialogue):
     agent_prompt = "llm_agent_code_prompt.txt"
     user_prompt = "human_simulator_code_prompt.txt"
     human_is_served = True
+    archer_config = "archer_code"
     published_names = ("backend_programming",)
     human_server = "configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct"
     human_hint = "`sweet-rl serve_simulator` starts one that needs no model."

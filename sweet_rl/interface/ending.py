@@ -1,0 +1,37 @@
+"""Episodes that are graded as they end, for whoever learns while playing."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import fields
+from typing import Final
+
+from sweet_rl.batching import MicroBatcher
+from sweet_rl.interface.grades import grade
+from sweet_rl.pages.flags import RenderFlags
+from sweet_rl.types import Json, Trajectory
+from sweet_rl.worlds import Options
+
+_AT_ONCE: Final = 64
+
+
+def grading_as_they_end(
+    options: Options, settings: Mapping[str, Json]
+) -> MicroBatcher[Trajectory, Trajectory]:
+    """Gives each episode that is handed in its reward; whoever asks for it closes it.
+
+    Episodes that end while others are graded wait for each other, and are graded together. Pages are drawn as
+    they are for the human, if nothing else is said.
+
+    Args:
+        options: of the world.
+        settings: of `grade`.
+    """
+    if isinstance(options, RenderFlags):
+        drawn = {one.name: getattr(options, one.name) for one in fields(RenderFlags)}
+        settings = {"rendering": drawn, **settings}
+
+    def engine(batch: Sequence[Trajectory]) -> Generator[Sequence[tuple[int, Trajectory]], None, None]:
+        yield list(enumerate(grade(list(batch), **settings)))
+
+    return MicroBatcher(engine, max_batch=_AT_ONCE)
