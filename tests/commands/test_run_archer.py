@@ -16,9 +16,12 @@ from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.run_archer import run_archer
 from sweet_rl.errors import UsageError
+from sweet_rl.policies.scripted import TeacherPolicy, as_answer
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.state_files import load_state
+from sweet_rl.types import Score
 from sweet_rl.worlds import load_tasks, world_of
+from tests.algorithms.archer.test_loop import Watcher
 from tests.conftest import ROOT
 from tests.states import same_state
 
@@ -84,6 +87,60 @@ def test_every_configuration_goes_on_to_the_same_weights(name, tmp_path, monkeyp
     same_runs(tmp_path / "whole", tmp_path / "stopped")
     assert len(load_trajectories(tmp_path / "whole" / "trajectories.jsonl")) == 8
     assert (tmp_path / "whole" / "final" / "model.safetensors").is_file() or name == "archer_llm_20q"
+
+
+class Handing(Watcher):
+    """Asks once, then hands in the solution of every other task; what it is told to learn from is kept."""
+
+    def __init__(self, tasks):
+        super().__init__(draws=0)
+        self.answers, self.rows = [task.ground_truth for task in tasks], []
+        self.known = {task.task_id: number for number, task in enumerate(tasks)}
+
+    def update(self, draw, *, update_actor):
+        self.rows += draw(60)
+        return {}
+
+    def rollout_policy(self, *, greedy):
+        return TeacherPolicy(self.say)
+
+    def say(self, observation):
+        number = self.known[observation.task_id]
+        if observation.turn == 0:
+            return "Is there anything else?"
+        return as_answer(self.answers[number] if number % 2 else "def total(): return None")
+
+    def save_policy(self, path):
+        pass
+
+
+class Patience:
+    """What an episode is worth is how long it took."""
+
+    def grade(self, trajectories):
+        for trajectory in trajectories:
+            yield Score(len(trajectory.dialogue_history) / 10)
+
+
+@pytest.mark.parametrize(
+    ("more", "worth"), [([], {0.0, 1.0}), (["grader=tests.commands.test_run_archer:Patience"], {0.4})]
+)
+def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
+    tasks = load_tasks("mini:easy:dev", limit=6)
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task.row) + "\n" for task in tasks))
+    own = [f"{key}={tmp_path / 'tasks.jsonl'}" for key in ("tasks", "eval_tasks")]
+    learner = Handing(load_tasks(str(tmp_path / "tasks.jsonl")))
+    told = [*options("archer_code", tmp_path / "run"), *own, *more, "rollout_size=12"]
+    archer.run("archer_code", told, None, lambda *_, **__: learner)
+    played = load_trajectories(tmp_path / "run/trajectories.jsonl")
+    assert {game.reward for game in played} == worth
+    for game in played:
+        assert game.reward == 0.4 or game.reward == learner.known[game.task.task_id] % 2
+    first = [row for row in learner.rows if row.action.startswith("Is there")]
+    last = [row for row in learner.rows if not row.action.startswith("Is there")]
+    assert {row.reward for row in first} == {0.0}
+    assert {row.reward for row in last} == worth
+    assert all(row.reward == row.trajectory_reward and row.terminated for row in last)
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
@@ -187,6 +244,13 @@ def test_published_arithmetic_knows_no_settings_of_ours():
         ("oracle_model=abc", r"oracle_model=abc belongs to oracle=seq2seq, openai, gradio"),
         ("world=lantern", r"tasks=.* holds no tasks of lantern; use 'lantern:train'"),
         ("eval_tasks=lantern:test", r"eval_tasks=lantern:test holds no tasks of twenty_questions"),
+        ("env_model=auto", r"env_model belongs to worlds in which a human answers, and this is oracle"),
+        ("grader=mine", r"grader belongs to worlds in which a human answers, and this is oracle"),
+        ("world=code tasks=mini:train eval_tasks=mini:test grader=mine", r"There is no grader 'mine'"),
+        (
+            "world=code oracle_model=x oracle=openai env_load_path=y",
+            r"env_load_path belongs to .*, and this is code",
+        ),
         ("tasks=5", r"tasks must be text or null, got 5"),
         ("max_steps=few", r"max_steps must be a whole number or null, got 'few'"),
         ("save_path=null", r"save_path must be text, got None"),

@@ -9,8 +9,11 @@ import pytest
 
 from sweet_rl.commands import archer
 from sweet_rl.commands.run_bc import run_bc
+from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.interface import grade
 from sweet_rl.records import load_trajectories
+from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
 
 SMALL = [
@@ -29,6 +32,7 @@ WORLDS = {
     "adventure": ("archer_detective",),
     "webshop": ("archer_webshop",),
     "lantern": ("archer_debug",),
+    "code": ("archer_code",),
 }
 FEW = {
     "twenty_questions": "twenty-questions:ten",
@@ -47,8 +51,11 @@ def test_every_published_configuration_begins_from_nothing(world, tmp_path, requ
         more, place = {"env_load_path": game}, [f"env_load_path={game}"]
     if world == "lantern":
         place = ["world=lantern", "tasks=lantern:train", "eval_tasks=lantern:test"]
+    tasks = FEW.get(world)
+    if world == "code":
+        tasks, more = str(some_functions(tmp_path)), {"agent_model": "expert"}
     capsys = request.getfixturevalue("capsys")
-    run_bc(str(tmp_path / "start"), env_name=world, tasks=FEW.get(world), **QUICK, **more)
+    run_bc(str(tmp_path / "start"), env_name=world, tasks=tasks, **QUICK, **more)
     assert sorted(path.name for path in (tmp_path / "start").iterdir() if path.is_dir()) == [
         "critic",
         "policy",
@@ -64,6 +71,27 @@ def test_every_published_configuration_begins_from_nothing(world, tmp_path, requ
         assert len(games) == 4
         assert {game.provenance["agent_model"] for game in games} == {str(tmp_path / "start" / "policy")}
         assert (folder / "checkpoint-2").is_dir()
+
+
+def some_functions(folder):
+    path = folder / "functions.jsonl"
+    path.write_text("".join(json.dumps(task.row) + "\n" for task in load_tasks("mini:easy:dev", limit=6)))
+    return path
+
+
+def test_dialogues_that_are_imitated_are_graded(tmp_path, capsys):
+    """Of experts and of those that hand in nothing, only the first are good enough."""
+    tasks, files = some_functions(tmp_path), []
+    for agent in ("expert", "questioner"):
+        files.append(str(tmp_path / f"{agent}.jsonl"))
+        simulate_interactions(str(tasks), files[-1], agent_model=agent, env_model="scripted", quiet=True)
+    quick = {name: value for name, value in QUICK.items() if name != "games"}
+    run_bc(str(tmp_path / "good"), env_name="code", dataset=",".join(files), min_reward=1, **quick)
+    good, bad = ([one.reward for one in grade(load_trajectories(file))].count(1) for file in files)
+    assert (good, bad) == (6, 0)
+    assert " of 6 games to imitate" in capsys.readouterr().out
+    with pytest.raises(DataError, match="no game with a return of at least 1"):
+        run_bc(str(tmp_path / "bad"), env_name="code", dataset=files[1], min_reward=1, **quick)
 
 
 def test_what_was_shown_is_what_is_said(tmp_path):
@@ -111,7 +139,10 @@ def test_a_data_set_of_ones_own(tmp_path):
     ("wrong", "told"),
     [
         ({"env_name": "chess"}, r"There is no world 'chess'\. Known: code"),
-        ({"env_name": "code"}, r"--world code gives no rewards for turns"),
+        (
+            {"env_name": "code"},
+            r"Whom shall a policy for --world code imitate\? Name --agent_model \(questioner",
+        ),
         (
             {"env_load_path": "x"},
             r"--env_load_path belongs to the world auto_explore or detective or webshop.*twenty_questions",

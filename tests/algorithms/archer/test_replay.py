@@ -57,6 +57,23 @@ def test_an_episode_that_failed_has_none_and_one_without_rewards_is_an_error():
         transitions(trajectory(turn("A?", -1.0), Message("user", "No"), turn("B?", None)), Joined())
 
 
+def test_the_grade_of_an_episode_is_its_last_turns_where_no_turn_is_rewarded():
+    asked, answered = turn("A?", None), turn("So.", None)
+    graded = trajectory(asked, Message("user", "No"), answered, reward=0.4)
+    assert [(step.reward, step.trajectory_reward) for step in transitions(graded, Joined())] == [
+        (0.0, 0.4),
+        (0.4, 0.4),
+    ]
+    assert transitions(graded, Joined())[0].mc_return == pytest.approx(0.95 * 0.4)
+    for broken in (  # a reward that is missing is no zero
+        trajectory(turn("A?", 1.0), Message("user", "No"), answered, reward=0.4),
+        trajectory(asked, Message("user", "No"), answered, reward=None),
+        trajectory(asked, Message("user", "No"), answered, reward=float("nan")),
+    ):
+        with pytest.raises(DataError, match="reward of turn"):
+            transitions(broken, Joined())
+
+
 def test_every_slot_of_a_full_buffer_is_drawn_alike():
     buffer = ReplayBuffer(4)
     with pytest.raises(ValueError, match="empty"):
