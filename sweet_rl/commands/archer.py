@@ -81,7 +81,7 @@ def run(
     tracking.logs_to(destination)
     tasks, held_out = _tasks(config, world, options)
     template = template_of(config["template"], world, tasks)
-    loop_settings = _loop_settings(config)
+    loop_settings = _loop_settings(config, world)
 
     tracking.sets({**config, "template": template})
     for key in ("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"):
@@ -123,8 +123,9 @@ def run(
                 options,
                 answers,
                 (tasks, held_out),
+                rows=save_path / "trajectories.jsonl",
                 grader=config["grader"],
-                concurrency=int(config["concurrency"]),
+                concurrency=loop_settings.concurrency,
             )
         OnlineRun(loop_settings, learner, playground, run_folder, watchers).run()
         learner.save_policy(save_path / "final")
@@ -139,6 +140,7 @@ async def _playground(
     answers: Human | OracleFlags,
     tasks: tuple[Sequence[Task], Sequence[Task]],
     *,
+    rows: Path,
     grader: str | None,
     concurrency: int,
 ) -> AsyncIterator[Playground]:
@@ -155,10 +157,11 @@ async def _playground(
         if user is not None:
             opened.push_async_callback(user.close)
         if isinstance(answers, Human):
-            graded = grading_as_they_end(options, {} if grader is None else {"grader": grader})
+            by = {} if grader is None else {"grader": grader}
+            graded = grading_as_they_end(options, by, folder=rows.parent)
             opened.push_async_callback(graded.close)
             grade = graded.submit
-        make_env = await opened.enter_async_context(world.open(options, user))
+        make_env = await opened.enter_async_context(world.open(world.beside(options, rows, {}), user))
         yield Playground(make_env, *tasks, world.transcript(), grade)
 
 
@@ -326,7 +329,7 @@ def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
     return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})
 
 
-def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
+def _loop_settings(config: Mapping[str, Any], world: World) -> LoopSettings:
     from dataclasses import fields
 
     from sweet_rl.algorithms.archer.loop import LoopSettings
@@ -359,7 +362,7 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
         values["gamma"] = MC_GAMMA  # published, whatever the critic's discount
     if config["agent_type"] == "chai":
         values["warmup_iter"] = config["iterations"]  # its policy never learns
-    return LoopSettings(**values)
+    return LoopSettings(**{**values, "concurrency": world.at_once(values["concurrency"])})
 
 
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Final
 
 from sweet_rl.batching import MicroBatcher
@@ -16,7 +17,7 @@ _AT_ONCE: Final = 64
 
 
 def grading_as_they_end(
-    options: Options, settings: Mapping[str, Json]
+    options: Options, settings: Mapping[str, Json], *, folder: Path | None = None
 ) -> MicroBatcher[Trajectory, Trajectory]:
     """Gives each episode that is handed in its reward; whoever asks for it closes it.
 
@@ -26,10 +27,11 @@ def grading_as_they_end(
     Args:
         options: of the world.
         settings: of `grade`.
+        folder: that pictures in episodes are relative to; None: they are named by their whole paths.
     """
-    if isinstance(options, RenderFlags):
+    if isinstance(options, RenderFlags) and "grader" not in settings:
         drawn = {one.name: getattr(options, one.name) for one in fields(RenderFlags)}
-        settings = {"rendering": drawn, **settings}
+        settings = {"rendering": drawn, **({} if folder is None else {"folder": str(folder)}), **settings}
 
     def engine(batch: Sequence[Trajectory]) -> Generator[Sequence[tuple[int, Trajectory]], None, None]:
         yield list(enumerate(grade(list(batch), **settings)))

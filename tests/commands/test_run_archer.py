@@ -21,6 +21,7 @@ from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.state_files import load_state
 from sweet_rl.types import Score
 from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.worlds.frontend_design.agents import TargetDesigner
 from tests.algorithms.archer.test_loop import Watcher
 from tests.conftest import ROOT
 from tests.states import same_state
@@ -141,6 +142,22 @@ def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
     assert {row.reward for row in first} == {0.0}
     assert {row.reward for row in last} == worth
     assert all(row.reward == row.trajectory_reward and row.terminated for row in last)
+
+
+def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, monkeypatch):
+    tasks = load_tasks("mini-web:test", limit=1)
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(tasks[0].row) + "\n")
+    learner = Handing(tasks)
+    page = {tasks[0].task_id: tasks[0].hidden_information}
+    monkeypatch.setattr(learner, "rollout_policy", lambda greedy: TargetDesigner(page))
+    own = [f"{key}={tmp_path / 'tasks.jsonl'}" for key in ("tasks", "eval_tasks")]
+    few = ["world=html", "rollout_size=2", "eval_freq=9", "iterations=1"]
+    told = [*options("archer_code", tmp_path / "run"), *own, *few]
+    archer.run("archer_code", told, None, lambda *_, **__: learner)
+    played = load_trajectories(tmp_path / "run/trajectories.jsonl")
+    assert [game.reward for game in played] == [1.0, 1.0]
+    assert {row.reward for row in learner.rows} <= {0.0, 1.0}
+    assert all((tmp_path / "run" / game.extra["target_image"]).is_file() for game in played)
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
