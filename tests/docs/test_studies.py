@@ -26,6 +26,7 @@ MEASURED = ROOT / "benchmarks/results"
         ("reflect_demo", "The study", FULL / "reflect/full_study.json"),
         ("archer_demo", "Run once more", MEASURED / "archer_other_seeds.json"),
         ("reflect_demo", "Other seeds", MEASURED / "reflect_taxi_other_seeds.json"),
+        ("reflect_demo", "Run once more", MEASURED / "reflect_once_more.json"),
     ],
 )
 def test_the_tables_of_a_page_are_those_of_the_study(page, heading, path):

@@ -24,6 +24,7 @@ REFLECT = FOLDER / "reflect/full_study.json"
         (REFLECT, claims_of_reflect),
         (ROOT / "benchmarks/results/archer_other_seeds.json", claims_of_archer),
         (ROOT / "benchmarks/results/reflect_taxi_other_seeds.json", claims_of_reflect),
+        (ROOT / "benchmarks/results/reflect_once_more.json", claims_of_reflect),
     ],
 )
 def test_the_claims_of_a_study_are_those_of_its_runs(path, with_claims):
