@@ -144,6 +144,22 @@ def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
     assert all(row.reward == row.trajectory_reward and row.terminated for row in last)
 
 
+def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path):
+    good, bad = load_tasks("mini:easy:dev", limit=2)
+    rows = [good.row, {**bad.row, "ground_truth": "def total(:"}]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    learner = Handing(load_tasks(str(tmp_path / "tasks.jsonl")))
+    own = [f"{key}={tmp_path / 'tasks.jsonl'}" for key in ("tasks", "eval_tasks")]
+    told = [*options("archer_code", tmp_path / "run"), *own, "rollout_size=8", "eval_freq=1", "iterations=1"]
+    archer.run("archer_code", told, None, lambda *_, **__: learner)
+    played = load_trajectories(tmp_path / "run/trajectories.jsonl")
+    left_out = load_trajectories(tmp_path / "run/failures.jsonl")
+    assert {game.task.task_id for game in played} == {good.task_id}
+    assert {game.reward for game in left_out} == {None}
+    ((_, numbers),) = read_rows(tmp_path / "run/metrics.jsonl")
+    assert (numbers["rollout.failed"], numbers["eval_rollout.failed"]) == (8 - len(played), 1)
+
+
 def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, monkeypatch):
     tasks = load_tasks("mini-web:test", limit=1)
     (tmp_path / "tasks.jsonl").write_text(json.dumps(tasks[0].row) + "\n")

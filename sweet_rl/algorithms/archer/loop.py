@@ -29,6 +29,7 @@ from sweet_rl.algorithms.archer.replay import (
     Ring,
     Transition,
     TurnAt,
+    is_learnable,
     rewards_of,
     transitions,
 )
@@ -315,7 +316,7 @@ class OnlineRun:
             if playground.grade is not None and trajectory.error is None:
                 trajectory = await playground.grade(trajectory)
             rewards_of(trajectory)  # a world without rewards is told at its first episode
-            where = file if trajectory.error is None else folder.failures
+            where = file if is_learnable(trajectory) else folder.failures
             await where.append_soon(row_of(trajectory, iteration, number))
             over += 1
             self._say(phase, over, size)

@@ -76,7 +76,7 @@ class Transition:
 def transitions(
     trajectory: Trajectory, chat_format: ChatFormat, mc_gamma: float = MC_GAMMA
 ) -> list[Transition]:
-    """An episode's transitions in order; none for an episode that failed, whose end is unknown.
+    """An episode's transitions in order; none for one that failed, whose end is unknown, or cannot be graded.
 
     Args:
         trajectory: of a world that rewards every turn, or graded.
@@ -86,7 +86,7 @@ def transitions(
     Raises:
         DataError: a turn has no reward.
     """
-    if trajectory.error is not None:
+    if not is_learnable(trajectory):
         return []
     history = trajectory.dialogue_history
     places = [place for place, entry in enumerate(history) if isinstance(entry, AgentTurn)]
@@ -115,15 +115,20 @@ def transitions(
     return made
 
 
+def is_learnable(trajectory: Trajectory) -> bool:
+    """Whether what an episode was worth can be known: it did not fail, and its task allows a grade."""
+    return trajectory.error is None and not trajectory.cannot_be_graded
+
+
 def rewards_of(trajectory: Trajectory) -> list[float]:
-    """The rewards of an episode's turns; none for an episode that failed.
+    """The rewards of an episode's turns; none for one that nothing can be learned from.
 
     A grade of the whole episode, in a world that rewards no turns, is the last one's.
 
     Raises:
         DataError: a turn has no reward, or one that is no finite number.
     """
-    if trajectory.error is not None:
+    if not is_learnable(trajectory):
         return []
     turns = [entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
     rewards = [turn.reward for turn in turns if turn.reward is not None and math.isfinite(turn.reward)]
