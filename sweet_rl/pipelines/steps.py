@@ -85,12 +85,10 @@ class Step:
         if resumes_itself(function):
             return self
         has = {one.name for one in stage_flags(function)}
-        further: Mapping[str, Any] | None
-        further = next((more for more in _CONTINUING if has.issuperset(more)), None)
+        ways: list[Mapping[str, Any]] = [more for more in _CONTINUING if has.issuperset(more)]
         if _FROM in has:
-            runs = (place for place in made if complete_checkpoints(place))
-            further = next(({_FROM: str(place)} for place in runs), None)
-        return None if further is None else replace(self, flags={**self.flags, **further})
+            ways += [{_FROM: str(place)} for place in made if complete_checkpoints(place)]
+        return replace(self, flags={**self.flags, **ways[0]}) if ways else None
 
     def __call__(self) -> None:
         """Run it in this process."""
