@@ -29,11 +29,14 @@ _THIS: Final = "This run: "
 def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Results:
     """The results of one run after the comparisons of a full study, which are marked as such.
 
+    Those of the same worlds come first.
+
     Args:
         results: of this run.
         study: what the full study found.
         made: its settings, and what ran it.
     """
+    here = {part.name for part in results.comparisons}
     full = (
         replace(
             part,
@@ -41,7 +44,7 @@ def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Re
             title=f"Full study: {part.title}",
             origin=ORIGIN,
         )
-        for part in study
+        for part in sorted(study, key=lambda part: part.name not in here)
     )
     own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
     return replace(
