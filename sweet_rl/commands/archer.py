@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +19,11 @@ from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only
 from sweet_rl.grading import GRADERS
-from sweet_rl.interface.ending import grading_as_they_end
+from sweet_rl.interface.ending import grading_as_they_end, grading_of
 from sweet_rl.prompts import load_prompt
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Task
+from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ def run(
     tracking.logs_to(destination)
     tasks, held_out = _tasks(config, world, options)
     template = template_of(config["template"], world, tasks)
-    loop_settings = _loop_settings(config, world)
+    loop_settings = _loop_settings(config)
+    loop_settings = replace(loop_settings, concurrency=world.at_once(loop_settings.concurrency))
 
     tracking.sets({**config, "template": template})
     for key in ("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"):
@@ -146,6 +149,7 @@ async def _playground(
 ) -> AsyncIterator[Playground]:
     """The world with who answers in it; where that is a human, what an episode is worth is graded at its end."""
     from sweet_rl.algorithms.archer.loop import Playground
+    from sweet_rl.algorithms.archer.replay import without_rewards
 
     async with AsyncExitStack() as opened:
         user = grade = None
@@ -157,12 +161,14 @@ async def _playground(
         if user is not None:
             opened.push_async_callback(user.close)
         if isinstance(answers, Human):
-            by = {} if grader is None else {"grader": grader}
-            graded = grading_as_they_end(options, by, folder=rows.parent)
+            by = {} if grader is None else {"grader": GRADERS.make(grader, world, flag="grader")}
+            graded = grading_as_they_end(grading_of(options, by, folder=rows.parent))
             opened.push_async_callback(graded.close)
-            grade = graded.submit
+            grade = graded.submit if grader is None else lambda played: graded.submit(without_rewards(played))
         make_env = await opened.enter_async_context(world.open(world.beside(options, rows, {}), user))
-        yield Playground(make_env, *tasks, world.transcript(), grade)
+        who = {} if user is None else {"env_model": user.name}
+        provenance = {"sweet_rl": __version__, **who, "settings": world.settings(options)}
+        yield Playground(make_env, *tasks, world.transcript(), grade, provenance)
 
 
 def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Human | OracleFlags:
@@ -170,7 +176,8 @@ def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> H
     oracle = _oracle(config)
     if world.answered_by != "human":
         return oracle
-    flags = HumanFlags(env_model=config["env_model"] or "scripted", env_base_url=config["env_base_url"])
+    usual = "scripted" if config["env_base_url"] is None else "auto"
+    flags = HumanFlags(env_model=config["env_model"] or usual, env_base_url=config["env_base_url"])
     human = Human(flags, world, options)
     human.check()
     if config["grader"] is not None:
@@ -227,8 +234,9 @@ def _oracle(config: Mapping[str, Any]) -> OracleFlags:
 def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[list[Task], list[Task]]:
     """What is played, and what is measured on."""
     played, measured = world.training_tasks(options)
-    tasks = _own_tasks("tasks", config["tasks"] or played, world)
-    held_out = _own_tasks("eval_tasks", config["eval_tasks"] or measured, world)
+    graded = config["grader"] is None
+    tasks = _own_tasks("tasks", config["tasks"] or played, world, graded=graded)
+    held_out = _own_tasks("eval_tasks", config["eval_tasks"] or measured, world, graded=graded)
     if (place := config["env_idx"]) is not None:
         if not (isinstance(place, int) and 0 <= place < len(tasks)):
             raise UsageError(f"env_idx must be from 0 to {len(tasks) - 1}, got {place!r}.")
@@ -238,10 +246,17 @@ def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[l
     return tasks, held_out
 
 
-def _own_tasks(key: str, source: str, world: World) -> list[Task]:
+def _own_tasks(key: str, source: str, world: World, *, graded: bool) -> list[Task]:
+    """Tasks of this world; with what they are graded by, if they are."""
     tasks = load_tasks(source)
     if tasks and (why := world.refuses(tasks)):
         raise UsageError(f"{key}={source} {why}")
+    for task in tasks if graded else ():
+        if lacking := world.lacks(task):
+            raise UsageError(
+                f"{key}={source}: the task {task.task_id!r} has no {lacking}, which {world.name} is graded by. "
+                "Name other tasks, or a grader of your own."
+            )
     return tasks
 
 
@@ -329,7 +344,7 @@ def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
     return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})
 
 
-def _loop_settings(config: Mapping[str, Any], world: World) -> LoopSettings:
+def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     from dataclasses import fields
 
     from sweet_rl.algorithms.archer.loop import LoopSettings
@@ -362,7 +377,7 @@ def _loop_settings(config: Mapping[str, Any], world: World) -> LoopSettings:
         values["gamma"] = MC_GAMMA  # published, whatever the critic's discount
     if config["agent_type"] == "chai":
         values["warmup_iter"] = config["iterations"]  # its policy never learns
-    return LoopSettings(**{**values, "concurrency": world.at_once(values["concurrency"])})
+    return LoopSettings(**values)
 
 
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:

@@ -16,8 +16,9 @@ from sweet_rl import tracking
 from sweet_rl.commands.archer import TINY, template_of
 from sweet_rl.commands.archer_config import load_config, not_of, owners_of
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.interface.ending import grading_of
 from sweet_rl.interface.grades import grade
-from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
+from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_in, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.bc import Demonstration
@@ -46,8 +47,8 @@ TINY_RECIPE: Final[Mapping[str, Any]] = {
 _TINY_STEPS: Final = 200
 """Of a tiny policy at least, where the number of passes over the demonstrations is not given."""
 
-_ANY: Final = "archer_debug"
-"""The configuration of a world that has none of its own."""
+_ANY, _GRADED = "archer_debug", "archer_code"
+"""Configurations of worlds that have none of their own: that reward turns, and that are graded at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,10 @@ class Demonstrations:
         Raises:
             UsageError: an unknown world, one without a place that is named, or nobody to imitate.
         """
+        if self.flags.grader is not None and not self.graded:
+            raise UsageError(
+                f"--grader is of worlds that reward no turns, and {self.world.name} does. Leave it out."
+            )
         if self.graded and not self.flags.dataset and self.flags.agent_model == "auto":
             raise UsageError(
                 f"Whom shall a policy for --world {self.flags.world} imitate? Name --agent_model "
@@ -76,6 +81,11 @@ class Demonstrations:
         """The world of the first stage."""
         return world_of(self.flags.world)
 
+    def refuses(self, game: Trajectory) -> bool:
+        """Whether it is of another world."""
+        named = world_in(game.provenance) if self.graded else None
+        return bool(self.world.refuses([game.task])) or (named is not None and named.name != self.world.name)
+
     @property
     def graded(self) -> bool:
         """Whether what an episode is worth is graded at its end; else its turns are rewarded."""
@@ -87,9 +97,14 @@ class Demonstrations:
         return options_of(self.world, {"place": self.flags.env_load_path})
 
     @property
+    def config_name(self) -> str:
+        """Of the configuration that plays the world online, or of one for worlds of its kind."""
+        return self.world.archer_config or (_GRADED if self.graded else _ANY)
+
+    @property
     def config(self) -> dict[str, Any]:
         """The configuration that plays the world online."""
-        return load_config(self.world.archer_config or _ANY, self.own_settings)
+        return load_config(self.config_name, self.own_settings)
 
     @property
     def own_settings(self) -> list[str]:
@@ -97,12 +112,8 @@ class Demonstrations:
         if self.world.archer_config:
             return []
         played, measured = self.world.training_tasks(self.options)
-        return [
-            f"world={self.flags.world}",
-            f"tasks={played}",
-            f"eval_tasks={measured}",
-            "max_new_tokens=32",
-        ]
+        short = [] if self.graded else ["max_new_tokens=32"]
+        return [f"world={self.flags.world}", f"tasks={played}", f"eval_tasks={measured}", *short]
 
     @property
     def played(self) -> str:
@@ -113,7 +124,7 @@ class Demonstrations:
     def goes_on(self) -> str:
         """Arguments with which `run_archer` plays the same world."""
         place = [] if self.flags.env_load_path is None else [f"env_load_path={self.flags.env_load_path}"]
-        return " ".join(["--config-name", self.world.archer_config or _ANY, *self.own_settings, *place])
+        return " ".join(["--config-name", self.config_name, *self.own_settings, *place])
 
 
 def run(shown: ShownFlags, pupil: PupilFlags) -> None:
@@ -215,7 +226,7 @@ def _make_room(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
     known = {"policy", "critic", "unfinished"}
-    ours = [entry for entry in folder.glob("*") if entry.name in known or entry.name.startswith(_FILE)]
+    ours = [entry for entry in folder.glob("*") if entry.name in known or entry.name.startswith(_STEM)]
     others = sorted(
         {entry.name for entry in folder.glob("*")} - {entry.name for entry in ours} - {"run.json"}
     )
@@ -233,6 +244,7 @@ def _make_room(folder: Path, *, overwrite: bool) -> None:
 
 
 _FILE: Final = "demonstrations.jsonl"
+_STEM: Final = "demonstrations"
 
 
 def _played(show: Demonstrations, folder: Path) -> str:
@@ -265,11 +277,11 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
     from sweet_rl.records import load_trajectories
 
     transcript, least = show.world.transcript(), show.flags.min_reward
-    found = []
+    found: list[list[Transition]] = []
     for path in paths:
         played = load_trajectories(path)
-        for game in grade(played) if show.graded else played:
-            if show.world.refuses([game.task]):
+        for game in played:
+            if show.refuses(game):
                 raise DataError(
                     f"is no task of {show.flags.world}",
                     path=path,
@@ -277,17 +289,27 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
                     value=game.task.task_id,
                     repair="Name the files' own world with --world.",
                 )
-            if least is None or (game.reward is not None and game.reward >= least):
-                found.append(_steps(game, transcript, path))
-    games = [steps for steps in found if steps]
-    if not games:
-        good = "" if least is None else f" with a return of at least {least:g}"
+        games = _graded(played, show, Path(path).parent) if show.graded else played
+        good = (game for game in games if least is None or (game.reward is not None and game.reward >= least))
+        found += [_steps(game, transcript, path) for game in good]
+    shown = [steps for steps in found if steps]
+    if not shown:
+        wanted = "" if least is None else f" with a return of at least {least:g}"
         raise DataError(
-            f"leaves no game{good} to imitate",
+            f"leaves no game{wanted} to imitate",
             path=", ".join(paths),
             repair="Name other files, or a smaller --min_reward.",
         )
-    return games
+    return shown
+
+
+def _graded(games: Sequence[Trajectory], show: Demonstrations, folder: Path) -> list[Trajectory]:
+    """Dialogues with their grades; those that have one keep it."""
+    by = {} if show.flags.grader is None else {"grader": show.flags.grader}
+    todo = {place: game for place, game in enumerate(games) if game.reward is None and not game.failed}
+    found = grade([*todo.values()], **grading_of(show.options, by, folder=folder)) if todo else []
+    graded = dict(zip(todo, found, strict=True))
+    return [graded.get(place, game) for place, game in enumerate(games)]
 
 
 def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transition]:

@@ -28,6 +28,11 @@ class ShownFlags(WorldName, Dataset, MinReward, Tasks, AgentModel, Skill, Seeded
         None, "what a world is made from that needs it: a game file, a server's address, a folder."
     )
 
+    grader: str | None = flag(
+        None,
+        "in worlds that reward no turns, what grades dialogues that have no reward: a name or module:ATTRIBUTE; default: hidden tests, or the wanted page.",
+    )
+
     def check_together(self) -> None:
         """Whether there are flags of a scripted agent beside a data set.
 
@@ -109,11 +114,11 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
     defaults={"world": first_for("archer"), "dataset": "", "agent_model": "auto"},
     helps={
         "output_dir": "folder for the policy.",
-        "world": "the world: its name, also the published one, or module:WORLD; any that rewards turns.",
+        "world": "the world: its name, also the published one, or module:WORLD; any that rewards turns, or whose dialogues are graded.",
         "dataset": ".jsonl files of trajectories to imitate, several with commas between them (of simulate_interactions.py or of run_archer.py); default: a scripted agent plays.",
         "min_reward": "imitate only games with at least this return; default all.",
         "tasks": "what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.",
-        "agent_model": "the scripted agent, one of the world's; default its first.",
+        "agent_model": "the scripted agent, one of the world's; default its first, where turns are rewarded.",
         "skill": "of an asker, how often it asks one of the best questions; default 1.",
         "iterations": "passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.",
         "seed": "of weights, games and order.",

@@ -19,7 +19,7 @@ from sweet_rl.contracts import Env, User
 from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.interface.ending import grading_as_they_end
+from sweet_rl.interface.ending import grading_as_they_end, grading_of
 from sweet_rl.interface.parts import options_for, tasks_for
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import Json, Task, Trajectory, derive_seed
@@ -62,7 +62,7 @@ async def open_world(
             stack.push_async_callback(user.close)
         opened = world.open(world.beside(options, None, {}), user)
         make_env = await stack.enter_async_context(opened)
-        batcher = grading_as_they_end(options, choice.grading)
+        batcher = grading_as_they_end(grading_of(options, choice.grading))
         stack.push_async_callback(batcher.close)
         settings = world.settings(options) | {"seed": choice.seed, "env_model": user.name}
         provenance = {"sweet_rl": __version__, "env_model": user.name, "settings": settings}

@@ -189,7 +189,8 @@ def _other_settings(step: Step, record: Mapping[str, Json]) -> str:
     ours = json.loads(without_secrets(json.dumps({**defaults, **step.settings}, default=str)))
     for name, value in ours.items():
         before = theirs.get(name, defaults.get(name))
-        if name not in _HOW and before != value:
+        how = name in _HOW and not (name == "resume" and name in step.flags)  # ours, not the pipeline's
+        if not how and before != value:
             return f"{name} was {_short(before)}, is {_short(value)}"
     return ""
 

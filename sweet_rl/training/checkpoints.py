@@ -70,7 +70,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 def _of_a_beginning(path: Path) -> bool:
     """Whether this may lie in the folder of a run that was killed before its first checkpoint."""
-    return path.name == PARTIAL or is_record(path)
+    return path.name.startswith(".") or is_record(path)  # hidden: what was being written
 
 
 def keep_loss(checkpoint: Path, loss: LossSettings) -> None:

@@ -15,7 +15,7 @@ import pytest
 from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.run_archer import run_archer
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.policies.scripted import TeacherPolicy, as_answer
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.state_files import load_state
@@ -115,6 +115,46 @@ class Handing(Watcher):
         pass
 
 
+class Broken:
+    """Grades nothing."""
+
+    def grade(self, trajectories):
+        raise RuntimeError("no judge here")
+
+
+MADE_FOR = []
+
+
+class WithWorld:
+    """Is made once, with its world."""
+
+    def __init__(self, world):
+        MADE_FOR.append(world.name)
+
+    def grade(self, trajectories):
+        for _ in trajectories:
+            yield Score(0.5)
+
+
+def test_what_a_grader_breaks_at_is_kept_and_not_learned_from(tmp_path):
+    told = options("archer_code", tmp_path / "run")
+    with pytest.raises(ServiceError, match=r"Every episode of iteration 1 failed"):
+        archer.run("archer_code", [*told, f"grader={__name__}:Broken"], None)
+    kept = load_trajectories(tmp_path / "run/failures.jsonl")
+    assert [str(game.error) for game in kept] == ["grading: RuntimeError: no judge here"] * 4
+    assert all(game.dialogue_history for game in kept)
+
+
+def test_a_grader_is_made_once_with_the_world_and_rows_say_what_they_are_of(tmp_path):
+    archer.run(
+        "archer_code", [*options("archer_code", tmp_path / "run"), f"grader={__name__}:WithWorld"], None
+    )
+    assert MADE_FOR == ["code"]
+    for game in load_trajectories(tmp_path / "run/trajectories.jsonl"):
+        assert (game.reward, game.provenance["env_model"]) == (0.5, "scripted")
+        assert game.provenance["settings"]["task_type"] == "code"
+
+
 class Patience:
     """What an episode is worth is how long it took."""
 
@@ -172,7 +212,7 @@ def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, mo
     archer.run("archer_code", told, None, lambda *_, **__: learner)
     played = load_trajectories(tmp_path / "run/trajectories.jsonl")
     assert [game.reward for game in played] == [1.0, 1.0]
-    assert {row.reward for row in learner.rows} <= {0.0, 1.0}
+    assert {row.trajectory_reward for row in learner.rows} == {1.0}
     assert all((tmp_path / "run" / game.extra["target_image"]).is_file() for game in played)
 
 
@@ -279,6 +319,7 @@ def test_published_arithmetic_knows_no_settings_of_ours():
         ("eval_tasks=lantern:test", r"eval_tasks=lantern:test holds no tasks of twenty_questions"),
         ("env_model=auto", r"env_model belongs to worlds in which a human answers, and this is oracle"),
         ("grader=mine", r"grader belongs to worlds in which a human answers, and this is oracle"),
+        ("world=code", r"tasks=twenty-questions:ten: the task .* has no test_cases, which code is graded by"),
         ("world=code tasks=mini:train eval_tasks=mini:test grader=mine", r"There is no grader 'mine'"),
         (
             "world=code oracle_model=x oracle=openai env_load_path=y",
@@ -300,7 +341,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(override, message, t
 def test_published_configurations_play_all_words_and_measure_on_them(name):
     """157 objects, 91 cities; a run of one's own keeps a fifth apart."""
     config = load_config(name, [])
-    world = archer._world(config)
+    world = world_of(config["env_name"])
     options = archer._options(config, world)
     played, measured = archer._tasks(config, world, options)
     assert [len(played), len(measured)] == ([91, 91] if name == "archer_city" else [157, 157])

@@ -12,7 +12,8 @@ from sweet_rl.commands.run_bc import run_bc
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.interface import grade
-from sweet_rl.records import load_trajectories
+from sweet_rl.records import load_trajectories, read_rows
+from sweet_rl.types import Score
 from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
 
@@ -94,6 +95,44 @@ def test_dialogues_that_are_imitated_are_graded(tmp_path, capsys):
         run_bc(str(tmp_path / "bad"), env_name="code", dataset=files[1], min_reward=1, **quick)
 
 
+class Length:
+    """A grader of one's own: what a dialogue is worth is how long it is."""
+
+    def grade(self, trajectories):
+        for trajectory in trajectories:
+            yield Score(float(len(trajectory.dialogue_history)))
+
+
+def test_dialogues_keep_the_grades_that_they_have_and_others_may_be_given_by_a_grader(tmp_path, capsys):
+    tasks, quick = some_functions(tmp_path), {name: QUICK[name] for name in QUICK if name != "games"}
+    file = tmp_path / "played.jsonl"
+    simulate_interactions(str(tasks), str(file), agent_model="questioner", env_model="scripted", quiet=True)
+    own = f"{__name__}:Length"
+    run_bc(str(tmp_path / "a"), env_name="code", dataset=str(file), min_reward=8, grader=own, **quick)
+    assert " of 6 games to imitate" in capsys.readouterr().out  # hidden tests would give them less
+    rows = [{**row, "reward": 9.0 + number} for number, (_, row) in enumerate(read_rows(file))]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run_bc(str(tmp_path / "b"), env_name="code", dataset=str(file), min_reward=13, **quick)
+    assert " of 2 games to imitate" in capsys.readouterr().out
+
+
+def test_games_are_no_dialogues_for_a_policy_that_writes_functions(tmp_path):
+    file, quick = str(tmp_path / "games.jsonl"), {name: QUICK[name] for name in QUICK if name != "games"}
+    game = "twenty-questions:ten"
+    simulate_interactions(game, file, world="twenty_questions", agent_model="auto", num_tasks=2, quiet=True)
+    with pytest.raises(DataError, match="is no task of code"):
+        run_bc(str(tmp_path / "start"), env_name="code", dataset=file, **quick)
+
+
+def test_a_designer_can_be_imitated_and_the_command_given_again(browser, tmp_path):
+    (tmp_path / "pages.jsonl").write_text(json.dumps(load_tasks("mini-web:test", limit=1)[0].row) + "\n")
+    told = {"env_name": "html", "tasks": str(tmp_path / "pages.jsonl"), "agent_model": "generic", **QUICK}
+    run_bc(str(tmp_path / "start"), **told)
+    assert (tmp_path / "start/demonstrations_images").is_dir()
+    run_bc(str(tmp_path / "start"), **told, overwrite=True)
+    assert (tmp_path / "start/policy/model.safetensors").is_file()
+
+
 def test_what_was_shown_is_what_is_said(tmp_path):
     """Ten games often enough: the policy asks what the asker asked, in the game's own form."""
     run_bc(
@@ -147,6 +186,7 @@ def test_a_data_set_of_ones_own(tmp_path):
             {"env_load_path": "x"},
             r"--env_load_path belongs to the world auto_explore or detective or webshop.*twenty_questions",
         ),
+        ({"grader": "mine"}, r"--grader is of worlds that reward no turns, and twenty_questions does"),
         ({"dataset": "x.jsonl", "skill": 0.5}, r"--skill is of the scripted agent"),
         ({"games": 0}, r"--games must be at least 1"),
         ({"learning_rate": 0.0}, r"--learning_rate must be positive"),

@@ -19,6 +19,7 @@ def make(folder, step, *, size=10, complete=True):
 def test_the_newest_complete_one(tmp_path):
     assert checkpoints.newest_checkpoint(tmp_path / "none") is None
     (tmp_path / "run.json").write_text("{}")
+    (tmp_path / ".run.json.abc.tmp").touch()
     assert checkpoints.newest_checkpoint(tmp_path) is None  # of a run that was killed at its beginning
     make(tmp_path, 9)
     make(tmp_path, 10)

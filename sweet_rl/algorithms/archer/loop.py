@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.rollout import Episode, rollout
-from sweet_rl.types import Compat, Task, Trajectory, derive_seed
+from sweet_rl.types import Compat, Failure, Json, Task, Trajectory, derive_seed
 
 Played = tuple[Place, list[Transition]]
 """An episode: its place in the run, and its turns."""
@@ -78,7 +78,7 @@ class Playground:
     """Where episodes are played: a fresh world for each, and the tasks to draw from.
 
     `transcript` writes a dialogue as the models read it. `grade` gives an episode that is over its reward, in
-    worlds that reward no turns.
+    worlds that reward no turns. `provenance` is recorded with every episode.
     """
 
     make_env: Callable[[], Env]
@@ -86,6 +86,7 @@ class Playground:
     held_out: Sequence[Task]
     transcript: ChatFormat
     grade: Callable[[Trajectory], Awaitable[Trajectory]] | None = None
+    provenance: Mapping[str, Json] = field(default_factory=dict)
 
 
 class Watcher(Protocol):
@@ -313,8 +314,7 @@ class OnlineRun:
         async def keep(trajectory: Trajectory) -> None:
             nonlocal over
             number, _ = todo[trajectory.key]
-            if playground.grade is not None and trajectory.error is None:
-                trajectory = await playground.grade(trajectory)
+            trajectory = await _graded(trajectory, playground)
             rewards_of(trajectory)  # a world without rewards is told at its first episode
             where = file if is_learnable(trajectory) else folder.failures
             await where.append_soon(row_of(trajectory, iteration, number))
@@ -330,7 +330,7 @@ class OnlineRun:
                     policy=policy,
                     on_finished=keep,
                     concurrency=max(1, min(self._settings.concurrency, len(todo))),
-                    provenance={"agent_model": policy.name},
+                    provenance={**playground.provenance, "agent_model": policy.name},
                 )
             finally:
                 await file.flush()
@@ -359,6 +359,16 @@ class OnlineRun:
         if self._playground is None or self._folder is None:
             raise RuntimeError("only the first process plays")
         return self._playground, self._folder
+
+
+async def _graded(trajectory: Trajectory, playground: Playground) -> Trajectory:
+    """The episode with its grade, where there is one to be given; what a grader breaks at has failed."""
+    if playground.grade is None or trajectory.error is not None:
+        return trajectory
+    try:
+        return await playground.grade(trajectory)
+    except Exception as error:  # noqa: BLE001 - whatever it is: the episode is kept, and nothing learned from it
+        return replace(trajectory, error=Failure("grading", f"{type(error).__name__}: {error}", attempts=1))
 
 
 def _summary(name: str, values: Sequence[float]) -> dict[str, float]:

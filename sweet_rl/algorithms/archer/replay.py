@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -120,13 +120,22 @@ def is_learnable(trajectory: Trajectory) -> bool:
     return trajectory.error is None and not trajectory.cannot_be_graded
 
 
+def without_rewards(trajectory: Trajectory) -> Trajectory:
+    """An episode whose turns are not rewarded, for a grader to say what it is worth."""
+    history = tuple(
+        replace(entry, reward=None) if isinstance(entry, AgentTurn) else entry
+        for entry in trajectory.dialogue_history
+    )
+    return replace(trajectory, dialogue_history=history)
+
+
 def rewards_of(trajectory: Trajectory) -> list[float]:
     """The rewards of an episode's turns; none for one that nothing can be learned from.
 
     A grade of the whole episode, in a world that rewards no turns, is the last one's.
 
     Raises:
-        DataError: a turn has no reward, or one that is no finite number.
+        DataError: a turn has no reward, or it or the grade is no finite number.
     """
     if not is_learnable(trajectory):
         return []
@@ -135,8 +144,15 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
     if len(rewards) == len(turns):
         return rewards
     whole = trajectory.reward
-    if whole is not None and math.isfinite(whole) and all(turn.reward is None for turn in turns):
-        return [*(0.0 for _ in turns[1:]), whole]
+    if whole is not None and all(turn.reward is None for turn in turns):
+        if math.isfinite(whole):
+            return [*(0.0 for _ in turns[1:]), whole]
+        raise DataError(
+            "must be a finite number",
+            field=f"reward of task {trajectory.task.task_id!r}",
+            value=whole,
+            repair="It is the grade of the whole episode: let the grader return another number, or None.",
+        )
     number, wrong = next(
         (number, turn.reward)
         for number, turn in enumerate(turns)

@@ -31,6 +31,8 @@ TAKEN_OVER = ("model_name", "lora_r", "bf16", "fp16", "use_8bit", "use_4bit")
 PLACES = ("model_name", "reflect_model_name", "load_dir", "reflect_load_dir")
 """Flags that may name a folder beside the run's own."""
 
+_MODELS = ("model_name", "reflect_model_name")
+
 FREE = frozenset(
     {
         "max_steps", "save_steps", "save_total_limit", "logging_steps", "cache_dir", "ckpt_path", "device",
@@ -283,7 +285,8 @@ def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -
         if name not in FREE
         and name != "mode"
         and name in saved
-        and value not in (saved[name], _made_in(folder, saved[name]))
+        and value != saved[name]
+        and not (name in _MODELS and _names_model_in(folder, value, saved[name]))
     ]
     if changed:
         raise UsageError(
@@ -293,10 +296,10 @@ def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -
     return replace(before, **{name: value for name, value in typed.items() if name in FREE})
 
 
-def _made_in(folder: Path, value: Json) -> str | None:
-    """What is typed for a model that a run made in its own folder; None for any other value."""
-    place = Path(value) if isinstance(value, str) else Path()
-    return place.name if place.parent.name == folder.name else None
+def _names_model_in(folder: Path, typed: Json, saved: str) -> bool:
+    """Whether what was typed for a model is the name of one that the run made in its own folder."""
+    place = Path(saved)
+    return typed == place.name and place.parent.name == folder.resolve().name
 
 
 def save_changes(folder: Path, settings: ReflectSettings) -> None:

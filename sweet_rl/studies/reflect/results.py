@@ -222,9 +222,10 @@ def _changes(study: ReflectStudy, world: str) -> tuple[tuple[float, str], ...]:
 def _levels_of(
     study: ReflectStudy, world: str, method: worlds.Method, seed: int
 ) -> tuple[tuple[float, str], ...]:
-    begins = _read(study, world, method, seed, "trainer_state.json").get("levels", {})
+    levels = _read(study, world, method, seed, "trainer_state.json").get("levels", {})
+    begins = {at: name for name, at in levels.items()}  # of levels that begin together the last is played
     steps = [step for step, _ in _curve(study, world, method, seed)]
-    return tuple((steps[at], name) for name, at in begins.items()) if len(begins) > 1 else ()
+    return tuple((steps[at], name) for at, name in begins.items()) if len(begins) > 1 else ()
 
 
 def _read(study: ReflectStudy, world: str, method: worlds.Method, seed: int, name: str) -> Any:

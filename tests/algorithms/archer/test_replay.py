@@ -70,7 +70,7 @@ def test_the_grade_of_an_episode_is_its_last_turns_where_no_turn_is_rewarded():
         trajectory(asked, Message("user", "No"), answered, reward=None),
         trajectory(asked, Message("user", "No"), answered, reward=float("nan")),
     ):
-        with pytest.raises(DataError, match="reward of turn"):
+        with pytest.raises(DataError, match="reward of t"):
             transitions(broken, Joined())
 
 

@@ -143,6 +143,11 @@ def test_what_began_a_run_may_be_typed_again(tmp_path):
     assert continued(run, usual, {"model_name", "reflect_model_name"}).model_name == f"{run}/tiny"
     with pytest.raises(UsageError, match=r"--model_name was '.*tiny', is 'other'"):
         continued(run, replace(usual, model_name="other"), {"model_name"})
+    saved = f"env: taxi\nload_dir: somewhere\ntask_file: {run}/tasks.jsonl\n"
+    (run / "setting.yml").write_text(saved)
+    for name, value in (("load_dir", None), ("task_file", "tasks.jsonl")):  # no models of this run
+        with pytest.raises(UsageError, match=f"--{name} was '.*', is "):
+            continued(run, replace(usual, **{name: value}), {name})
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion():
