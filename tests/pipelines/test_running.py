@@ -232,6 +232,18 @@ def test_a_stage_that_resumes_from_its_folder_is_told_which(here, kill_at, words
     assert "some: done" in sweet_rl("run", "p.yaml", cwd=here).stdout
 
 
+def test_a_run_to_resume_that_the_pipeline_names_is_a_setting_of_its_stage(here):
+    text = (
+        "folder: out\nstages:\n  some:\n    run: tests.pipelines.stages:train\n"
+        "    with: {output: out, until: 1, resume: out/RUN}\n"
+    )
+    (here / "p.yaml").write_text(text.replace("RUN", "a"))
+    assert sweet_rl("run", "p.yaml", cwd=here).returncode == 0
+    assert "some: done" in sweet_rl("run", "p.yaml", cwd=here).stdout
+    (here / "p.yaml").write_text(text.replace("RUN", "b"))
+    assert "resume was 'out/a', is 'out/b'" in sweet_rl("run", "p.yaml", cwd=here).stdout
+
+
 DIALOGUES = """
 folder: out
 stages:
