@@ -63,7 +63,7 @@ class Demonstrations:
         Raises:
             UsageError: an unknown world, one without a place that is named, or nobody to imitate.
         """
-        if self.flags.grader is not None and not self.graded:
+        if self.flags.grader != "auto" and not self.graded:
             raise UsageError(
                 f"--grader is of worlds that reward no turns, and {self.world.name} does. Leave it out."
             )
@@ -305,7 +305,7 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
 
 def _graded(games: Sequence[Trajectory], show: Demonstrations, folder: Path) -> list[Trajectory]:
     """Dialogues with their grades; those that have one keep it."""
-    by = {} if show.flags.grader is None else {"grader": show.flags.grader}
+    by = {} if show.flags.grader == "auto" else {"grader": show.flags.grader}
     todo = {place: game for place, game in enumerate(games) if game.reward is None and not game.failed}
     found = grade([*todo.values()], **grading_of(show.options, by, folder=folder)) if todo else []
     graded = dict(zip(todo, found, strict=True))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag, flags_of
-from sweet_rl.flags.common import Evaluation, Margin, Quiet, Regrade
+from sweet_rl.flags import flags_of
+from sweet_rl.flags.common import Evaluation, GraderName, Margin, Quiet, Regrade
 
 if TYPE_CHECKING:
     from sweet_rl.commands.evaluation import GradedFile
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraderFlags(Evaluation, Margin, Regrade, Quiet):
+class GraderFlags(Evaluation, GraderName, Margin, Regrade, Quiet):
     """Grading."""
-
-    grader: str = flag(
-        "auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE."
-    )
 
 
 @recorded("evaluate", reads=("saved_path",))

@@ -11,7 +11,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, Tasks, WorldName
+from sweet_rl.flags.common import GraderName, OutputDir, Overwriting, Quiet, Seeded, Tasks, WorldName
 from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
 from sweet_rl.worlds import first_for
 
@@ -20,17 +20,12 @@ TINY = "tiny"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownFlags(WorldName, Dataset, MinReward, Tasks, AgentModel, Skill, Seeded, Quiet):
+class ShownFlags(WorldName, Dataset, MinReward, GraderName, Tasks, AgentModel, Skill, Seeded, Quiet):
     """What is imitated."""
 
     games: int | None = flag(None, "games of the scripted agent for each task; default by world.", at_least=1)
     env_load_path: str | None = flag(
         None, "what a world is made from that needs it: a game file, a server's address, a folder."
-    )
-
-    grader: str | None = flag(
-        None,
-        "in worlds that reward no turns, what grades dialogues that have no reward: a name or module:ATTRIBUTE; default: hidden tests, or the wanted page.",
     )
 
     def check_together(self) -> None:
@@ -116,6 +111,7 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
         "output_dir": "folder for the policy.",
         "world": "the world: its name, also the published one, or module:WORLD; any that rewards turns, or whose dialogues are graded.",
         "dataset": ".jsonl files of trajectories to imitate, several with commas between them (of simulate_interactions.py or of run_archer.py); default: a scripted agent plays.",
+        "grader": "where turns are not rewarded, what grades dialogues that have no reward: auto (hidden tests, or the wanted page), or a grader as in `evaluate`.",
         "min_reward": "imitate only games with at least this return; default all.",
         "tasks": "what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.",
         "agent_model": "the scripted agent, one of the world's; default its first, where turns are rewarded.",

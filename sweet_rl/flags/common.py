@@ -313,6 +313,15 @@ class Margin(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GraderName(Settings):
+    """Like many stages."""
+
+    grader: str = flag(
+        "auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Regrade(Settings):
     """Grading."""
 

@@ -29,14 +29,11 @@ _THIS: Final = "This run: "
 def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Results:
     """The results of one run after the comparisons of a full study, which are marked as such.
 
-    Those of the same worlds come first.
-
     Args:
         results: of this run.
         study: what the full study found.
         made: its settings, and what ran it.
     """
-    here = {part.name for part in results.comparisons}
     full = (
         replace(
             part,
@@ -44,7 +41,7 @@ def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Re
             title=f"Full study: {part.title}",
             origin=ORIGIN,
         )
-        for part in sorted(study, key=lambda part: part.name not in here)
+        for part in study
     )
     own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
     return replace(
@@ -55,7 +52,7 @@ def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Re
 
 
 def beside(results: Results, path: Path) -> Results:
-    """`beside_study`, of a file.
+    """`beside_study`, of a file; what it says of the same worlds comes first.
 
     Args:
         results: of this run.
@@ -67,6 +64,8 @@ def beside(results: Results, path: Path) -> Results:
     if not path.exists():
         return results
     found, parts = read_study(path)
+    here = {part.name for part in results.comparisons}
+    parts = tuple(sorted(parts, key=lambda part: part.name not in here))
     made = {**found["settings"], **found["provenance"]}
     return beside_study(results, parts, "; ".join(f"{name}: {value}" for name, value in made.items()))
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError
-from sweet_rl.studies.brought_along import ORIGIN, beside, beside_study
+from sweet_rl.studies.brought_along import ORIGIN, beside
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
 from tests.studies.samples import sample_results
@@ -41,11 +41,12 @@ def test_its_numbers_are_those_of_its_file_and_stand_before_this_run(file):
     assert "Full study" not in table(results)
 
 
-def test_what_the_full_study_says_of_the_same_world_comes_first():
+def test_what_the_full_study_says_of_the_same_world_comes_first(file):
     (part,) = FULL.comparisons
-    worlds = [dataclasses.replace(part, name=name, title=name) for name in ("a", "b", "c")]
+    worlds = tuple(dataclasses.replace(part, name=name, title=name) for name in ("a", "b", "c"))
+    file.write_text(json.dumps(dataclasses.asdict(dataclasses.replace(FULL, comparisons=worlds))))
     run = dataclasses.replace(FULL, comparisons=(worlds[1],))
-    titles = [part.title for part in beside_study(run, worlds, "made").comparisons]
+    titles = [part.title for part in beside(run, file).comparisons]
     assert titles == ["Full study: b", "Full study: a", "Full study: c", "This run: b"]
 
 
