@@ -226,7 +226,9 @@ def _make_room(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
     known = {"policy", "critic", "unfinished"}
-    ours = [entry for entry in folder.glob("*") if entry.name in known or entry.name.startswith(_STEM)]
+    ours = [
+        entry for entry in folder.glob("*") if entry.name in known or entry.name.startswith(Path(_FILE).stem)
+    ]
     others = sorted(
         {entry.name for entry in folder.glob("*")} - {entry.name for entry in ours} - {"run.json"}
     )
@@ -244,7 +246,6 @@ def _make_room(folder: Path, *, overwrite: bool) -> None:
 
 
 _FILE: Final = "demonstrations.jsonl"
-_STEM: Final = "demonstrations"
 
 
 def _played(show: Demonstrations, folder: Path) -> str:

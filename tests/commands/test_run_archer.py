@@ -115,6 +115,16 @@ class Handing(Watcher):
         pass
 
 
+def handed_in(folder, rows, *more):
+    """A run of these tasks: what learned, and the episodes on disk."""
+    (folder / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = [f"{key}={folder / 'tasks.jsonl'}" for key in ("tasks", "eval_tasks")]
+    learner = Handing(load_tasks(str(folder / "tasks.jsonl")))
+    told = [*options("archer_code", folder / "run"), *own, *more]
+    archer.run("archer_code", told, None, lambda *_, **__: learner)
+    return learner, load_trajectories(folder / "run/trajectories.jsonl")
+
+
 class Broken:
     """Grades nothing."""
 
@@ -167,13 +177,8 @@ class Patience:
     ("more", "worth"), [([], {0.0, 1.0}), (["grader=tests.commands.test_run_archer:Patience"], {0.4})]
 )
 def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
-    tasks = load_tasks("mini:easy:dev", limit=6)
-    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task.row) + "\n" for task in tasks))
-    own = [f"{key}={tmp_path / 'tasks.jsonl'}" for key in ("tasks", "eval_tasks")]
-    learner = Handing(load_tasks(str(tmp_path / "tasks.jsonl")))
-    told = [*options("archer_code", tmp_path / "run"), *own, *more, "rollout_size=12"]
-    archer.run("archer_code", told, None, lambda *_, **__: learner)
-    played = load_trajectories(tmp_path / "run/trajectories.jsonl")
+    rows = [task.row for task in load_tasks("mini:easy:dev", limit=6)]
+    learner, played = handed_in(tmp_path, rows, *more, "rollout_size=12")
     assert {game.reward for game in played} == worth
     for game in played:
         assert game.reward == 0.4 or game.reward == learner.known[game.task.task_id] % 2
@@ -187,12 +192,7 @@ def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
 def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path):
     good, bad = load_tasks("mini:easy:dev", limit=2)
     rows = [good.row, {**bad.row, "ground_truth": "def total(:"}]
-    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    learner = Handing(load_tasks(str(tmp_path / "tasks.jsonl")))
-    own = [f"{key}={tmp_path / 'tasks.jsonl'}" for key in ("tasks", "eval_tasks")]
-    told = [*options("archer_code", tmp_path / "run"), *own, "rollout_size=8", "eval_freq=1", "iterations=1"]
-    archer.run("archer_code", told, None, lambda *_, **__: learner)
-    played = load_trajectories(tmp_path / "run/trajectories.jsonl")
+    _, played = handed_in(tmp_path, rows, "rollout_size=8", "eval_freq=1", "iterations=1")
     left_out = load_trajectories(tmp_path / "run/failures.jsonl")
     assert {game.task.task_id for game in played} == {good.task_id}
     assert {game.reward for game in left_out} == {None}
@@ -201,16 +201,11 @@ def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path)
 
 
 def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, monkeypatch):
-    tasks = load_tasks("mini-web:test", limit=1)
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(tasks[0].row) + "\n")
-    learner = Handing(tasks)
-    page = {tasks[0].task_id: tasks[0].hidden_information}
-    monkeypatch.setattr(learner, "rollout_policy", lambda greedy: TargetDesigner(page))
-    own = [f"{key}={tmp_path / 'tasks.jsonl'}" for key in ("tasks", "eval_tasks")]
+    (task,) = load_tasks("mini-web:test", limit=1)
+    designer = TargetDesigner({task.task_id: task.hidden_information})
+    monkeypatch.setattr(Handing, "rollout_policy", lambda self, greedy: designer)
     few = ["world=html", "rollout_size=2", "eval_freq=9", "iterations=1"]
-    told = [*options("archer_code", tmp_path / "run"), *own, *few]
-    archer.run("archer_code", told, None, lambda *_, **__: learner)
-    played = load_trajectories(tmp_path / "run/trajectories.jsonl")
+    learner, played = handed_in(tmp_path, [task.row], *few)
     assert [game.reward for game in played] == [1.0, 1.0]
     assert {row.trajectory_reward for row in learner.rows} == {1.0}
     assert all((tmp_path / "run" / game.extra["target_image"]).is_file() for game in played)

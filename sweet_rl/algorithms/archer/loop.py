@@ -368,7 +368,7 @@ async def _graded(trajectory: Trajectory, playground: Playground) -> Trajectory:
     try:
         return await playground.grade(trajectory)
     except Exception as error:  # noqa: BLE001 - whatever it is: the episode is kept, and nothing learned from it
-        return replace(trajectory, error=Failure("grading", f"{type(error).__name__}: {error}", attempts=1))
+        return replace(trajectory, error=Failure("grading", f"{type(error).__name__}: {error}"))
 
 
 def _summary(name: str, values: Sequence[float]) -> dict[str, float]:

@@ -34,10 +34,10 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
-    settings = replace(experiments.with_saved(flags, flags.load_dir), shrink_head=False)
+    settings = experiments.with_saved(flags, flags.load_dir)
     if old:
         settings = experiments.continued(old, settings, given_flags.get() - {"shrink_head"})
-        settings = replace(settings, shrink_head=False)
+    settings = replace(settings, shrink_head=False)
     if settings.load_dir is not None:
         experiments.checkpoint_folder(settings.load_dir)
     experiments.check_head(settings)

@@ -144,7 +144,7 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
         own="reflect_rl",
         text=TITLES[world][1],
         measures=(Measure("success", "success"), *(Measure(level, level) for level in levels)),
-        curves=(replace(AXES, changes=_changes(study, world)),),
+        curves=(replace(AXES, changes=_changes(study, world, methods["reflect_rl"].runs)),),
         methods=tuple(methods.values()),
     )
 
@@ -212,19 +212,17 @@ def _curve(study: ReflectStudy, world: str, method: worlds.Method, seed: int) ->
     return tuple(zip(before, (float(entry["succ"]) for entry in entries), strict=False))
 
 
-def _changes(study: ReflectStudy, world: str) -> tuple[tuple[float, str], ...]:
+def _changes(study: ReflectStudy, world: str, runs: Sequence[Run]) -> tuple[tuple[float, str], ...]:
     """Where levels of the curriculum begin, and their names; none where they begin elsewhere for another seed."""
     (own,) = (method for method in study.methods[world] if method.key == "reflect_rl")
-    each = {_levels_of(study, world, own, seed) for seed in study.each_seed}
+    each = {_levels_of(_read(study, world, own, run.seed, "trainer_state.json"), run) for run in runs}
     return each.pop() if len(each) == 1 else ()
 
 
-def _levels_of(
-    study: ReflectStudy, world: str, method: worlds.Method, seed: int
-) -> tuple[tuple[float, str], ...]:
-    levels = _read(study, world, method, seed, "trainer_state.json").get("levels", {})
+def _levels_of(state: Mapping[str, Json], run: Run) -> tuple[tuple[float, str], ...]:
+    levels = state.get("levels", {})
     begins = {at: name for name, at in levels.items()}  # of levels that begin together the last is played
-    steps = [step for step, _ in _curve(study, world, method, seed)]
+    steps = [step for step, _ in run.curves["success"]]
     return tuple((steps[at], name) for at, name in begins.items()) if len(begins) > 1 else ()
 
 
