@@ -2,6 +2,7 @@
 
 from sweet_rl.chat.formats import (
     ChatFormat,
+    Instructed,
     PlainChat,
     TokenizerChat,
     as_json,
@@ -16,6 +17,7 @@ from sweet_rl.chat.turns import Span, TurnFormat
 __all__ = [
     "EMBEDDED",
     "ChatFormat",
+    "Instructed",
     "PlainChat",
     "Span",
     "TokenizerChat",

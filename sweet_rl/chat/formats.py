@@ -123,6 +123,22 @@ class TokenizerChat:
         return prompt
 
 
+class Instructed:
+    """A format that puts the same system prompt before every dialogue.
+
+    Args:
+        chat_format: writes the dialogue and the prompt.
+        system_prompt: verbatim; empty: none.
+    """
+
+    def __init__(self, chat_format: ChatFormat, system_prompt: str) -> None:
+        self._format, self._system_prompt = chat_format, system_prompt
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt string, which begins with the system prompt."""
+        return self._format.render(with_system(self._system_prompt, messages))
+
+
 def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message]:
     """The system prompt verbatim, unless it is empty, followed by the visible history."""
     return [*([Message("system", system_prompt)] if system_prompt else []), *messages]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
+from sweet_rl.chat import ChatFormat, Instructed, TokenizerChat
 from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
@@ -20,9 +21,9 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only
 from sweet_rl.grading import GRADERS
 from sweet_rl.interface.ending import grading_as_they_end, grading_of
-from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.tracking import Destination
-from sweet_rl.types import Task
+from sweet_rl.types import Message, Task
 from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
@@ -43,6 +44,7 @@ _ONLY: Final = {
     Only("agent_type", ("ppo",)): "clip_range",
     Only("agent_type", ("chai",)): "candidates",
     Only("agent_type", ("online_filteredbc",)): "filter_quantile",
+    Only("template", ("chat",), "template=chat"): "agent_prompt_path",
     Only("use_lora", ("true",)): "lora_rank lora_alpha lora_dropout target_modules",
     Only(
         "log_to", ("wandb", "trackio"), "use_wandb true, log_to wandb or log_to trackio"
@@ -52,6 +54,9 @@ _ONLY: Final = {
 
 OWN_TEMPLATE = "own"
 """Name of the template that a world has for models that follow instructions."""
+
+CHAT_TEMPLATE = "chat"
+"""Name of the template that a policy's tokenizer has for dialogues."""
 
 
 def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> None:
@@ -83,6 +88,7 @@ def run(
     tracking.logs_to(destination)
     tasks, held_out = _tasks(config, world, options)
     template = template_of(config["template"], world, tasks)
+    instructions = _instructions(config, world)
     loop_settings = _loop_settings(config)
     loop_settings = replace(loop_settings, concurrency=world.at_once(loop_settings.concurrency))
 
@@ -102,9 +108,10 @@ def run(
         main = processes.is_main()
         run_folder = None
         if main:
-            run_folder = RunFolder(
-                save_path, {**config, "template": template}, overwrite=bool(config["overwrite"])
-            )
+            kept = {**config, "template": template or config["template"]}
+            if instructions is not None:
+                kept["agent_prompt_path"] = prompt_digest(instructions)
+            run_folder = RunFolder(save_path, kept, overwrite=bool(config["overwrite"]))
             stack.callback(run_folder.close)
         models = processes.from_main(lambda: models_of(config, overrides, save_path))
         watchers = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))] if main else []
@@ -116,7 +123,10 @@ def run(
                 watcher.say(phase, done, total)
 
         settings = settings_of({**config, **models, "template": template})
-        learner = (make or make_learner)(settings, chat_format=world.transcript(), say=say)
+        transcript = world.transcript()
+        if instructions is not None:
+            transcript = _chat(instructions, settings)
+        learner = (make or make_learner)(settings, chat_format=transcript, say=say)
         how = f"What was played is in {save_path}; the same command resumes it."
         stack.enter_context(on_interrupt(how))
         playground = None
@@ -126,6 +136,7 @@ def run(
                 options,
                 answers,
                 (tasks, held_out),
+                transcript,
                 rows=save_path / "trajectories.jsonl",
                 grader=config["grader"],
                 concurrency=loop_settings.concurrency,
@@ -142,6 +153,7 @@ async def _playground(
     options: Options,
     answers: Human | OracleFlags,
     tasks: tuple[Sequence[Task], Sequence[Task]],
+    transcript: ChatFormat,
     *,
     rows: Path,
     grader: str | None,
@@ -168,7 +180,7 @@ async def _playground(
         make_env = await opened.enter_async_context(world.open(world.beside(options, rows, {}), user))
         who = {} if user is None else {"env_model": user.name}
         provenance = {"sweet_rl": __version__, **who, "settings": world.settings(options)}
-        yield Playground(make_env, *tasks, world.transcript(), grade, provenance)
+        yield Playground(make_env, *tasks, transcript, grade, provenance)
 
 
 def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Human | OracleFlags:
@@ -214,6 +226,7 @@ def _check_overrides(
         raise UsageError(f"env_load_path belongs to {' or '.join(where)}, and this is {asked}. Leave it out.")
     facets: dict[str, set[str]] = {"agent_type": {str(config["agent_type"])}}
     facets |= {"use_lora": {str(config["use_lora"]).lower()}, "answered_by": {world.answered_by}}
+    facets |= {"template": {config["template"] or "none"}}
     facets |= {"log_to": set(destination.kinds) or {"none"}}
     flags = [
         Flag(name=key, only=only) for only, keys in _ONLY.items() for key in keys.split() if key in given
@@ -322,15 +335,44 @@ def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | 
 
     Args:
         name: a file or a packaged prompt, in which `{words}` stands for what the tasks hide; `OWN_TEMPLATE`
-            for the world's own; None for none.
+            for the world's own; None for none, and none is around what `CHAT_TEMPLATE` writes.
         world: that is played.
         tasks: what is played.
     """
-    if name is None:
+    if name in (None, CHAT_TEMPLATE):
         return None
     if name == OWN_TEMPLATE:
         return world.template(tasks)
     return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
+
+
+def _instructions(config: Mapping[str, Any], world: World) -> str | None:
+    """What a policy that reads a dialogue in its own chat template reads first; None: it reads plain text."""
+    if config["template"] != CHAT_TEMPLATE:
+        return None
+    if config["compat"] == "published":
+        raise UsageError(
+            "template=chat: the published code, which compat=published computes, reads plain text. Leave one of them out."
+        )
+    path = config["agent_prompt_path"]
+    return world.system_prompt() if path is None else load_prompt(path)
+
+
+def _chat(instructions: str, settings: ArcherSettings) -> ChatFormat:
+    """The policy's chat template.
+
+    Raises:
+        UsageError: it has none, or `max_context` leaves no room for a dialogue.
+    """
+    chat = TokenizerChat.from_pretrained(settings.policy_lm)
+    written = Instructed(chat, instructions)
+    least = len(chat.encode(written.render([Message("user", "?")])))
+    if least > settings.max_context:
+        raise UsageError(
+            f"max_context={settings.max_context} has no room for a dialogue: with the instructions it begins with "
+            f"{least} tokens in the chat template of {settings.policy_lm!r}. Raise it."
+        )
+    return written
 
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:

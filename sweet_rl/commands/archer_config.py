@@ -5,6 +5,7 @@ A world's own options are settings as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -36,15 +37,16 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
 
     Args:
         name: a file in `folder`, without its ending.
-        overrides: `key=value`, in Hydra's grammar.
+        overrides: `key=value`; a value that Hydra's grammar does not take is text as it stands.
         folder: default `CONFIGS`.
 
     Raises:
         UsageError: no such file, an unknown or missing setting, a value of the wrong kind, a secret.
     """
     overrides = [_as_in_files(override) for override in overrides]
-    defaults = _defaults()
     keys = [_key(override) for override in overrides]
+    overrides = [_as_text(override) for override in overrides]
+    defaults = _defaults()
     ours = [override for override, key in zip(overrides, keys, strict=True) if key in defaults]
     if absent := defaults.keys() - _compose(name, (), folder).keys():
         raise UsageError(
@@ -61,6 +63,8 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     for key, variable in _SECRETS.items():
         if config.pop(key, ""):
             raise UsageError(f"{key}: secrets are taken from the environment only. Set {variable} instead.")
+    if isinstance(ending := config["eos_str"], str):
+        config["eos_str"] = ending.replace(r"\n", "\n")  # as it is typed in a shell
     for key, value in config.items():
         if value == _MISSING:
             raise UsageError(f"{key}=... is needed: {name!r} does not set it.")
@@ -132,6 +136,24 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
 def _as_in_files(override: str) -> str:
     key, equals, value = override.partition("=")
     return f"{_NAMES.get(key, key)}{equals}{value}"
+
+
+def _as_text(override: str) -> str:
+    """Quoted where Hydra cannot read it, or takes its commas for several runs."""
+    try:
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+        from hydra.errors import HydraException
+    except ImportError:
+        return override  # `_compose` says what is missing
+    try:
+        if not OverridesParser.create().parse_override(override).is_sweep_override():
+            return override
+    except HydraException:
+        pass
+    key, _, value = override.partition("=")
+    doubled = re.sub(r"(\\+)(?='|$)", r"\1\1", value)
+    quoted = doubled.replace("'", r"\'")
+    return f"{key}='{quoted}'"
 
 
 def _key(override: str) -> str:

@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.chat import EMBEDDED, TokenizerChat, model_path
 from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.run_archer import run_archer
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.policies.scripted import TeacherPolicy, as_answer
+from sweet_rl.prompts import load_prompt
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.state_files import load_state
-from sweet_rl.types import Score
+from sweet_rl.types import AgentTurn, Message, Score
 from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
 from sweet_rl.worlds.frontend_design.agents import TargetDesigner
 from tests.algorithms.archer.test_loop import Watcher
 from tests.conftest import ROOT
@@ -323,7 +326,10 @@ def test_published_arithmetic_knows_no_settings_of_ours():
         ("tasks=5", r"tasks must be text or null, got 5"),
         ("max_steps=few", r"max_steps must be a whole number or null, got 'few'"),
         ("save_path=null", r"save_path must be text, got None"),
-        ("lm_lr==3", r"cannot be read: "),
+        ("lm_lr==3", r"lm_lr must be a number, got '=3'"),
+        ("agent_prompt_path=mine.txt", r"agent_prompt_path belongs to template=chat"),
+        ("template=chat compat=published", r"template=chat: the published code, .* reads plain text"),
+        ("template=chat agent_prompt_path=mine.txt", r"mine.txt"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_made(override, message, tmp_path):
@@ -509,6 +515,69 @@ def test_a_template_is_the_worlds_own_or_a_files(tmp_path):
     (tmp_path / "mine.txt").write_text("{words}: {obs}")
     assert archer.template_of(str(tmp_path / "mine.txt"), world, tasks[:1]).endswith(": {obs}")
     assert archer.template_of(None, world, tasks) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "mini:trades=10:train",
+        "http://one/v1,http://two/v1",
+        "~/my tasks (1), #2.jsonl",
+        "it's a=b",
+        "a=\\",
+        "a=\\'b",
+        "[x].jsonl",
+    ],
+)
+def test_a_value_that_hydra_cannot_read_is_text(value):
+    assert load_config("archer_code", [f"tasks={value}"])["tasks"] == value
+
+
+@pytest.mark.parametrize("typed", [r"\n", r"'\n'", "'\n'"])
+def test_a_line_break_may_be_typed_as_in_a_shell(typed):
+    assert load_config("archer_code", [f"eos_str={typed}"])["eos_str"] == "\n"
+
+
+def chatting(folder, *more):
+    """A run of the embedded agent in its own chat template."""
+    agent = model_path(EMBEDDED)
+    own = [f"policy_lm={agent}", f"critic_lm={agent}", "template=chat", "max_steps=6", "max_new_tokens=64"]
+    own += ["tasks=mini:trades=10:dev", "eval_tasks=mini:trades=10:dev", "rollout_size=8", "eval_freq=9"]
+    archer.run("archer_code", [*options("archer_code", folder), *own, "iterations=1", *more], None)
+
+
+def test_a_policy_reads_and_writes_in_its_own_chat_template(tmp_path):
+    """As it does where dialogues are simulated: here the embedded agent never miscopies what it was told."""
+    chatting(tmp_path, "max_context=256", "agent_prompt_path=llm_agent_mini_prompt")
+    chat, instructions = TokenizerChat.from_pretrained(EMBEDDED), load_prompt("llm_agent_mini_prompt")
+    turns = 0
+    for game in load_trajectories(tmp_path / "trajectories.jsonl"):
+        read, verdicts = [Message("system", instructions)], set()
+        for entry in game.dialogue_history:
+            if isinstance(entry, AgentTurn):
+                turns += 1
+                assert entry.input == chat.render(read)
+                verdicts.add(judge(game.task.ground_truth, read[1:], entry.content))
+                assert list(entry.token_ids) == [*chat.encode(entry.content), chat.tokenizer.eos_token_id]
+            read.append(Message(entry.role, entry.content))
+        assert not verdicts & {Verdict.WRONG, Verdict.OTHER}
+    assert turns > 20
+
+
+def test_other_instructions_are_another_configuration(tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("Ask about extras.")
+    chatting(tmp_path / "run", "max_context=256", f"agent_prompt_path={own}")
+    own.write_text("Answer at once.")
+    with pytest.raises(UsageError, match=r"agent_prompt_path was '\w+', is '\w+'"):
+        chatting(tmp_path / "run", "max_context=256", f"agent_prompt_path={own}")
+
+
+def test_instructions_that_leave_no_room_for_a_dialogue_are_refused(tmp_path):
+    with pytest.raises(
+        UsageError, match=r"max_context=256 has no room for a dialogue: .* begins with 4\d\d tokens"
+    ):
+        chatting(tmp_path, "max_context=256")
 
 
 def test_every_setting_is_explained():
