@@ -1,13 +1,14 @@
-"""Whether ArCHer learns as well from a critic that reads a game once as from one that reads each utterance.
+"""Whether ArCHer learns as well from a critic that reads an episode once as from one that reads utterances.
 
-Twenty Questions about sixteen words, all as in `demo_archer` but the critic. `own` is the study's: causal, it
-reads a game once for all of its turns, and begins with the policy's layers; `fresh` is the same with random
-weights; `encoder` is a DistilBERT of random weights, of the same width and depth, which reads every
-observation and utterance by itself, drawn one by one, as published. Writes study.json and report.html: mean
-returns of the last iterations' games, and differences paired over seeds.
+`own` is the causal critic: it reads an episode once for all of its turns, and begins with the policy's
+layers; `fresh` is the same with random weights; `encoder` is a DistilBERT of random weights, of the same
+width and depth, which reads every observation and utterance by itself, drawn one by one, as published. In
+Twenty Questions about sixteen words all else is as in `demo_archer`; on trades the embedded agent of the mini
+benchmark goes on learning, rewarded by hidden tests at an episode's end (`ON_TRADES`). Writes study.json and
+report.html: means of the last iterations' episodes, and differences paired over seeds.
 
-Run: python benchmarks/archer_critics.py [--critics own encoder] [--seeds 8] [--first_seed 200]
-     [--folder FOLDER]
+Run: python benchmarks/archer_critics.py [--game trades] [--critics own encoder] [--seeds 8]
+     [--first_seed 200] [--folder FOLDER]
      python benchmarks/archer_critics.py --grid --critics fresh encoder --seeds 1 --first_seed 100
 (`--grid`: three learning rates of each critic, on development seeds; resumes where it stopped)
 """
@@ -15,21 +16,64 @@ Run: python benchmarks/archer_critics.py [--critics own encoder] [--seeds 8] [--
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from archer_settings import only
 from archer_worlds import CURVES, LAST, MEASURES, run_of
 
+from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
+from sweet_rl.records import read_rows
 from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
 from sweet_rl.studies.archer.settings import ARCHER, LAYERS, Overrides
+from sweet_rl.studies.chains import Chain, call
 from sweet_rl.studies.outcome import finish
-from sweet_rl.studies.results import Comparison, Method, Results, claim_over_seeds, provenance
+from sweet_rl.studies.results import (
+    Axes,
+    Comparison,
+    Counted,
+    Measure,
+    Method,
+    Results,
+    Run,
+    claim_over_seeds,
+    provenance,
+)
 
 OWN, FRESH, ENCODER = "own", "fresh", "encoder"
+WORDS, TRADES = "words", "trades"
+
+ON_TRADES: Final[Overrides] = {
+    "template": "chat",
+    "agent_prompt_path": "llm_agent_mini_prompt",
+    "tasks": "mini:trades=10:train",
+    "eval_tasks": "mini:trades=10:test",
+    "max_steps": 6,
+    "max_context": 256,
+    "iterations": 24,
+    "rollout_size": 128,
+    "eval_freq": 1000,
+    "save_freq": 4,
+    "keep_checkpoints": 1,
+    "warmup_iter": 4,
+    "capacity": 7000,
+    "whole_games": "true",
+    "batch_size": 256,
+    "grad_accum_steps": 1,
+    "epochs": 30,
+    "actor_epochs": 3,
+    "lm_lr": 3e-4,
+    "normalize_advantages": "true",
+    "tau": 0.3,
+    "dtype": "float32",
+}
+"""Of every run on trades, beside `archer_code`."""
 
 CRITICS: Final[Mapping[str, Overrides]] = {
     OWN: ARCHER,
@@ -41,8 +85,8 @@ CRITICS: Final[Mapping[str, Overrides]] = {
 RATES: Final = (3e-4, 1e-3, 3e-3)
 
 TITLES: Final = {
-    OWN: "reads a game once, begins as the policy",
-    FRESH: "reads a game once, random weights",
+    OWN: "reads an episode once, begins as the policy",
+    FRESH: "reads an episode once, random weights",
     ENCODER: "reads each utterance, random weights",
 }
 
@@ -50,15 +94,126 @@ TITLES: Final = {
 class Critics(OnlineStudy):
     """Runs that differ in their critics; a method's name begins with its critic's."""
 
+    title = "Twenty Questions about sixteen words"
+    measures, curves = MEASURES, CURVES
+
+    def policy(self, seed: int) -> Path:
+        """The folder of the model that a run begins with."""
+        return self.start(seed) / "policy"
+
     def critic(self, method: str, seed: int) -> Path:
         """The folder of the model that a run's critic begins as."""
         kind = method.partition("-")[0]
-        return self.start(seed) / "policy" if kind == OWN else self.folder / f"{kind}-critic-{seed}"
+        return self.policy(seed) if kind == OWN else self.folder / f"{kind}-critic-{seed}"
 
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
         """Those of the study, with the critic of a method."""
         own = super().overrides(method, seed)
         return (*own, f"critic_lm={self.critic(method, seed)}") if method in self.methods else own
+
+    def go(self, how: How) -> None:
+        """Run what is missing."""
+        begins, runs = rounds(self)
+        starts = {self.teacher(seed).name for seed in self.numbers} | {
+            self.start(seed).name for seed in self.numbers
+        }
+        run_steps(in_rounds([only(begins, starts)]), self.folder, how)
+        self.make_critics()
+        named = {self.run(method, seed).name for method in self.methods for seed in self.numbers}
+        run_steps(in_rounds([only(begins, starts), only(runs, named)]), self.folder, how)
+
+    def make_critics(self) -> None:
+        """Models of random weights, as wide and as deep as the policy, with its tokenizer."""
+        import torch
+        from transformers import AutoConfig, AutoModel, AutoTokenizer, DistilBertConfig, DistilBertModel
+
+        for seed in self.numbers:
+            policy = AutoConfig.from_pretrained(self.policy(seed))
+            encoder = DistilBertConfig(
+                vocab_size=policy.vocab_size,
+                dim=policy.hidden_size,
+                hidden_dim=4 * policy.hidden_size,
+                n_heads=policy.num_attention_heads,
+                n_layers=policy.num_hidden_layers,
+            )
+            tokenizer = AutoTokenizer.from_pretrained(self.policy(seed))
+            for kind in (FRESH, ENCODER):
+                folder = self.critic(kind, seed)
+                if (folder / "model.safetensors").is_file():
+                    continue
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(10_000 + seed)
+                    model = AutoModel.from_config(policy) if kind == FRESH else DistilBertModel(encoder)
+                tokenizer.save_pretrained(folder)
+                model.save_pretrained(folder)
+
+    def result(self, method: str, seed: int) -> Run:
+        """What came of a run."""
+        return run_of(self.run(method, seed), seed)
+
+
+class OnTrades(Critics):
+    """The same for the embedded agent, on trades of the mini benchmark."""
+
+    title = "Trades of the mini benchmark"
+    measures = (Measure("success", f"success, last {LAST} iterations"), *MEASURES)
+    curves = (
+        Axes("success", "success", "turns played to learn from", unit="share", main=True),
+        Axes("return", "mean share of hidden tests", "turns played to learn from"),
+    )
+
+    def policy(self, seed: int) -> Path:  # noqa: ARG002 - the same for all
+        """The embedded agent."""
+        return Path(model_path(EMBEDDED))
+
+    def go(self, how: How) -> None:
+        """Run what is missing."""
+        self.make_critics()
+        runs: list[Chain] = [
+            (
+                call(
+                    "run_archer",
+                    self.run(method, seed),
+                    self._settings(method, seed),
+                    {"config_name": "archer_code"},
+                ),
+            )
+            for seed in self.numbers
+            for method in self.methods
+        ]
+        run_steps(in_rounds([runs]), self.folder, how)
+
+    def _learn(self, method: str, seed: int) -> Chain:
+        own = {
+            **ON_TRADES,
+            **self.methods[method],
+            "seed": seed,
+            "policy_lm": self.policy(seed),
+            "critic_lm": self.critic(method, seed),
+            "save_path": self.run(method, seed),
+            "quiet": "true",
+        }
+        if self.iterations is not None:
+            own["iterations"] = self.iterations
+        overrides = tuple(f"{name}={value}" for name, value in own.items())
+        return (call("run_archer", self.run(method, seed), overrides, {"config_name": "archer_code"}),)
+
+    def result(self, method: str, seed: int) -> Run:
+        """Besides, the share of dialogues that passed all hidden tests."""
+        run = super().result(method, seed)
+        passed: dict[int, list[bool]] = defaultdict(list)
+        for _, row in read_rows(self.run(method, seed) / "trajectories.jsonl"):
+            passed[row["iteration"]].append(row["reward"] == 1.0)
+        shares = [fmean(passed[iteration]) for iteration in sorted(passed)]
+        turns = [turn for turn, _ in run.curves["return"]]
+        return replace(
+            run,
+            measures={"success": Counted(fmean(shares[-LAST:])), **run.measures},
+            curves={"success": tuple(zip(turns, shares, strict=True)), **run.curves},
+        )
+
+
+GAMES: Final = {WORDS: Critics, TRADES: OnTrades}
 
 
 def main() -> None:
@@ -69,57 +224,27 @@ def main() -> None:
         methods = {
             f"{name}-{rate:g}": {**own, "critic_lr": rate} for name, own in methods.items() for rate in RATES
         }
-    study = Critics(Path(arguments.folder), arguments.seeds, arguments.first_seed, methods=methods)
-    how = How(jobs=arguments.jobs, fresh=False, small=True)
-    begins, runs = rounds(study)
-    starts = {study.teacher(seed).name for seed in study.numbers} | {
-        study.start(seed).name for seed in study.numbers
-    }
-    run_steps(in_rounds([only(begins, starts)]), study.folder, how)
-    for seed in study.numbers:
-        _make_critics(study, seed)
-    named = {study.run(method, seed).name for method in methods for seed in study.numbers}
-    run_steps(in_rounds([only(begins, starts), only(runs, named)]), study.folder, how)
+    study = GAMES[arguments.game](
+        Path(arguments.folder), arguments.seeds, arguments.first_seed, arguments.iterations, methods=methods
+    )
+    study.go(How(jobs=arguments.jobs, fresh=False, small=True))
+    own = ON_TRADES if arguments.game == TRADES else {"layers": LAYERS}
     finish(
         study.folder,
         Results(
             "archer_critics",
-            "ArCHer's critics: a game once, or each utterance",
+            "ArCHer's critics: an episode once, or each utterance",
             comparisons=(_comparison(study),),
-            settings={"iterations that count": LAST, "layers": LAYERS},
+            settings={"iterations that count": LAST, **own},
             provenance=provenance(),
         ),
     )
 
 
-def _make_critics(study: Critics, seed: int) -> None:
-    """Two models of random weights, as wide and as deep as the policy, with its tokenizer."""
-    import torch
-    from transformers import AutoConfig, AutoTokenizer, DistilBertModel, GPT2LMHeadModel, PreTrainedModel
-
-    start = study.start(seed)
-    tokenizer = AutoTokenizer.from_pretrained(start / "policy")
-    for kind in (FRESH, ENCODER):
-        folder = study.critic(kind, seed)
-        if (folder / "model.safetensors").is_file():
-            continue
-        config = AutoConfig.from_pretrained(start / ("policy" if kind == FRESH else "critic"))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(10_000 + seed)
-            model: PreTrainedModel
-            if kind == FRESH:
-                model = GPT2LMHeadModel(config)
-            else:
-                config.n_layers = LAYERS
-                model = DistilBertModel(config)
-        tokenizer.save_pretrained(folder)
-        model.save_pretrained(folder)
-
-
 def _comparison(study: Critics) -> Comparison:
     methods = {}
     for name in study.methods:
-        runs = tuple(run_of(study.run(name, seed), seed) for seed in study.numbers)
+        runs = tuple(study.result(name, seed) for seed in study.numbers)
         methods[name] = Method(name, TITLES.get(name, name), runs=runs)
     pairs = [one for one in (OWN, FRESH) if {one, ENCODER} <= methods.keys()]
     claims = [
@@ -130,10 +255,10 @@ def _comparison(study: Critics) -> Comparison:
     ]
     return Comparison(
         "critics",
-        "Twenty Questions about sixteen words",
+        study.title,
         own=next(iter(methods)),
-        measures=MEASURES,
-        curves=CURVES,
+        measures=study.measures,
+        curves=study.curves,
         methods=tuple(methods.values()),
         claims=tuple(claims),
     )
@@ -141,9 +266,11 @@ def _comparison(study: Critics) -> Comparison:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--game", choices=tuple(GAMES), default=WORDS)
     parser.add_argument("--critics", nargs="+", choices=tuple(CRITICS), default=[*CRITICS])
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--first_seed", type=int, default=200)
+    parser.add_argument("--iterations", type=int, help="of a run; default: the configuration's")
     parser.add_argument("--grid", action="store_true", help="try learning rates of the critics instead")
     parser.add_argument("--folder", default="outputs/archer_critics")
     parser.add_argument("--jobs", type=int, default=2)

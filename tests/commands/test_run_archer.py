@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.chat import EMBEDDED, TokenizerChat, model_path
+from sweet_rl.chat import EMBEDDED, TokenizerChat
 from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.run_archer import run_archer
@@ -540,8 +540,13 @@ def test_a_line_break_may_be_typed_as_in_a_shell(typed):
 
 def chatting(folder, *more):
     """A run of the embedded agent in its own chat template."""
-    agent = model_path(EMBEDDED)
-    own = [f"policy_lm={agent}", f"critic_lm={agent}", "template=chat", "max_steps=6", "max_new_tokens=64"]
+    own = [
+        f"policy_lm={EMBEDDED}",
+        f"critic_lm={EMBEDDED}",
+        "template=chat",
+        "max_steps=6",
+        "max_new_tokens=64",
+    ]
     own += ["tasks=mini:trades=10:dev", "eval_tasks=mini:trades=10:dev", "rollout_size=8", "eval_freq=9"]
     archer.run("archer_code", [*options("archer_code", folder), *own, "iterations=1", *more], None)
 

@@ -175,7 +175,11 @@ class TextEncoder:
         return torch.cat(both, dim=1)
 
     def _tokenize(self, text: str) -> tuple[int, ...]:
-        ids = self.tokenizer(text, truncation=True, max_length=self.max_length)["input_ids"]
+        begin: str | None = self.tokenizer.bos_token
+        written = bool(begin) and text.startswith(str(begin))  # by a chat template
+        ids = self.tokenizer(
+            text, add_special_tokens=not written, truncation=True, max_length=self.max_length
+        )["input_ids"]
         if self.pooling == "last" and len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:
             ids = ids[:-1]  # a policy has never read its own end
         return tuple(ids) or (self._pad_id,)  # GPT-like tokenizers make nothing of an empty text

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model, GPT2Config, GPT2Model
 
 from sweet_rl.algorithms.archer.critic import DoubleCritic, TextEncoder, load_critic
@@ -16,8 +17,10 @@ from sweet_rl.algorithms.archer.critic_updates import (
 )
 from sweet_rl.algorithms.archer.learning import copied
 from sweet_rl.algorithms.archer.steps import StepSettings
+from sweet_rl.chat import EMBEDDED, TokenizerChat, load_tokenizer
 from sweet_rl.errors import UsageError
 from sweet_rl.training.packing import padded_batches
+from sweet_rl.types import Message
 from tests.algorithms.archer.models import ROWS, critic_model, critic_tokenizer, policy_tokenizer
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
@@ -66,6 +69,20 @@ def test_any_encoder_serves_whatever_its_width_and_pooling(name):
 def test_the_oldest_of_a_long_text_is_dropped():
     encoder = TextEncoder(critic_model().base_lm, critic_tokenizer(), max_length=12)
     assert torch.equal(encoder(["x" * 50 + "0123456789"], 100), encoder(["0123456789"], 100))
+
+
+def test_a_text_in_a_chat_template_begins_once():
+    """Llama's template writes the begin token, and its tokenizer adds one to what has none."""
+    agent = load_tokenizer(EMBEDDED)
+    begin = agent.bos_token
+    agent.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin} $A", special_tokens=[(begin, agent.bos_token_id)]
+    )
+    encoder = TextEncoder(GPT2Model(GPT2Config(n_embd=16, n_layer=1, n_head=1, vocab_size=len(agent))), agent)
+    chat = TokenizerChat(agent)
+    text = chat.render([Message("user", "Hello.")])
+    assert encoder.tokens([text]) == len(chat.encode(text))
+    assert encoder.tokens(["Hello."]) == len(chat.encode("Hello.")) + 1
 
 
 def test_texts_of_similar_lengths_share_a_batch():
