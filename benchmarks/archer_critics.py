@@ -52,11 +52,11 @@ WORDS, TRADES = "words", "trades"
 ON_TRADES: Final[Overrides] = {
     "template": "chat",
     "agent_prompt_path": "llm_agent_mini_prompt",
-    "tasks": "mini:trades=10:train",
-    "eval_tasks": "mini:trades=10:test",
+    "tasks": "mini:trades=1:train",
+    "eval_tasks": "mini:trades=1:test",
     "max_steps": 6,
     "max_context": 256,
-    "iterations": 24,
+    "iterations": 14,
     "rollout_size": 128,
     "eval_freq": 1000,
     "save_freq": 4,
@@ -69,6 +69,7 @@ ON_TRADES: Final[Overrides] = {
     "epochs": 30,
     "actor_epochs": 3,
     "lm_lr": 3e-4,
+    "gamma": 0.99,
     "normalize_advantages": "true",
     "tau": 0.3,
     "dtype": "float32",
@@ -95,7 +96,8 @@ class Critics(OnlineStudy):
     """Runs that differ in their critics; a method's name begins with its critic's."""
 
     title = "Twenty Questions about sixteen words"
-    measures, curves = MEASURES, CURVES
+    measures: tuple[Measure, ...] = MEASURES
+    curves: tuple[Axes, ...] = CURVES
 
     def policy(self, seed: int) -> Path:
         """The folder of the model that a run begins with."""
@@ -169,18 +171,7 @@ class OnTrades(Critics):
     def go(self, how: How) -> None:
         """Run what is missing."""
         self.make_critics()
-        runs: list[Chain] = [
-            (
-                call(
-                    "run_archer",
-                    self.run(method, seed),
-                    self._settings(method, seed),
-                    {"config_name": "archer_code"},
-                ),
-            )
-            for seed in self.numbers
-            for method in self.methods
-        ]
+        runs = [self._learn(method, seed) for seed in self.numbers for method in self.methods]
         run_steps(in_rounds([runs]), self.folder, how)
 
     def _learn(self, method: str, seed: int) -> Chain:
