@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -111,24 +113,49 @@ def function_of(run: str) -> Callable[..., None]:
     return function if is_recorded(function) else recorded(run)(function)
 
 
-def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]]) -> list[Step]:
-    """Steps of chains: in a chain they follow each other, and a round waits for the one before it.
+def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = None) -> list[Step]:
+    """Steps of chains: in a chain they follow each other, and a round waits for the ones before it.
 
     What a step uses of an earlier round are files that it names, which are compared by digest. So chains that
     join a round, as those of more seeds do, let nothing run again.
 
     Args:
         rounds: of chains of steps.
+        folder: in which all of them write. A step then waits only for those of earlier rounds that made what
+            it names: a place in the folder is made by the chains that name it in the first round that does.
+            Names there have letters, digits, and the signs . _ and - only.
     """
-    return list(_in_rounds(rounds))
+    return list(_in_rounds(rounds, folder))
 
 
-def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]]) -> Iterator[Step]:
-    after: tuple[str, ...] = ()
+def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None) -> Iterator[Step]:
+    made: dict[str, frozenset[Path]] = {}
+    last: tuple[str, ...] = ()
     for chains in rounds:
+        new: dict[str, frozenset[Path]] = {}
         for chain in chains:
             needs: tuple[str, ...] = ()
             for step in chain:
+                after = last
+                if folder is not None:
+                    named = _places(step, folder)
+                    after = tuple(name for name, places in made.items() if _meet(named, places))
+                    known = frozenset().union(*made.values())
+                    new[step.name] = frozenset(place for place in named if not _meet({place}, known))
                 yield replace(step, needs=needs, after=after)
                 needs = (step.name,)
-        after = tuple(chain[-1].name for chain in chains if chain)
+        made |= new
+        last = tuple(chain[-1].name for chain in chains if chain)
+
+
+def _places(step: Step, folder: Path) -> frozenset[Path]:
+    """Files and folders there that a step names, also within a word, as in `critic_lm=FOLDER/start/policy`."""
+    inside = re.compile(rf"{re.escape(str(folder))}/([\w./-]+)")
+    words = (str(value) for value in (*step.words, *step.flags.values()))
+    return frozenset(Path(found) for word in words for found in inside.findall(word))
+
+
+def _meet(some: AbstractSet[Path], others: AbstractSet[Path]) -> bool:
+    """Whether a place of some is one of the others, or in it, or around it."""
+    pairs = ((one, other) for one in some for other in others)
+    return any(one == other or one in other.parents or other in one.parents for one, other in pairs)

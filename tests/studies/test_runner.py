@@ -1,5 +1,6 @@
 """The mini study: its commands, and the processes that they run in."""
 
+import re
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
 
 from sweet_rl.chat import model_path
 from sweet_rl.cli import load, values_of
@@ -15,6 +17,8 @@ from sweet_rl.pipelines import state
 from sweet_rl.pipelines.state import Records
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.runs.digests import digest_of
+from sweet_rl.studies.archer import recipe as archer
+from sweet_rl.studies.reflect import recipe as reflect
 from sweet_rl.studies.sweet.recipe import (
     OWN_STEPS,
     choosing,
@@ -202,3 +206,37 @@ def test_workers_end_with_the_study_that_wanted_them():
     while psutil.pid_exists(worker) and psutil.Process(worker).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "the worker goes on by itself"
         time.sleep(0.1)
+
+
+def kinds(folder, study):
+    return {
+        "sweet": rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2)),
+        "archer": archer.rounds(archer.OnlineStudy(folder, seeds=2)),
+        "reflect": reflect.rounds(reflect.ReflectStudy(folder, seeds=2, worlds=tuple(reflect.METHODS))),
+    }
+
+
+@pytest.mark.parametrize("kind", ["sweet", "archer", "reflect"])
+def test_a_step_waits_for_all_that_made_what_its_command_names(kind, study):
+    folder = study.path("x").parent
+    all_rounds = kinds(folder, study)[kind]
+    number_of = {step.name: n for n, chains in enumerate(all_rounds) for chain in chains for step in chain}
+    before, found = {}, 0
+    for step in in_rounds(all_rounds, folder):
+        waits = {*step.needs, *step.after}
+        before[step.name] = waits.union(*(before[name] for name in waits))
+        for name in (name for name, number in number_of.items() if number < number_of[step.name]):
+            if re.search(rf"{re.escape(str(folder / name))}(?![\w.-])", step.command):
+                assert name in before[step.name], (step.name, name)
+                found += 1
+    assert found > 30
+
+
+def test_a_study_waits_for_nothing_else(study):
+    steps = {
+        step.name: step for step in in_rounds(rounds(replace(study, page_tasks=2)), study.path("x").parent)
+    }
+    assert steps["sweet.ranked.jsonl"].after == ("sampled.jsonl", "critic")
+    assert steps["critic"].after == ("pairs.jsonl",)  # which makes pairs_hidden.jsonl, too
+    assert steps["rft"].after == ("offline.jsonl", "pairs.jsonl", "pairs_guarded.jsonl")  # graded in place
+    assert steps["pages.blank.jsonl"].after == ()

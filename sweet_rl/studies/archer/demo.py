@@ -64,6 +64,8 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     given = {name: number for name, number in numbers.items() if number is not None}
     methods = {name: own for name, own in METHODS.items() if flags.ablations or name not in ABLATIONS}
     study = OnlineStudy(folder, flags.seeds, flags.first_seed, flags.iterations, methods=methods, **given)
-    run_study(flags, in_rounds(rounds(study)), lambda seconds: beside(results(study, seconds), FULL_STUDY))
+    run_study(
+        flags, in_rounds(rounds(study), folder), lambda seconds: beside(results(study, seconds), FULL_STUDY)
+    )
     played = study.games("archer", study.first_seed, greedy=True)
     print(f"Read games with: sweet-rl visualize_dialogue_histories {played}")

@@ -73,4 +73,6 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     methods = METHODS if flags.ablations else MAIN_METHODS
     folder = prepared(flags)
     study = ReflectStudy(folder, flags.seeds, flags.first_seed, worlds=chosen, methods=methods, **given)
-    run_study(flags, in_rounds(rounds(study)), lambda seconds: beside(results(study, seconds), FULL_STUDY))
+    run_study(
+        flags, in_rounds(rounds(study), folder), lambda seconds: beside(results(study, seconds), FULL_STUDY)
+    )

@@ -134,7 +134,11 @@ def demo(flags: DemoFlags, /) -> None:
         if flags.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        run_study(flags, in_rounds(rounds(study)), lambda seconds: _beside_committed(results(study, seconds)))
+        run_study(
+            flags,
+            in_rounds(rounds(study), folder),
+            lambda seconds: _beside_committed(results(study, seconds)),
+        )
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "

@@ -39,7 +39,7 @@ def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     With two processes neither waits long: what needs little fills the rounds in which one chain is long.
     """
     return (
-        [gates(study), _tasks(study)],
+        [(*gates(study), *_tasks(study))],
         [_offline(study), *_before(study)],
         first_round(study),
         [*second_round(study), *page_chains(study)],
