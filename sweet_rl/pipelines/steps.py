@@ -149,7 +149,7 @@ def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None) 
 
 
 def _places(step: Step, folder: Path) -> frozenset[Path]:
-    """Files and folders there that a step names, also within a word, as in `critic_lm=FOLDER/start/policy`."""
+    """Files and folders there that a step names, also within a word: `critic_lm=FOLDER/start/policy`."""
     inside = re.compile(rf"{re.escape(str(folder))}/([\w./-]+)")
     words = (str(value) for value in (*step.words, *step.flags.values()))
     return frozenset(Path(found) for word in words for found in inside.findall(word))
