@@ -56,7 +56,7 @@ ON_TRADES: Final[Overrides] = {
     "eval_tasks": "mini:trades=1:test",
     "max_steps": 6,
     "max_context": 256,
-    "iterations": 14,
+    "iterations": 12,
     "rollout_size": 128,
     "eval_freq": 1000,
     "save_freq": 4,
