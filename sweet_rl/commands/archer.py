@@ -22,6 +22,7 @@ from sweet_rl.flags import Flag, Only
 from sweet_rl.grading import GRADERS
 from sweet_rl.interface.ending import grading_as_they_end, grading_of
 from sweet_rl.prompts import load_prompt, prompt_digest
+from sweet_rl.records import read_rows
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Message, Task
 from sweet_rl.version import __version__
@@ -179,8 +180,22 @@ async def _playground(
             grade = graded.submit if grader is None else lambda played: graded.submit(without_rewards(played))
         make_env = await opened.enter_async_context(world.open(world.beside(options, rows, {}), user))
         who = {} if user is None else {"env_model": user.name}
+        if user is not None:
+            _check_who_answered(rows, user.name)
         provenance = {"sweet_rl": __version__, **who, "settings": world.settings(options)}
         yield Playground(make_env, *tasks, transcript, grade, provenance)
+
+
+def _check_who_answered(rows: Path, name: str) -> None:
+    """One human for a whole run: what a server offers under `auto` may be another model today."""
+    _, first = next(read_rows(rows), (0, {})) if rows.exists() else (0, {})
+    provenance = first.get("provenance")
+    was = provenance.get("env_model") if isinstance(provenance, dict) else None
+    if was not in (None, name):
+        raise UsageError(
+            f"{str(rows.parent)!r} was played with {was!r}, and now {name!r} answers. Resume it with the same one, "
+            "name another save_path, or pass overwrite=true to start again."
+        )
 
 
 def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Human | OracleFlags:

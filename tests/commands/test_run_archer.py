@@ -23,6 +23,7 @@ from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.state_files import load_state
 from sweet_rl.types import AgentTurn, Message, Score
 from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
 from sweet_rl.worlds.frontend_design.agents import TargetDesigner
 from tests.algorithms.archer.test_loop import Watcher
@@ -190,6 +191,21 @@ def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
     assert {row.reward for row in first} == {0.0}
     assert {row.reward for row in last} == worth
     assert all(row.reward == row.trajectory_reward and row.terminated for row in last)
+
+
+class Named(ScriptedHuman):
+    """The scripted human under a name that changes, as that of a server's first model may."""
+
+    name = "one"
+
+
+def test_another_human_does_not_go_on_with_a_run(tmp_path, monkeypatch):
+    told = [*options("archer_code", tmp_path / "run"), f"env_model={__name__}:Named"]
+    archer.run("archer_code", [*told, "iterations=1"], None)
+    monkeypatch.setattr(Named, "name", "two")
+    with pytest.raises(UsageError, match=r"was played with 'one', and now 'two' answers. Resume it"):
+        archer.run("archer_code", told, None)
+    archer.run("archer_code", [*told, "overwrite=true"], None)
 
 
 def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path):
