@@ -2,7 +2,7 @@
 
 from sweet_rl.chat.formats import (
     ChatFormat,
-    Instructed,
+    InstructedChat,
     PlainChat,
     TokenizerChat,
     as_json,
@@ -17,7 +17,7 @@ from sweet_rl.chat.turns import Span, TurnFormat
 __all__ = [
     "EMBEDDED",
     "ChatFormat",
-    "Instructed",
+    "InstructedChat",
     "PlainChat",
     "Span",
     "TokenizerChat",

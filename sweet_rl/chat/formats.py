@@ -123,20 +123,41 @@ class TokenizerChat:
         return prompt
 
 
-class Instructed:
-    """A format that puts the same system prompt before every dialogue.
+class InstructedChat:
+    """A model's chat template with the same system prompt before every dialogue, and room for so many tokens.
+
+    Of a dialogue that is too long the oldest exchanges are left out, never the first message, which says what
+    it is about, and never the last.
 
     Args:
-        chat_format: writes the dialogue and the prompt.
+        chat: the template.
         system_prompt: verbatim; empty: none.
+        max_context: tokens of a prompt at most.
+
+    Raises:
+        UsageError: they leave no room for a dialogue.
     """
 
-    def __init__(self, chat_format: ChatFormat, system_prompt: str) -> None:
-        self._format, self._system_prompt = chat_format, system_prompt
+    def __init__(self, chat: TokenizerChat, system_prompt: str, max_context: int) -> None:
+        self._chat, self._system_prompt, self._max_context = chat, system_prompt, max_context
+        least = len(chat.encode(self._whole([Message("user", "?")])))
+        if least > max_context:
+            raise UsageError(
+                f"max_context={max_context} has no room for a dialogue: with the instructions it begins with "
+                f"{least} tokens in the chat template of {chat.tokenizer.name_or_path!r}. Raise it."
+            )
 
     def render(self, messages: Sequence[Message]) -> str:
         """The prompt string, which begins with the system prompt."""
-        return self._format.render(with_system(self._system_prompt, messages))
+        kept = list(messages)
+        text = self._whole(kept)
+        while len(kept) > 3 and len(self._chat.encode(text)) > self._max_context:
+            del kept[1:3]
+            text = self._whole(kept)
+        return text
+
+    def _whole(self, messages: Sequence[Message]) -> str:
+        return self._chat.render(with_system(self._system_prompt, messages))
 
 
 def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat import ChatFormat, Instructed, TokenizerChat
+from sweet_rl.chat import ChatFormat, InstructedChat, TokenizerChat
 from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
@@ -24,7 +24,7 @@ from sweet_rl.interface.ending import grading_as_they_end, grading_of
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import read_rows
 from sweet_rl.tracking import Destination
-from sweet_rl.types import Message, Task
+from sweet_rl.types import Task
 from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
@@ -124,9 +124,7 @@ def run(
                 watcher.say(phase, done, total)
 
         settings = settings_of({**config, **models, "template": template})
-        transcript = world.transcript()
-        if instructions is not None:
-            transcript = _chat(instructions, settings)
+        transcript = _transcript(instructions, world, settings)
         learner = (make or make_learner)(settings, chat_format=transcript, say=say)
         how = f"What was played is in {save_path}; the same command resumes it."
         stack.enter_context(on_interrupt(how))
@@ -373,21 +371,12 @@ def _instructions(config: Mapping[str, Any], world: World) -> str | None:
     return world.system_prompt() if path is None else load_prompt(path)
 
 
-def _chat(instructions: str, settings: ArcherSettings) -> ChatFormat:
-    """The policy's chat template.
-
-    Raises:
-        UsageError: it has none, or `max_context` leaves no room for a dialogue.
-    """
+def _transcript(instructions: str | None, world: World, settings: ArcherSettings) -> ChatFormat:
+    """How policy and critics read a dialogue: as the world writes it in plain text, or as the policy's own chat."""
+    if instructions is None:
+        return world.transcript()
     chat = TokenizerChat.from_pretrained(settings.policy_lm)
-    written = Instructed(chat, instructions)
-    least = len(chat.encode(written.render([Message("user", "?")])))
-    if least > settings.max_context:
-        raise UsageError(
-            f"max_context={settings.max_context} has no room for a dialogue: with the instructions it begins with "
-            f"{least} tokens in the chat template of {settings.policy_lm!r}. Raise it."
-        )
-    return written
+    return InstructedChat(chat, instructions, settings.max_context)
 
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.chat import PlainChat, TokenizerChat, load_tokenizer, with_system
+from sweet_rl.chat import EMBEDDED, InstructedChat, PlainChat, TokenizerChat, load_tokenizer, with_system
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message
 from tests.tiny_models import BEGIN, tiny_tokenizer
@@ -102,3 +102,23 @@ def test_a_name_that_is_no_folder_is_told_before_it_is_looked_for_once(tmp_path,
             load_tokenizer(name)
     said = "runs/critik is no folder here: looking for it in the local cache and on the hub."
     assert caplog.messages == [said]
+
+
+def test_of_a_long_dialogue_the_oldest_exchanges_are_left_out():
+    """Never what it is about, nor the instructions: the whole is cut to exchanges that fit."""
+    chat = TokenizerChat.from_pretrained(EMBEDDED)
+    said = [Message("user", "I need a function.")]
+    for number in range(9):
+        said += [Message("assistant", f"Question {number}?"), Message("user", f"Answer {number}.")]
+    written = InstructedChat(chat, "Ask.", 200)
+    text = written.render(said)
+    assert len(chat.encode(text)) <= 200 < len(chat.encode(InstructedChat(chat, "Ask.", 10_000).render(said)))
+    left_out = next(number for number in range(9) if f"Question {number}?" in text)
+    assert 0 < left_out < 8
+    assert text == chat.render([Message("system", "Ask."), said[0], *said[1 + 2 * left_out :]])
+    assert written.render(said[:3]) == chat.render([Message("system", "Ask."), *said[:3]])
+
+
+def test_instructions_that_leave_no_room_are_refused():
+    with pytest.raises(UsageError, match=r"max_context=20 has no room for a dialogue: .* begins with \d\d"):
+        InstructedChat(TokenizerChat.from_pretrained(EMBEDDED), "Ask, and ask, and ask again. " * 9, 20)
