@@ -8,7 +8,7 @@ benchmark goes on learning, rewarded by hidden tests at an episode's end (`ON_TR
 report.html: means of the last iterations' episodes, and differences paired over seeds.
 
 Run: python benchmarks/archer_critics.py [--game trades] [--critics own encoder] [--seeds 8]
-     [--first_seed 200] [--folder FOLDER]
+     [--first_seed 200] [--folder FOLDER] [--plot FILE.png]
      python benchmarks/archer_critics.py --grid --critics fresh encoder --seeds 1 --first_seed 100
 (`--grid`: three learning rates of each critic, on development seeds; resumes where it stopped)
 """
@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import Final
 
 from archer_settings import only
-from archer_worlds import CURVES, LAST, MEASURES, run_of
+from archer_worlds import CURVES, LAST, MEASURES, plot, run_of
 
 from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.pipelines.running import How, run_steps
@@ -219,17 +219,20 @@ def main() -> None:
         Path(arguments.folder), arguments.seeds, arguments.first_seed, arguments.iterations, methods=methods
     )
     study.go(How(jobs=arguments.jobs, fresh=False, small=True))
+    comparison = _comparison(study)
     own = ON_TRADES if arguments.game == TRADES else {"layers": LAYERS}
     finish(
         study.folder,
         Results(
             "archer_critics",
             "ArCHer's critics: an episode once, or each utterance",
-            comparisons=(_comparison(study),),
+            comparisons=(comparison,),
             settings={"iterations that count": LAST, **own},
             provenance=provenance(),
         ),
     )
+    if arguments.plot:
+        plot([comparison], Path(arguments.plot))
 
 
 def _comparison(study: Critics) -> Comparison:
@@ -264,6 +267,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, help="of a run; default: the configuration's")
     parser.add_argument("--grid", action="store_true", help="try learning rates of the critics instead")
     parser.add_argument("--folder", default="outputs/archer_critics")
+    parser.add_argument("--plot", help="draw the curves there")
     parser.add_argument("--jobs", type=int, default=2)
     return parser.parse_args()
 

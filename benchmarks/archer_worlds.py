@@ -53,8 +53,11 @@ LAST = 5
 """Iterations whose games say what was reached."""
 
 MEASURES = (Measure("last", f"return, last {LAST} iterations", "number"), Measure("first", "first", "number"))
-CURVES = (Axes("return", "mean return", "turns played to learn from", main=True),)
+CURVES = (Axes("return", "mean return of an iteration's games", "turns played to learn from", main=True),)
 """Of `run_of`."""
+
+COLOURS = ("#1155cc", "#b45f06", "#777777")
+"""Of methods in a picture."""
 
 
 def main() -> None:
@@ -115,7 +118,7 @@ def run_of(folder: Path, seed: int) -> Run:
 
 
 def plot(parts: Sequence[Comparison], path: Path) -> None:
-    """A panel for each world: every seed, and their mean."""
+    """A panel for each part, of its first curves: every seed of each method, and their mean."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -125,17 +128,21 @@ def plot(parts: Sequence[Comparison], path: Path) -> None:
         1, len(parts), figsize=(4 * len(parts), 3.4), layout="constrained", squeeze=False
     )
     for axis, part in zip(axes[0], parts, strict=True):
-        curves = [run.curves["return"] for run in part.methods[0].runs]
-        for curve in curves:
-            axis.plot(*zip(*curve, strict=True), color="#1155cc", alpha=0.3, linewidth=1)
-        mean = [
-            (fmean(turns), fmean(returns))
-            for turns, returns in (zip(*points, strict=True) for points in zip(*curves, strict=True))
-        ]
-        axis.plot(*zip(*mean, strict=True), "o-", color="#1155cc", markersize=3)
-        axis.set(title=part.title, xlabel="turns played to learn from")
+        shown = part.curves[0]
+        for method, colour in zip(part.methods, COLOURS, strict=False):
+            curves = [run.curves[shown.name] for run in method.runs]
+            for curve in curves:
+                axis.plot(*zip(*curve, strict=True), color=colour, alpha=0.25, linewidth=1)
+            mean = [
+                (fmean(turns), fmean(values))
+                for turns, values in (zip(*points, strict=True) for points in zip(*curves, strict=True))
+            ]
+            axis.plot(*zip(*mean, strict=True), "o-", color=colour, markersize=3, label=method.title)
+        axis.set(title=part.title, xlabel=shown.along)
         axis.grid(alpha=0.3)
-    axes[0][0].set_ylabel(f"mean return of an iteration's {SETTINGS['rollout_size']} games")
+        if len(part.methods) > 1:
+            axis.legend(frameon=False, fontsize=8)
+    axes[0][0].set_ylabel(parts[0].curves[0].title)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
