@@ -81,7 +81,9 @@ CRITICS: Final[Mapping[str, Overrides]] = {
     FRESH: ARCHER,
     ENCODER: {**ARCHER, "whole_games": "false"},
 }
-"""What each run has beside the demo's configuration; rates by `--grid`."""
+"""What each run has beside the configuration; rates by `--grid`."""
+
+CRITICS_ON_TRADES: Final = {**CRITICS, ENCODER: {**CRITICS[ENCODER], "critic_lr": 3e-3}}
 
 RATES: Final = (3e-4, 1e-3, 3e-3)
 
@@ -96,6 +98,7 @@ class Critics(OnlineStudy):
     """Runs that differ in their critics; a method's name begins with its critic's."""
 
     title = "Twenty Questions about sixteen words"
+    critics = CRITICS
     measures: tuple[Measure, ...] = MEASURES
     curves: tuple[Axes, ...] = CURVES
 
@@ -158,6 +161,7 @@ class OnTrades(Critics):
     """The same for the embedded agent, on trades of the mini benchmark."""
 
     title = "Trades of the mini benchmark"
+    critics = CRITICS_ON_TRADES
     measures = (Measure("success", f"success, last {LAST} iterations"), *MEASURES)
     curves = (
         Axes("success", "success", "turns played to learn from", unit="share", main=True),
@@ -210,12 +214,13 @@ GAMES: Final = {WORDS: Critics, TRADES: OnTrades}
 def main() -> None:
     """Run what is missing, then write the page."""
     arguments = _arguments()
-    methods = {name: CRITICS[name] for name in arguments.critics}
+    game = GAMES[arguments.game]
+    methods = {name: game.critics[name] for name in arguments.critics}
     if arguments.grid:
         methods = {
             f"{name}-{rate:g}": {**own, "critic_lr": rate} for name, own in methods.items() for rate in RATES
         }
-    study = GAMES[arguments.game](
+    study = game(
         Path(arguments.folder), arguments.seeds, arguments.first_seed, arguments.iterations, methods=methods
     )
     study.go(How(jobs=arguments.jobs, fresh=False, small=True))
