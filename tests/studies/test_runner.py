@@ -143,7 +143,7 @@ def test_nothing_is_used_before_the_round_after_the_one_that_makes_it(study):
             uses += 1
     assert uses > 100
     first = [[chain[0].name for chain in each] for each in all_rounds[2:4]]
-    assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo", "rft"]  # both processes have work
+    assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo"]  # both processes have work
     assert first[1][0] == "first.train.jsonl"  # the longest first: no process is left alone with it
 
 

@@ -34,15 +34,16 @@ OWN_STEPS = "sweet_rl.studies.sweet.steps"
 
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
-    """All chains; those of a round need what the rounds before it made.
+    """All chains; those of a round may need what the rounds before it made, and wait for nothing else.
 
-    With two processes neither waits long: what needs little fills the rounds in which one chain is long.
+    With two processes neither waits long: the longest begin as soon as they can, and what is short and needs
+    little fills the end.
     """
     return (
         [(*gates(study), *_tasks(study))],
         [_offline(study), *_before(study)],
         first_round(study),
-        [*second_round(study), *page_chains(study)],
+        [*second_round(study), rejection(study), *page_chains(study)],
         third_round(study),
     )
 
@@ -83,14 +84,13 @@ def _before(study: Study) -> list[Chain]:
 
 
 def first_round(study: Study) -> list[Chain]:
-    """What needs the offline data only: candidates and critics, which SWEET-RL needs, then its rivals."""
+    """What needs the offline data only: candidates and critics, which SWEET-RL needs, and its longest rival."""
     blind = study.best_of or any(way.critic == "critic_blind" for way in ways(study))
     return [
         candidates(study),
         critic(study, "critic", hidden=True),
         *([critic(study, "critic_blind", BLIND_CRITIC, hidden=False)] if blind else []),
         dialogue_dpo(study),
-        rejection(study),
     ]
 
 
