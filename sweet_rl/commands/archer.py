@@ -15,7 +15,7 @@ from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
 from sweet_rl.commands.archer_watchers import ProgressBar, destination_of
-from sweet_rl.commands.humans import Human, HumanFlags, make_user
+from sweet_rl.commands.humans import PLACE_FLAGS, Human, HumanFlags, make_user
 from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only
@@ -203,7 +203,8 @@ def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> H
         return oracle
     usual = "scripted" if config["env_base_url"] is None else "auto"
     flags = HumanFlags(env_model=config["env_model"] or usual, env_base_url=config["env_base_url"])
-    human = Human(flags, world, options)
+    called = {PLACE_FLAGS: "env_base_url", "--env_model": "env_model"}
+    human = Human(flags, world, options, called)
     human.check()
     if config["grader"] is not None:
         GRADERS.find(config["grader"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,10 @@ HUMANS_HERE = ("scripted", "auto")
 """Names in dialogues that belong to no server's model: auto is the first that a server offers."""
 
 
-SERVER_FLAGS = "A model answers through a server: name it with --hostname and --port, or --env_base_url."
+PLACE_FLAGS = "--hostname and --port, or --env_base_url"
+SERVER_FLAGS = f"A model answers through a server: name it with {PLACE_FLAGS}."
 
-_NAMED_BY = "--hostname and --port, or --env_base_url, name the human's server, --env_model its model; "
+_NAMED_BY = f"The human's server is named by {PLACE_FLAGS}, its model by --env_model; "
 _ANSWERED = Only("answered_by", ("human", "oracle"), "worlds in which a human or an oracle answers")
 _SERVED = Only("human", ("server",), "a human behind a server (--hostname, --port or --env_base_url)")
 
@@ -85,11 +86,19 @@ class Human:
         flags: who that is, and where.
         world: in which they answer.
         options: of the world.
+        called: what messages call its flags where nobody types them, by what they call them elsewhere.
     """
 
     flags: HumanFlags
     world: World
     options: Options = field(default_factory=Options)
+    called: Mapping[str, str] = field(default_factory=dict)
+
+    def words(self, text: str) -> str:
+        """A message with the names that its flags have here."""
+        for flag_name, name in self.called.items():
+            text = text.replace(flag_name, name)
+        return text
 
     @property
     def simulated(self) -> bool:
@@ -128,9 +137,10 @@ class Human:
         elif not self.flags.server_named and model not in here:
             here = (*here, *USERS.names())
             if not self.simulated:
-                raise no_such("--env_model without a server", model, here, f"{SERVER_FLAGS} {OWN_HUMAN}")
+                known = self.words("--env_model without a server")
+                raise no_such(known, model, here, self.words(f"{SERVER_FLAGS} {OWN_HUMAN}"))
             if meant := suggestion(model, here, "--env_model "):
-                raise UsageError(f"There is no --env_model {model}{meant} here. {SERVER_FLAGS}")
+                raise UsageError(self.words(f"There is no --env_model {model}{meant} here. {SERVER_FLAGS}"))
         if not self.in_process and self.simulated:
             self.prompt()
 
@@ -188,11 +198,11 @@ async def make_user(human: Human, *, concurrency: int) -> User:
         flags.urls,
         flags,
         key_var=flags.env_api_key_var,
-        named_by=f"{_NAMED_BY}{world.human_hint}",
+        named_by=human.words(f"{_NAMED_BY}{world.human_hint}"),
         max_connections=concurrency,
     )
     try:
-        model = await _model_of(flags, client)
+        model = await _model_of(human, client)
     except BaseException:
         await client.close()
         raise
@@ -212,8 +222,9 @@ class NoUser:
         """Do nothing: there is no connection."""
 
 
-async def _model_of(flags: HumanFlags, client: OpenAIClient) -> str:
+async def _model_of(human: Human, client: OpenAIClient) -> str:
     """The model's name; where no server was named, the usual one is asked for it first."""
+    flags = human.flags
     if flags.env_model != "auto" and flags.server_named:
         return flags.env_model
     try:
@@ -222,10 +233,11 @@ async def _model_of(flags: HumanFlags, client: OpenAIClient) -> str:
         if flags.env_model == "auto":
             raise
         known = (*HUMANS_HERE, *USERS.names())
-        hint = f"{OWN_HUMAN} {SERVER_FLAGS} The usual one: {error}"
-        raise no_such("--env_model without a server", flags.env_model, known, hint) from error
+        hint = human.words(f"{OWN_HUMAN} {SERVER_FLAGS} The usual one: {error}")
+        unknown = human.words("--env_model without a server")
+        raise no_such(unknown, flags.env_model, known, hint) from error
     if flags.env_model != "auto":
         return flags.env_model
     if not models:
-        raise UsageError(f"{flags.urls[0]} offers no model; name one with --env_model.")
+        raise UsageError(human.words(f"{flags.urls[0]} offers no model; name one with --env_model."))
     return str(models[0]["id"])

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import Any
 
 from sweet_rl.batching import MicroBatcher
-from sweet_rl.commands.humans import Human, HumanFlags, make_user
+from sweet_rl.commands.humans import PLACE_FLAGS, Human, HumanFlags, make_user
 from sweet_rl.contracts import Env, User
 from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.doors.stepped import SteppedEpisode
@@ -130,6 +130,7 @@ class OpenWorld:
 def _human(choice: WorldChoice, world: World, options: Options) -> Human:
     """Who answers, before it is made; without a server nobody is asked for one."""
     name = "scripted" if choice.human == "auto" and choice.human_url is None else choice.human
-    human = Human(HumanFlags(env_model=name, env_base_url=choice.human_url), world, options)
+    flags = HumanFlags(env_model=name, env_base_url=choice.human_url)
+    human = Human(flags, world, options, {PLACE_FLAGS: "human_url", "--env_model": "human"})
     human.check()
     return human

@@ -193,6 +193,14 @@ def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
     assert all(row.reward == row.trajectory_reward and row.terminated for row in last)
 
 
+@pytest.mark.parametrize("human", ["auto", "some-model"])
+def test_messages_about_the_human_name_settings_and_no_flags(human, tmp_path):
+    told = [*options("archer_code", tmp_path), f"env_model={human}", "env_base_url=http://127.0.0.1:9/v1"]
+    with pytest.raises(ServiceError, match=r"named by env_base_url, its model by env_model;") as told_of:
+        archer.run("archer_code", told, None)
+    assert "--env" not in str(told_of.value) and "--hostname" not in str(told_of.value)
+
+
 class Named(ScriptedHuman):
     """The scripted human under a name that changes, as that of a server's first model may."""
 
