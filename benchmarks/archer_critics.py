@@ -87,6 +87,9 @@ CRITICS_ON_TRADES: Final = {**CRITICS, ENCODER: {**CRITICS[ENCODER], "critic_lr"
 
 RATES: Final = (3e-4, 1e-3, 3e-3)
 
+SPREAD: Final = 0.1
+"""Of an encoder's random weights, as of all narrow ones here: with 0.02 its vectors hardly differ."""
+
 TITLES: Final = {
     OWN: "reads an episode once, begins as the policy",
     FRESH: "reads an episode once, random weights",
@@ -134,14 +137,17 @@ class Critics(OnlineStudy):
 
         for seed in self.numbers:
             policy = AutoConfig.from_pretrained(self.policy(seed))
+            tokenizer = AutoTokenizer.from_pretrained(self.policy(seed))
             encoder = DistilBertConfig(
+                initializer_range=SPREAD,
+                max_position_embeddings=policy.max_position_embeddings,
+                pad_token_id=tokenizer.pad_token_id,
                 vocab_size=policy.vocab_size,
                 dim=policy.hidden_size,
                 hidden_dim=4 * policy.hidden_size,
                 n_heads=policy.num_attention_heads,
                 n_layers=policy.num_hidden_layers,
             )
-            tokenizer = AutoTokenizer.from_pretrained(self.policy(seed))
             for kind in (FRESH, ENCODER):
                 folder = self.critic(kind, seed)
                 if (folder / "model.safetensors").is_file():
@@ -221,11 +227,17 @@ def main() -> None:
             f"{name}-{rate:g}": {**own, "critic_lr": rate} for name, own in methods.items() for rate in RATES
         }
     study = game(
-        Path(arguments.folder), arguments.seeds, arguments.first_seed, arguments.iterations, methods=methods
+        Path(arguments.folder or f"outputs/archer_critics_{arguments.game}"),
+        arguments.seeds,
+        arguments.first_seed,
+        arguments.iterations,
+        methods=methods,
     )
     study.go(How(jobs=arguments.jobs, fresh=False, small=True))
     comparison = _comparison(study)
-    own = ON_TRADES if arguments.game == TRADES else {"layers": LAYERS}
+    own = {**ON_TRADES} if arguments.game == TRADES else {"layers": LAYERS}
+    own |= {} if arguments.iterations is None else {"iterations": arguments.iterations}
+    own |= {f"{name}: {key}": value for name, each in methods.items() for key, value in each.items()}
     finish(
         study.folder,
         Results(
@@ -271,7 +283,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first_seed", type=int, default=200)
     parser.add_argument("--iterations", type=int, help="of a run; default: the configuration's")
     parser.add_argument("--grid", action="store_true", help="try learning rates of the critics instead")
-    parser.add_argument("--folder", default="outputs/archer_critics")
+    parser.add_argument("--folder", help="default: outputs/archer_critics_GAME")
     parser.add_argument("--plot", help="draw the curves there")
     parser.add_argument("--jobs", type=int, default=2)
     return parser.parse_args()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import fmean
 
@@ -129,7 +130,7 @@ def plot(parts: Sequence[Comparison], path: Path) -> None:
     )
     for axis, part in zip(axes[0], parts, strict=True):
         shown = part.curves[0]
-        for method, colour in zip(part.methods, COLOURS, strict=False):
+        for method, colour in zip(part.methods, cycle(COLOURS), strict=False):
             curves = [run.curves[shown.name] for run in method.runs]
             for curve in curves:
                 axis.plot(*zip(*curve, strict=True), color=colour, alpha=0.25, linewidth=1)
