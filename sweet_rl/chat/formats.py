@@ -126,8 +126,8 @@ class TokenizerChat:
 class InstructedChat:
     """A model's chat template with the same system prompt before every dialogue, and room for so many tokens.
 
-    Of a dialogue that is too long the oldest exchanges are left out, never the first message, which says what
-    it is about, and never the last.
+    Of a dialogue that is too long the oldest exchanges are left out, not the first message, which says what
+    it is about, and not the last. Where these alone are too long, the prompt is.
 
     Args:
         chat: the template.

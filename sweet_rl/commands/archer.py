@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat import ChatFormat, InstructedChat, TokenizerChat
+from sweet_rl.chat import ChatFormat, InstructedChat, TokenizerChat, model_path
 from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
@@ -53,6 +53,12 @@ _ONLY: Final = {
 }
 """Settings that have a meaning only with others; those of learning may be given to all that are compared."""
 
+_READS: Final = (
+    *("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"),
+    "agent_prompt_path",
+)
+"""Settings that name what a run reads."""
+
 OWN_TEMPLATE = "own"
 """Name of the template that a world has for models that follow instructions."""
 
@@ -93,8 +99,8 @@ def run(
     loop_settings = _loop_settings(config)
     loop_settings = replace(loop_settings, concurrency=world.at_once(loop_settings.concurrency))
 
-    tracking.sets({**config, "template": template})
-    for key in ("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"):
+    tracking.sets({**config, "template": template or config["template"]})
+    for key in _READS:
         tracking.reads(key, config.get(key))
     silence_libraries()
     from sweet_rl.algorithms.archer.learners import make_learner
@@ -171,6 +177,7 @@ async def _playground(
                 user = make_oracle(world, answers, concurrency=concurrency)
         if user is not None:
             opened.push_async_callback(user.close)
+            _check_who_answered(rows, user.name)
         if isinstance(answers, Human):
             by = {} if grader is None else {"grader": GRADERS.make(grader, world, flag="grader")}
             graded = grading_as_they_end(grading_of(options, by, folder=rows.parent))
@@ -178,8 +185,6 @@ async def _playground(
             grade = graded.submit if grader is None else lambda played: graded.submit(without_rewards(played))
         make_env = await opened.enter_async_context(world.open(world.beside(options, rows, {}), user))
         who = {} if user is None else {"env_model": user.name}
-        if user is not None:
-            _check_who_answered(rows, user.name)
         provenance = {"sweet_rl": __version__, **who, "settings": world.settings(options)}
         yield Playground(make_env, *tasks, transcript, grade, provenance)
 
@@ -376,8 +381,14 @@ def _transcript(instructions: str | None, world: World, settings: ArcherSettings
     """How policy and critics read a dialogue: as the world writes it in plain text, or as the policy's own chat."""
     if instructions is None:
         return world.transcript()
-    chat = TokenizerChat.from_pretrained(settings.policy_lm)
-    return InstructedChat(chat, instructions, settings.max_context)
+    from transformers import AutoConfig
+
+    shape: Any = AutoConfig.from_pretrained(model_path(settings.policy_lm))
+    positions = getattr(shape.get_text_config(), "max_position_embeddings", None)
+    room = settings.max_context
+    if positions is not None:
+        room = min(room, positions - settings.max_new_tokens)
+    return InstructedChat(TokenizerChat.from_pretrained(settings.policy_lm), instructions, room)
 
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:

@@ -120,8 +120,10 @@ class Human:
         scripted = self.flags.env_model == "scripted" and self.simulated
         if scripted and not self.world.human_is_served and self.flags.server_named:
             raise UsageError(
-                "--env_model scripted looks at pages in this process; no server offers that. Leave out "
-                "--hostname, --port and --env_base_url, or name a vision model of the server."
+                self.words(
+                    "The scripted human looks at pages in this process; no server offers that. Leave out "
+                    f"{PLACE_FLAGS}, or name a vision model of the server with --env_model."
+                )
             )
         return not server_plays(self.world, self.flags)
 

@@ -22,6 +22,9 @@ from sweet_rl.types import Json
 _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
 """Flags with which a stage resumes what it left; the first that it has count."""
 
+_PLAIN: Final = re.compile(r"[\w./-]*\w[\w./-]*")
+"""A path that can be told from what stands around it; the current folder cannot."""
+
 _FROM: Final = "resume"
 """A flag that names the folder of the run to resume."""
 
@@ -122,8 +125,8 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
     Args:
         rounds: of chains of steps.
         folder: in which all of them write. A step then waits only for those of earlier rounds that made what
-            it names: a place in the folder is made by the chains that name it in the first round that does.
-            Names there have letters, digits, and the signs . _ and - only.
+            it names: for all that name it in the first round that does. A folder whose path has other signs
+            than letters, digits, / . _ and - is as none.
     """
     return list(_in_rounds(rounds, folder))
 
@@ -137,7 +140,7 @@ def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None) 
             needs: tuple[str, ...] = ()
             for step in chain:
                 after = last
-                if folder is not None:
+                if folder is not None and _PLAIN.fullmatch(str(folder)):
                     named = _places(step, folder)
                     after = tuple(name for name, places in made.items() if _meet(named, places))
                     known = frozenset().union(*made.values())
@@ -150,9 +153,9 @@ def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None) 
 
 def _places(step: Step, folder: Path) -> frozenset[Path]:
     """Files and folders there that a step names, also within a word: `critic_lm=FOLDER/start/policy`."""
-    inside = re.compile(rf"{re.escape(str(folder))}/([\w./-]+)")
     words = (str(value) for value in (*step.words, *step.flags.values()))
-    return frozenset(Path(found) for word in words for found in inside.findall(word))
+    paths = (Path(found) for word in words for found in _PLAIN.findall(word))
+    return frozenset(path for path in paths if folder in path.parents)
 
 
 def _meet(some: AbstractSet[Path], others: AbstractSet[Path]) -> bool:

@@ -240,3 +240,16 @@ def test_a_study_waits_for_nothing_else(study):
     assert steps["critic"].after == ("pairs.jsonl",)  # which makes pairs_hidden.jsonl, too
     assert steps["rft"].after == ("offline.jsonl", "pairs.jsonl", "pairs_guarded.jsonl")  # graded in place
     assert steps["pages.blank.jsonl"].after == ()
+
+
+@pytest.mark.parametrize("folder", [".", "it's", "my runs"])
+def test_where_names_cannot_be_told_apart_a_round_waits_for_the_one_before_it(folder, study):
+    all_rounds = rounds(replace(study, folder=Path(folder), page_tasks=2))
+    assert in_rounds(all_rounds, Path(folder)) == in_rounds(all_rounds)
+
+
+def test_a_place_with_the_same_end_elsewhere_is_another(study):
+    """The agent is no critic of this study, though its path ends as that of one."""
+    all_rounds = rounds(replace(study, folder=Path("demo"), agent="outputs/demo/critic"))
+    steps = {step.name: step for step in in_rounds(all_rounds, Path("demo"))}
+    assert steps["sweet.ranked.jsonl"].after == ("sampled.jsonl", "critic")

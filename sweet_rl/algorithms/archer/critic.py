@@ -90,6 +90,7 @@ class TextEncoder:
         self._chained = self.pooling == "last" and _looks_back_only(model)
         pad_id = tokenizer.pad_token_id
         self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
+        self._adds_begin = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
         self._ids = Recent(self._tokenize, len)
         accepted = inspect.signature(model.forward).parameters
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
@@ -175,13 +176,15 @@ class TextEncoder:
         return torch.cat(both, dim=1)
 
     def _tokenize(self, text: str) -> tuple[int, ...]:
-        begin: str | None = self.tokenizer.bos_token
+        begin, begin_id = self.tokenizer.bos_token, self.tokenizer.bos_token_id
         written = bool(begin) and text.startswith(str(begin))  # by a chat template
-        ids = self.tokenizer(
-            text, add_special_tokens=not written, truncation=True, max_length=self.max_length
-        )["input_ids"]
+        if written and self._adds_begin:
+            text = text.removeprefix(begin)
+        ids = self.tokenizer(text, truncation=True, max_length=self.max_length)["input_ids"]
         if self.pooling == "last" and len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:
             ids = ids[:-1]  # a policy has never read its own end
+        if written and ids[0] != begin_id:
+            ids = [begin_id, *ids[1:]]  # of a text that was cut
         return tuple(ids) or (self._pad_id,)  # GPT-like tokenizers make nothing of an empty text
 
 

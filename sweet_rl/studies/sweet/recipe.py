@@ -36,8 +36,8 @@ OWN_STEPS = "sweet_rl.studies.sweet.steps"
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round may need what the rounds before it made, and wait for nothing else.
 
-    With two processes neither waits long: the longest begin as soon as they can, and what is short and needs
-    little fills the end.
+    With two processes neither waits long: the longest begin as soon as they can, and what needs nothing fills
+    the gaps.
     """
     return (
         [(*gates(study), *_tasks(study))],

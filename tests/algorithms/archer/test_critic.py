@@ -78,11 +78,30 @@ def test_a_text_in_a_chat_template_begins_once():
     agent.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{begin} $A", special_tokens=[(begin, agent.bos_token_id)]
     )
-    encoder = TextEncoder(GPT2Model(GPT2Config(n_embd=16, n_layer=1, n_head=1, vocab_size=len(agent))), agent)
+    model = GPT2Model(GPT2Config(n_embd=16, n_layer=1, n_head=1, vocab_size=len(agent)))
     chat = TokenizerChat(agent)
-    text = chat.render([Message("user", "Hello.")])
-    assert encoder.tokens([text]) == len(chat.encode(text))
-    assert encoder.tokens(["Hello."]) == len(chat.encode("Hello.")) + 1
+    text = chat.render([Message("user", "Hello, and " * 9)])
+    whole = chat.encode(text)
+    encoder = TextEncoder(model, agent)
+    assert encoder._ids(text) == tuple(whole)
+    assert encoder._ids("Hello.") == (agent.bos_token_id, *chat.encode("Hello."))
+    for tokenizer in (agent, load_tokenizer(EMBEDDED)):  # which adds none
+        cut = TextEncoder(model, tokenizer, max_length=9)
+        assert cut._ids(text) == (agent.bos_token_id, *whole[-8:])
+
+
+def test_an_encoder_keeps_its_marks_around_a_text_that_begins_with_one():
+    """Templates of Mistral and Llama 2 write `<s>`, which is RoBERTa's first token, too."""
+    tokenizer = load_tokenizer(EMBEDDED)
+    begin, end = tokenizer.bos_token, tokenizer.eos_token
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin} $A {end}",
+        special_tokens=[(begin, tokenizer.bos_token_id), (end, tokenizer.eos_token_id)],
+    )
+    encoder = TextEncoder(critic_model().base_lm, tokenizer, pooling="first", max_length=9)
+    plain = load_tokenizer(EMBEDDED)("Hello, and " * 9)["input_ids"]
+    expected = (tokenizer.bos_token_id, *plain[-7:], tokenizer.eos_token_id)
+    assert encoder._ids(begin + "Hello, and " * 9) == encoder._ids("Hello, and " * 9) == expected
 
 
 def test_texts_of_similar_lengths_share_a_batch():
