@@ -83,7 +83,7 @@ CRITICS: Final[Mapping[str, Overrides]] = {
 }
 """What each run has beside the configuration; rates by `--grid`."""
 
-CRITICS_ON_TRADES: Final = {**CRITICS, ENCODER: {**CRITICS[ENCODER], "critic_lr": 3e-3}}
+CRITICS_ON_TRADES: Final = {**CRITICS, ENCODER: {**CRITICS[ENCODER], "critic_lr": 3e-4}}
 
 RATES: Final = (3e-4, 1e-3, 3e-3)
 
