@@ -99,7 +99,8 @@ def run(
     loop_settings = _loop_settings(config)
     loop_settings = replace(loop_settings, concurrency=world.at_once(loop_settings.concurrency))
 
-    tracking.sets({**config, "template": template or config["template"]})
+    kept = {**config, "template": template or config["template"]}
+    tracking.sets(kept)
     for key in _READS:
         tracking.reads(key, config.get(key))
     silence_libraries()
@@ -115,10 +116,8 @@ def run(
         main = processes.is_main()
         run_folder = None
         if main:
-            kept = {**config, "template": template or config["template"]}
-            if instructions is not None:
-                kept["agent_prompt_path"] = prompt_digest(instructions)
-            run_folder = RunFolder(save_path, kept, overwrite=bool(config["overwrite"]))
+            read = {} if instructions is None else {"agent_prompt_path": prompt_digest(instructions)}
+            run_folder = RunFolder(save_path, kept | read, overwrite=bool(config["overwrite"]))
             stack.callback(run_folder.close)
         models = processes.from_main(lambda: models_of(config, overrides, save_path))
         watchers = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))] if main else []

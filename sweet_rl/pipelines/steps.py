@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -132,23 +133,46 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
 
 
 def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None) -> Iterator[Step]:
-    made: dict[str, frozenset[Path]] = {}
+    makers = _Makers()
     last: tuple[str, ...] = ()
     for chains in rounds:
-        new: dict[str, frozenset[Path]] = {}
+        new: list[tuple[Path, str]] = []
         for chain in chains:
             needs: tuple[str, ...] = ()
             for step in chain:
                 after = last
                 if folder is not None and _PLAIN.fullmatch(str(folder)):
-                    named = _places(step, folder)
-                    after = tuple(name for name, places in made.items() if _meet(named, places))
-                    known = frozenset().union(*made.values())
-                    new[step.name] = frozenset(place for place in named if not _meet({place}, known))
+                    named = {place: makers.of(place) for place in _places(step, folder)}
+                    after = makers.in_order(set().union(*named.values()))
+                    new += [(place, step.name) for place, found in named.items() if not found]
                 yield replace(step, needs=needs, after=after)
                 needs = (step.name,)
-        made |= new
+        for place, name in new:
+            makers.add(place, name)
         last = tuple(chain[-1].name for chain in chains if chain)
+
+
+class _Makers:
+    """Names of the steps that made places."""
+
+    def __init__(self) -> None:
+        self._at: dict[Path, set[str]] = defaultdict(set)
+        self._within: dict[Path, set[str]] = defaultdict(set)
+        self._number: dict[str, int] = {}
+
+    def add(self, place: Path, name: str) -> None:
+        self._number.setdefault(name, len(self._number))
+        self._at[place].add(name)
+        for around in (place, *place.parents):
+            self._within[around].add(name)
+
+    def of(self, place: Path) -> set[str]:
+        """Of a place, of what is in it, and of what it is in."""
+        return self._within.get(place, set()).union(*(self._at.get(one, ()) for one in place.parents))
+
+    def in_order(self, names: AbstractSet[str]) -> tuple[str, ...]:
+        """As they were added."""
+        return tuple(sorted(names, key=self._number.__getitem__))
 
 
 def _places(step: Step, folder: Path) -> frozenset[Path]:
@@ -156,9 +180,3 @@ def _places(step: Step, folder: Path) -> frozenset[Path]:
     words = (str(value) for value in (*step.words, *step.flags.values()))
     paths = (Path(found) for word in words for found in _PLAIN.findall(word))
     return frozenset(path for path in paths if folder in path.parents)
-
-
-def _meet(some: AbstractSet[Path], others: AbstractSet[Path]) -> bool:
-    """Whether a place of some is one of the others, or in it, or around it."""
-    pairs = ((one, other) for one in some for other in others)
-    return any(one == other or one in other.parents or other in one.parents for one, other in pairs)
