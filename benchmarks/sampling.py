@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import statistics
 import tempfile
@@ -93,6 +94,7 @@ async def agent_of(side: str, folder: Path, setting: Setting, arguments: argpars
     from sweet_rl.policies.vllm import VLLMPolicy
     from sweet_rl.policies.vllm_server import VLLMServer
 
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # otherwise it takes most of the memory
     options = ["--max-model-len", "16384", "--dtype", arguments.dtype]
     return await VLLMPolicy.start(
         VLLMServer(folder, python=arguments.vllm, args=options),
