@@ -4,8 +4,9 @@
 layers; `fresh` is the same with random weights; `encoder` is a DistilBERT of random weights, of the same
 width and depth, which reads every observation and utterance by itself, drawn one by one, as published. In
 Twenty Questions about sixteen words all else is as in `demo_archer`; on trades the embedded agent of the mini
-benchmark goes on learning, rewarded by hidden tests at an episode's end (`ON_TRADES`). Writes study.json and
-report.html: means of the last iterations' episodes, and differences paired over seeds.
+benchmark goes on learning, rewarded by hidden tests at an episode's end (`ON_TRADES`), and `own-shuffled` is
+`own` with rewards that belong to other dialogues: it must learn nothing. Writes study.json and report.html:
+means of the last iterations' episodes, and differences paired over seeds.
 
 Run: python benchmarks/archer_critics.py [--game trades] [--critics own encoder] [--seeds 8]
      [--first_seed 200] [--folder FOLDER] [--plot FILE.png]
@@ -46,7 +47,7 @@ from sweet_rl.studies.results import (
     provenance,
 )
 
-OWN, FRESH, ENCODER = "own", "fresh", "encoder"
+OWN, FRESH, ENCODER, SHUFFLED = "own", "fresh", "encoder", "own-shuffled"
 WORDS, TRADES = "words", "trades"
 
 ON_TRADES: Final[Overrides] = {
@@ -83,7 +84,11 @@ CRITICS: Final[Mapping[str, Overrides]] = {
 }
 """What each run has beside the configuration; rates by `--grid`."""
 
-CRITICS_ON_TRADES: Final = {**CRITICS, ENCODER: {**CRITICS[ENCODER], "critic_lr": 3e-4}}
+CRITICS_ON_TRADES: Final[Mapping[str, Overrides]] = {
+    **CRITICS,
+    ENCODER: {**CRITICS[ENCODER], "critic_lr": 3e-4},
+    SHUFFLED: CRITICS[OWN],
+}
 
 RATES: Final = (3e-4, 1e-3, 3e-3)
 
@@ -94,7 +99,11 @@ TITLES: Final = {
     OWN: "reads an episode once, begins as the policy",
     FRESH: "reads an episode once, random weights",
     ENCODER: "reads each utterance, random weights",
+    SHUFFLED: "reads an episode once, rewards of other episodes",
 }
+
+CLAIMS: Final = ((OWN, ENCODER), (FRESH, ENCODER), (OWN, SHUFFLED))
+"""Whose return is to be higher than whose."""
 
 
 class Critics(OnlineStudy):
@@ -196,8 +205,11 @@ class OnTrades(Critics):
         }
         if self.iterations is not None:
             own["iterations"] = self.iterations
-        overrides = tuple(f"{name}={value}" for name, value in own.items())
-        return (call("run_archer", self.run(method, seed), overrides, {"config_name": "archer_code"}),)
+        output, overrides = self.run(method, seed), tuple(f"{name}={value}" for name, value in own.items())
+        if method.startswith(SHUFFLED):
+            shuffled = "sweet_rl.studies.archer.shuffled:learn_shuffled"
+            return (call(shuffled, output, ("archer_code", *overrides)),)
+        return (call("run_archer", output, overrides, {"config_name": "archer_code"}),)
 
     def result(self, method: str, seed: int) -> Run:
         """Besides, the share of dialogues that passed all hidden tests."""
@@ -257,12 +269,16 @@ def _comparison(study: Critics) -> Comparison:
     for name in study.methods:
         runs = tuple(study.result(name, seed) for seed in study.numbers)
         methods[name] = Method(name, TITLES.get(name, name), runs=runs)
-    pairs = [one for one in (OWN, FRESH) if {one, ENCODER} <= methods.keys()]
+    pairs = [pair for pair in CLAIMS if methods.keys() >= {*pair}]
     claims = [
         claim_over_seeds(
-            f"{TITLES[one]}: a higher return", methods[one], methods[ENCODER], "last", among=len(pairs)
+            f"{TITLES[one]}: a higher return",
+            methods[one],
+            methods[other],
+            "last",
+            among=sum(rival == other for _, rival in pairs),
         )
-        for one in pairs
+        for one, other in pairs
     ]
     return Comparison(
         "critics",
@@ -278,7 +294,7 @@ def _comparison(study: Critics) -> Comparison:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--game", choices=tuple(GAMES), default=WORDS)
-    parser.add_argument("--critics", nargs="+", choices=tuple(CRITICS), default=[*CRITICS])
+    parser.add_argument("--critics", nargs="+", choices=tuple(CRITICS_ON_TRADES), default=[*CRITICS])
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--first_seed", type=int, default=200)
     parser.add_argument("--iterations", type=int, help="of a run; default: the configuration's")
@@ -286,7 +302,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", help="default: outputs/archer_critics_GAME")
     parser.add_argument("--plot", help="draw the curves there")
     parser.add_argument("--jobs", type=int, default=2)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if unknown := set(arguments.critics) - GAMES[arguments.game].critics.keys():
+        parser.error(f"{', '.join(unknown)} is there with --game {TRADES} only")
+    return arguments
 
 
 if __name__ == "__main__":

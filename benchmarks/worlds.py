@@ -28,6 +28,7 @@ from _machine import circumstances, heading
 
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, Policy
+from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, rollout
 from sweet_rl.types import (
@@ -344,23 +345,29 @@ async def table(flags: argparse.Namespace) -> list[Measured]:
     print("|---|---|---|---|---|---|---|")
     rows = []
     for name in flags.worlds:
-        if name == "detective" and not flags.detective:
-            print("| detective | | no game file: --detective PATH | | | | |")
-            continue
-        async for row in measure(name, flags):
-            rows.append(row)
-            print(
-                f"| {row.world} | {row.parallel} | {row.steps_per_s:,.0f} | {row.cpu_ms_per_step:.3f} "
-                f"| {row.episodes:,} | {row.turns_per_episode:.1f} | {row.failed} |",
-                flush=True,
-            )
+        try:
+            async for row in measure(name, flags):
+                rows.append(row)
+                print(
+                    f"| {row.world} | {row.parallel} | {row.steps_per_s:,.0f} | {row.cpu_ms_per_step:.3f} "
+                    f"| {row.episodes:,} | {row.turns_per_episode:.1f} | {row.failed} |",
+                    flush=True,
+                )
+        except UsageError as error:
+            if flags.named:
+                raise
+            print(f"| {name} | | not measured: {error} | | | | |", flush=True)
     return rows
 
 
 def parse() -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--worlds", type=lambda text: text.split(","), default=list(WORLDS))
+    parser.add_argument(
+        "--worlds",
+        type=lambda text: text.split(","),
+        help="with commas between; default: all that are installed",
+    )
     parser.add_argument(
         "--parallel", type=lambda text: [int(part) for part in text.split(",")], default=[1, 16, 256]
     )
@@ -368,6 +375,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--detective", default=os.environ.get("SWEET_RL_DETECTIVE"))
     parser.add_argument("--json")
     flags = parser.parse_args()
+    flags.named = flags.worlds is not None
+    flags.worlds = flags.worlds or list(WORLDS)
     for name in flags.worlds:
         if name not in WORLDS:
             parser.error(f"--worlds knows {', '.join(WORLDS)}, not {name!r}")

@@ -1,6 +1,7 @@
-"""The study of many seeds: which studies it makes, what it refuses, and how its settings were chosen."""
+"""The study of many seeds: which studies it makes, what it refuses, and how its settings were chosen; and the worlds."""
 
 import argparse
+import asyncio
 import json
 import sys
 
@@ -150,3 +151,31 @@ def test_no_setting_is_chosen_by_what_is_not_measured(archer_settings, tmp_path)
     study = OnlineStudy(tmp_path, 1, 100, methods={"a": METHODS["archer"]})
     names = [[[step.name for step in chain] for chain in each] for each in archer_settings._rounds(study)]
     assert names == [[["hasty-100.jsonl", "start-100"]], [["a-100", "a-100.sampled.jsonl"]]]
+
+
+# ---- worlds
+
+
+@pytest.fixture
+def worlds(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    import worlds
+
+    def lacking(_):
+        raise UsageError("no game file")
+
+    monkeypatch.setattr(worlds, "WORLDS", {"nothing": worlds.nothing, "detective": lacking})
+    return worlds
+
+
+def test_a_world_whose_engine_is_missing_is_a_row_that_says_so(worlds, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["worlds.py", "--parallel", "1", "--seconds", "0.01"])
+    rows = asyncio.run(worlds.table(worlds.parse()))
+    assert [row.world for row in rows] == ["nothing"]
+    assert "| detective | | not measured: no game file | | | | |\n" in capsys.readouterr().out
+
+
+def test_a_world_that_was_asked_for_must_be_there(worlds, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["worlds.py", "--worlds", "detective"])
+    with pytest.raises(UsageError, match="no game file"):
+        asyncio.run(worlds.table(worlds.parse()))

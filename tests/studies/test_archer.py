@@ -1,12 +1,14 @@
 """The online study: its commands, its files and what is read from them; once for real, as small as it gets."""
 
+import itertools
 import json
 import re
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from sweet_rl.algorithms.archer.replay import transitions
+from sweet_rl.algorithms.archer.replay import Transition, transitions
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.commands.archer import settings_of
@@ -255,6 +257,39 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
     judged = learner._judge([one for one, _, _ in said], [Utterance(text, (), True) for _, text, _ in said])
     assert judged.advantages_S.tolist() == pytest.approx([gain for _, _, gain in said])
     assert learner._train_critic(lambda _: 1 / 0) == []
+
+
+def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
+    from sweet_rl.studies.archer.shuffled import dealt_anew
+
+    def turn(reward, *, done=False, cut=False):
+        return Transition("asked", f"said {reward}", reward, "", done, cut, reward, reward)
+
+    rows = [turn(-1), turn(0, done=True), turn(-1), turn(1, done=True), turn(-1), turn(2, cut=True), turn(-1)]
+    dealt = [dealt_anew(rows, Random(seed)) for seed in range(40)]
+    assert [row.reward for row in rows] == [-1, 0, -1, 1, -1, 2, -1]
+    ends = {tuple(rows[place].reward for place in (1, 3, 5)) for rows in dealt}
+    assert ends == set(itertools.permutations((0, 1, 2)))
+    for one in dealt:
+        assert [replace(row, reward=0) for row in one] == [replace(row, reward=0) for row in rows]
+        assert {row.reward for row in one if not row.done} == {-1}
+
+
+def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_path, monkeypatch):
+    from sweet_rl.algorithms.archer.learners import ArcherLearner
+    from sweet_rl.studies.archer import shuffled
+
+    study = OnlineStudy(tmp_path)
+    make_models(study.start(0), seed=0)
+    settings = settings_of(load_config(CONFIG, study.overrides("archer", 0)))
+    learner = shuffled.shuffled_learner(settings, chat_format=world_of("twenty_questions").transcript())
+    monkeypatch.setattr(shuffled, "dealt_anew", lambda rows, rng: [*rows, rng])
+    drawn = []
+    for name in ("_train_critic", "_train_actor"):
+        monkeypatch.setattr(ArcherLearner, name, lambda self, draw: drawn.append(draw(2)) or [{}])
+    learner.update(lambda count: ["row"] * count, update_actor=True)
+    assert [rows[:-1] for rows in drawn] == [["row", "row"]] * 2
+    assert [type(rows[-1]) for rows in drawn] == [Random, Random]
 
 
 def test_every_step_of_the_study_runs(tmp_path, monkeypatch):
