@@ -9,6 +9,7 @@ Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from sweet_rl.chat.names import model_path, tell_of_search
 from sweet_rl.errors import UsageError, first_line, missing_package
 from sweet_rl.types import Message, digest
 
+_LOG = logging.getLogger(__name__)
 _PROBE = "A line that no template writes by itself."
 
 
@@ -127,7 +129,7 @@ class InstructedChat:
     """A model's chat template with the same system prompt before every dialogue, and room for so many tokens.
 
     Of a dialogue that is too long the oldest exchanges are left out, not the first message, which says what
-    it is about, and not the last. Where these alone are too long, the prompt is.
+    it is about, and not the last. Where these alone are too long, the prompt is, and a warning says so once.
 
     Args:
         chat: the template.
@@ -140,6 +142,7 @@ class InstructedChat:
 
     def __init__(self, chat: TokenizerChat, system_prompt: str, max_context: int) -> None:
         self._chat, self._system_prompt, self._max_context = chat, system_prompt, max_context
+        self._told = False
         least = len(chat.encode(self._whole([Message("user", "?")])))
         if least > max_context:
             raise UsageError(
@@ -150,11 +153,27 @@ class InstructedChat:
     def render(self, messages: Sequence[Message]) -> str:
         """The prompt string, which begins with the system prompt."""
         kept = list(messages)
-        text = self._whole(kept)
-        while len(kept) > 3 and len(self._chat.encode(text)) > self._max_context:
-            del kept[1:3]
+        while True:
             text = self._whole(kept)
-        return text
+            length = len(self._chat.encode(text))
+            if length <= self._max_context:
+                return text
+            if len(kept) <= 3:
+                self._tell(length, messages[0])
+                return text
+            del kept[1:3]
+
+    def _tell(self, length: int, first: Message) -> None:
+        """Once, that of a prompt the beginning is not read."""
+        if not self._told:
+            _LOG.warning(
+                "A dialogue that begins %r has %d tokens without its oldest exchanges, of which max_context "
+                "reads the last %d: not the instructions. Raise it, or leave out such tasks. (Said once.)",
+                first.content[:60],
+                length,
+                self._max_context,
+            )
+        self._told = True
 
     def _whole(self, messages: Sequence[Message]) -> str:
         return self._chat.render(with_system(self._system_prompt, messages))

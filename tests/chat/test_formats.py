@@ -119,6 +119,19 @@ def test_of_a_long_dialogue_the_oldest_exchanges_are_left_out():
     assert written.render(said[:3]) == chat.render([Message("system", "Ask."), *said[:3]])
 
 
+def test_a_dialogue_whose_ends_alone_are_too_long_is_told_of_once(caplog):
+    chat = TokenizerChat.from_pretrained(EMBEDDED)
+    written = InstructedChat(chat, "Ask.", 100)
+    fits, long = [Message("user", "Hi.")], [Message("user", "I need a function. " * 40)]
+    written.render(fits)
+    assert not caplog.messages
+    assert written.render(long) == written.render(long) == chat.render([Message("system", "Ask."), *long])
+    (said,) = caplog.messages
+    count = len(chat.encode(written.render(long)))
+    assert said.startswith(f"A dialogue that begins {long[0].content[:60]!r} has {count} tokens")
+    assert "the last 100: not the instructions" in said
+
+
 def test_instructions_that_leave_no_room_are_refused():
     with pytest.raises(UsageError, match=r"max_context=20 has no room for a dialogue: .* begins with \d\d"):
         InstructedChat(TokenizerChat.from_pretrained(EMBEDDED), "Ask, and ask, and ask again. " * 9, 20)
