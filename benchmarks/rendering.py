@@ -50,6 +50,7 @@ def main() -> None:
     print(f"driver per page: {published_s:.1f} s, {their_pages} pictures", flush=True)
     drivers_mb = drivers_memory(pages, arguments.drivers)
     their_mb = drivers_mb / arguments.drivers * arguments.episodes
+    ours_s = (first_s + second_s) / 2
     found = {
         **circumstances(),
         "arguments": vars(arguments),
@@ -59,14 +60,13 @@ def main() -> None:
         "ours_s": [first_s, second_s],
         "published_rendered": their_pages,
         "published_s": published_s,
-        "times_faster": published_s / min(first_s, second_s),
+        "times_faster": published_s / ours_s,
         "ours_pss_mb_at_once": our_mb,
         "published_pss_mb": drivers_mb,
         "published_pss_mb_at_once": their_mb,
         "times_smaller": their_mb / our_mb,
         "digest": hashlib.sha256(b"".join(page.image for page in first if page is not None)).hexdigest(),
     }
-    ours_s = min(first_s, second_s)
     print(heading())
     print(f"{found['rendered']} of {len(pages)} pages rendered, {same} byte-identical in two complete runs")
     print(f"| | pages/s | s a page | MB at {arguments.episodes} episodes |\n|---|---|---|---|")
