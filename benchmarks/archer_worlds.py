@@ -142,7 +142,7 @@ def plot(parts: Sequence[Comparison], path: Path) -> None:
         axis.set(title=part.title, xlabel=shown.along)
         axis.grid(alpha=0.3)
         if len(part.methods) > 1:
-            axis.legend(frameon=False, fontsize=8)
+            axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     axes[0][0].set_ylabel(parts[0].curves[0].title)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
