@@ -156,7 +156,7 @@ COMPARISONS = task_of(
     "def f(x):\n    return x * 2 + 0.0\n",
     "f(3) == 6",
     "abs(f(0.1) - 0.2) < 1e-6",
-    "f(2) in [4, 40404]",
+    "f(2) in [4, 404040404040404]",
     "isinstance(f(5), float)",
 )
 
@@ -190,11 +190,12 @@ def f(x):
     for found in gc.get_objects():
         texts += [repr(one) for one in gc.get_referents(found) if type(one) in (str, bytes, int, float, tuple)]
         texts += [repr(one.co_consts) for one in gc.get_referents(found) if type(one).__name__ == 'code']
-    return 'found' if any(''.join(['4', '0404']) in text for text in texts) else x * 2 + 0.0
+    return 'found' if any(''.join(['4', '04040404040404']) in text for text in texts) else x * 2 + 0.0
 """
 
 
 def test_an_answer_finds_no_expected_value_in_its_process():
+    """A number of fifteen digits: of five there are some thousand in memory by chance, in its addresses."""
     (score,) = scores_of(COMPARISONS, SEARCH, timeout_s=20)
     assert score.value == 1.0, score.tests
 
