@@ -292,6 +292,15 @@ def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_p
     assert [type(rows[-1]) for rows in drawn] == [Random, Random]
 
 
+def test_the_shuffled_run_is_run_archer_with_the_shuffled_learner(monkeypatch):
+    from sweet_rl.studies.archer import shuffled
+
+    ran = []
+    monkeypatch.setattr("sweet_rl.commands.archer.run", lambda *given: ran.append(given))
+    shuffled.learn_shuffled.__wrapped__("archer_code", "seed=1")
+    assert ran == [("archer_code", ("seed=1",), None, shuffled.shuffled_learner)]
+
+
 def test_every_step_of_the_study_runs(tmp_path, monkeypatch):
     """For real, as small as it gets, measurements too; of the methods one of each kind."""
     monkeypatch.setattr(recipe, "IMITATION", {**recipe.IMITATION, "iterations": 1})
