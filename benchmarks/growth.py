@@ -199,13 +199,15 @@ def plot(found: Mapping[str, list[Row]], path: Path) -> None:
                 points = [row[name] for row in rows]
                 axis.loglog([row[kind] for row in rows], points, style, label=label, color=colour)
         seconds = [row[name] for row in rows for name in LINES if name in row]
-        axis.set_ylim(10 ** floor(log10(min(seconds))), 10 ** ceil(log10(2 * max(seconds))))
+        axis.set_ylim(10 ** floor(log10(min(seconds))), 10 ** ceil(log10(max(seconds))))
         axis.set_xticks([row[kind] for row in rows], [f"{row[kind]:,.0f}" for row in rows])
         axis.minorticks_off()
         axis.set_xlabel(NAMES[kind][0])
         axis.set_ylabel(NAMES[kind][1])
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False, loc="upper left")
+    named = [axis.get_legend_handles_labels() for axis in axes[0]]
+    lines = {name: line for lines, names in named for line, name in zip(lines, names, strict=True)}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
