@@ -205,9 +205,8 @@ def plot(found: Mapping[str, list[Row]], path: Path) -> None:
         axis.set_xlabel(NAMES[kind][0])
         axis.set_ylabel(NAMES[kind][1])
         axis.grid(alpha=0.3)
-    named = [axis.get_legend_handles_labels() for axis in axes[0]]
-    lines = {name: line for lines, names in named for line, name in zip(lines, names, strict=True)}
-    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines), frameon=False)
+    drawn = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}  # once for all panels
+    figure.legend(handles=drawn.values(), loc="outside lower center", ncols=len(drawn), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
