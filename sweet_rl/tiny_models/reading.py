@@ -30,7 +30,7 @@ def check_gates(model: str, school: School) -> list[Figure]:
     Raises:
         UsageError: a gate does not pass; says its figure.
     """
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
+    from transformers import AutoModelForCausalLM  # seconds
 
     folder = model_path(model)
     reader = Reader(load_tokenizer(folder), load_prompt(school.rules))

@@ -185,13 +185,10 @@ def test_anything_is_either_a_trajectory_or_a_named_error(value):
 
 
 PATHS = [
-    path
-    for path in (
-        *[(key,) for key in ROW],
-        *[("task", key) for key in TASK],
-        *[("dialogue_history", 1, key) for key in ROW["dialogue_history"][1]],
-        ("failures", 0, "status"),
-    )
+    *[(key,) for key in ROW],
+    *[("task", key) for key in TASK],
+    *[("dialogue_history", 1, key) for key in ROW["dialogue_history"][1]],
+    ("failures", 0, "status"),
 ]
 
 
