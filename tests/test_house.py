@@ -305,20 +305,17 @@ def test_a_file_has_at_most_500_lines():
     assert not [str(path) for path in PACKAGE.rglob("*.py") if path.read_text("utf-8").count("\n") > 500]
 
 
-def test_no_world_is_named_outside_its_folder():
-    """Studies apart: they are about worlds. A world's name is its class's, as people and modules write it."""
-    ours = (type(world) for world in map(world_of, names()) if type(world).__module__.startswith("sweet_rl."))
-    worlds = {kind.__module__.split(".")[2]: kind.__name__ for kind in ours}
+@in_git
+def test_no_world_is_imported_outside_its_folder():
+    """Studies apart: they are about worlds."""
+    kinds = (type(world).__module__.split(".") for world in map(world_of, names()))
+    worlds = {".".join(parts[:3]) for parts in kinds if parts[0] == "sweet_rl"}
     assert len(worlds) >= 10
     found = []
-    for folder, name in worlds.items():
-        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "[ _-]?", name)
-        named = re.compile(rf"(?<![a-z]){words}(?![a-z])", re.IGNORECASE)
-        for path in PACKAGE.rglob("*.py"):
-            place = path.relative_to(PACKAGE).as_posix()
-            text = re.sub(r"docs/[\w/.]+(?:,? ?#[a-z-]+)*", "", path.read_text("utf-8"))
-            if not place.startswith((f"worlds/{folder}/", "studies/")):
-                found += [(place, match[0]) for match in named.finditer(text)]
+    for module, targets in imports().items():
+        theirs = {".".join(target.split(".")[:3]) for target in targets} & worlds
+        if not module.startswith("sweet_rl.studies."):
+            found += [(module, world) for world in theirs if not f"{module}.".startswith(f"{world}.")]
     assert not found
 
 
