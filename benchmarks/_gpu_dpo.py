@@ -21,7 +21,7 @@ from _trainer_clock import Clock, callback, on_gpu
 
 from sweet_rl.chat import Span
 from sweet_rl.training.batches import Collator, Reader
-from sweet_rl.training.data import PairRow
+from sweet_rl.training.data import PairRow, Said
 from sweet_rl.training.encoding import EncodedPair, Side
 
 LORA_MODULES = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
@@ -58,9 +58,9 @@ class Data:
             span = Span(len(history), len(history) + self.response)
             for _ in range(self.pairs_of_turn):
                 sides = [
-                    Side((*history, *words(self.response - 1), 1), (span,), len(history)) for _ in range(2)
+                    Side.single((*history, *words(self.response - 1), 1), (span,), len(history)) for _ in range(2)
                 ]
-                found.append(EncodedPair(len(found), *sides, PairRow("", "", "", "made", len(found) + 1)))
+                found.append(EncodedPair(len(found), *sides, PairRow(Said(), Said(), Said(), "made", len(found) + 1)))
         return found
 
 
@@ -200,13 +200,14 @@ def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
 
 def _texts(pair: EncodedPair, tokenizer: Any) -> dict[str, str]:
     """Words, which TRL's tokenizing makes the same ids of."""
-    cut = pair.chosen.prompt_length
+    chosen, rejected = pair.chosen.branches[0], pair.rejected.branches[0]
+    cut = chosen.prompt_length
 
     def text(ids: tuple[int, ...]) -> str:
         return " ".join(tokenizer.convert_ids_to_tokens(list(ids)))
 
-    sides = {"chosen": pair.chosen.ids[cut:], "rejected": pair.rejected.ids[cut:]}
-    return {"prompt": text(pair.chosen.ids[:cut]) + " ", **{name: text(ids) for name, ids in sides.items()}}
+    sides = {"chosen": chosen.ids[cut:], "rejected": rejected.ids[cut:]}
+    return {"prompt": text(chosen.ids[:cut]) + " ", **{name: text(ids) for name, ids in sides.items()}}
 
 
 def _lora(shape: Shape) -> Any:
@@ -239,11 +240,11 @@ def published(shape: Shape, data: Data, device: str) -> Clock:
 
     def logps(pair: EncodedPair) -> Any:
         """[chosen, rejected]; both sides are equally long, so nothing is padded."""
-        ids = torch.tensor([pair.chosen.ids, pair.rejected.ids], device=device)
+        ids = torch.tensor([branch.ids for branch in pair.branches], device=device)
         with _autocast(device):
             logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         table = logits[:, :-1].float().log_softmax(-1)
-        return table.gather(2, ids[:, 1:, None])[:, pair.chosen.prompt_length - 1 :, 0].sum(-1)
+        return table.gather(2, ids[:, 1:, None])[:, pair.branches[0].prompt_length - 1 :, 0].sum(-1)
 
     model.eval()
     with torch.no_grad():
@@ -296,7 +297,7 @@ def steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     pairs, size = data.pairs(shape.vocabulary), data.pairs_of_step
     timed = [pairs[start : start + size] for start in range(size, len(pairs), size)]  # all but the first step
     works = [work_of(Collator("sum", Reader(0))([(pair, 1.0) for pair in step])) for step in timed]
-    tokens = [sum(len(side.ids) for pair in step for side in pair.sides) for step in timed]
+    tokens = [sum(len(branch.ids) for pair in step for branch in pair.branches) for step in timed]
 
     def rate(amounts: Iterable[float]) -> float:
         return statistics.median(each / s for each, s in zip(amounts, found["steps"], strict=True))

@@ -36,6 +36,7 @@ COMMANDS = {
     "credit": "Score every turn of finished dialogues by a critic, with and without the hidden solution.",
     "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
     "run_archer": "Train a policy online: it plays, and learns from what it played.",
+    "show_tokens": "Show what training would learn from a file, token by token.",
     "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
     "view": "Look at what runs have left, in a browser: dialogues, candidates, pairs, metrics, reports.",
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",

@@ -125,7 +125,7 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowFlags(OtherTokenizer):
+class TokenFlags(OtherTokenizer):
     """The rows."""
 
     max_len: int = flag(
@@ -133,14 +133,25 @@ class RowFlags(OtherTokenizer):
         "tokens of one text at most; oldest turns go first, rows that cannot be cut at a turn are left out.",
         at_least=1,
     )
-    max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
-    eval_fraction: float = flag(
-        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
-    )
     response_template: str | None = flag(
         None,
         "text that opens an assistant turn, for models whose chat template does not say it.",
         shown="all",
+    )
+    learn_thoughts: bool = flag(
+        True,
+        "learn what the agent thought before it spoke, too; --nolearn_thoughts only reads it.",
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFlags(TokenFlags):
+    """The rows."""
+
+    max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
+    eval_fraction: float = flag(
+        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
     )
 
     def data(self, dataset: str, **own: Any) -> DataSettings:

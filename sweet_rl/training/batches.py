@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sweet_rl.training.encoding import EncodedPair, EncodedText, Side
+from sweet_rl.training.encoding import Branch, EncodedPair, EncodedText, Side
 from sweet_rl.training.pictures import Pictures
 from sweet_rl.training.settings import Reduction
 from sweet_rl.training.trees import Layout, lay_out
@@ -41,7 +41,7 @@ class Encoded(Protocol):
         ...
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def branches(self) -> tuple[Branch, ...]:
         """The token sequences that a model reads of it."""
         ...
 
@@ -120,12 +120,12 @@ class ValueBatch(Shown):
 
 
 class Term(NamedTuple):
-    """A weighted sum over one side's tokens, into one of the outputs."""
+    """A weighted sum over one branch's tokens, into one of the outputs."""
 
-    side: int
+    branch: int
     output: int
     weights: np.ndarray
-    """One for each of the side's tokens; the first is 0, as nothing predicts it."""
+    """One for each of the branch's tokens; the first is 0, as nothing predicts it."""
 
 
 def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray | None = None) -> Question:
@@ -201,11 +201,24 @@ class Reader:
         stops = np.cumsum([len(positions) for _, positions in asked])[:-1]
         return question, np.split(places.reshape(-1), stops)
 
-    def read(self, sides: Sequence[Side], terms: Sequence[Term]) -> Reading:
-        """The question whose answers the terms need, and the terms."""
-        asked = [(term.side, np.flatnonzero(term.weights)) for term in terms]
-        sequences = [np.asarray(side.ids, dtype=np.uint32) for side in sides]
-        question, places = self.ask(sequences, asked, [side.pictures for side in sides])
+    def read(self, sides: Sequence[Side], wanted: Sequence[tuple[int, int, list[np.ndarray]]]) -> Reading:
+        """The question whose answers are needed, and weighted sums of them.
+
+        Args:
+            sides: whose branches are read.
+            wanted: of some (side, output), the weights of the tokens of each of its branches; the first of a
+                branch is 0, as nothing predicts it.
+        """
+        branches = [branch for side in sides for branch in side.branches]
+        firsts = np.cumsum([0, *(len(side.branches) for side in sides)])
+        terms = [
+            Term(int(firsts[side]) + number, output, one)
+            for side, output, weights in wanted
+            for number, one in enumerate(weights)
+        ]
+        asked = [(term.branch, np.flatnonzero(term.weights)) for term in terms]
+        sequences = [np.asarray(branch.ids, dtype=np.uint32) for branch in branches]
+        question, places = self.ask(sequences, asked, [branch.pictures for branch in branches])
         outputs = [np.full(len(at), term.output) for at, term in zip(places, terms, strict=True)]
         weights = [term.weights[positions] for term, (_, positions) in zip(terms, asked, strict=True)]
         return Reading(
@@ -230,9 +243,9 @@ class Collator:
         pairs = [pair for pair, _ in items]
         count = len(pairs)
         sides = [*(pair.chosen for pair in pairs), *(pair.rejected for pair in pairs)]
-        terms = [Term(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
+        terms = [(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
         terms += [
-            Term(i, 2 * count + i, -token_weights(side, "trajectory", own=True))
+            (i, 2 * count + i, [-weights for weights in token_weights(side, "trajectory", own=True)])
             for i, side in enumerate(sides[:count])
         ]
         index = torch.tensor([pair.index for pair in pairs])
@@ -253,7 +266,7 @@ class TextCollator:
     def __call__(self, items: Sequence[tuple[EncodedText, float]]) -> TextBatch:
         """A batch of (text, scale); a text with scale 0 fills a place and trains nothing."""
         sides = [text.side for text, _ in items]
-        terms = [Term(i, i, token_weights(side, "sum")) for i, side in enumerate(sides)]
+        terms = [(i, i, token_weights(side, "sum")) for i, side in enumerate(sides)]
         return TextBatch(
             **self.reader.read(sides, terms),
             units_B=torch.tensor([text.weight for text, _ in items], dtype=torch.float32),
@@ -272,10 +285,11 @@ class ValueCollator:
     def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> ValueBatch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
         pairs = [pair for pair, _ in items]
-        sides = [*(pair.chosen for pair in pairs), *(pair.rejected for pair in pairs)]
-        ids, attention = _stacked(sides, self.pad_id)
+        # a text's value is that of its last turn's sequence, which holds what came before
+        texts = [side.branches[-1] for side in (*(p.chosen for p in pairs), *(p.rejected for p in pairs))]
+        ids, attention = _stacked(texts, self.pad_id)
         return ValueBatch(
-            **show(self.vision, [side.pictures for side in sides]),
+            **show(self.vision, [text.pictures for text in texts]),
             ids_ST=ids,
             attention_ST=attention,
             scale_B=_scales(items),
@@ -300,8 +314,8 @@ def to_device(batch: B, device: Any) -> B:
     return cast(B, moved)
 
 
-def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> np.ndarray:
-    """What each of a side's tokens counts for in its reduced log-probability, as float32.
+def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> list[np.ndarray]:
+    """What each token of each of a side's branches counts for in its reduced log-probability, as float32.
 
     Args:
         side: prompt and response.
@@ -311,27 +325,29 @@ def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> np.
     A mean over nothing is NaN, and so is its gradient, as in the published code; our encoder leaves such
     pairs out.
     """
-    weights = np.zeros(len(side.ids), dtype=np.float32)
-    spans = side.scored
-    total = sum(end - start for start, end in spans)
+    total = side.tokens
     denominator = total if own or side.denominator is None else side.denominator
-    if not total and not denominator and reduction != "sum":
-        weights[1:2] = np.nan
-    for start, end in spans:
-        weights[start:end] = 1.0 / {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
-    return weights
+    found = []
+    for branch in side.branches:
+        weights = np.zeros(len(branch.ids), dtype=np.float32)
+        if not total and not denominator and reduction != "sum":
+            weights[1:2] = np.nan
+        for start, end in branch.scored:
+            weights[start:end] = 1.0 / {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
+        found.append(weights)
+    return found
 
 
 def _scales(items: Sequence[tuple[Any, float]]) -> Tensor:
     return torch.tensor([scale for _, scale in items], dtype=torch.float32)
 
 
-def _stacked(sides: Sequence[Side], pad_id: int) -> tuple[Tensor, Tensor]:
+def _stacked(texts: Sequence[Branch], pad_id: int) -> tuple[Tensor, Tensor]:
     """Ids and attention of one length, padded on the right."""
-    length = max(len(side.ids) for side in sides)
-    ids = torch.full((len(sides), length), pad_id, dtype=torch.int64)
+    length = max(len(text.ids) for text in texts)
+    ids = torch.full((len(texts), length), pad_id, dtype=torch.int64)
     attention = torch.zeros_like(ids)
-    for row, side in enumerate(sides):
-        ids[row, : len(side.ids)] = torch.tensor(side.ids)
-        attention[row, : len(side.ids)] = 1
+    for row, text in enumerate(texts):
+        ids[row, : len(text.ids)] = torch.tensor(text.ids)
+        attention[row, : len(text.ids)] = 1
     return ids, attention

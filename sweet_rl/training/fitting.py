@@ -16,7 +16,7 @@ from sweet_rl.training import adapters, checkpoints, engines, models
 from sweet_rl.training.arguments import training_arguments
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Encoded, Reader
-from sweet_rl.training.encoding import EncodingReport
+from sweet_rl.training.encoding import EncodingReport, scored_texts
 from sweet_rl.training.engines import Processes
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective
@@ -90,12 +90,12 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
 
 def show_pictures(rows: Sequence[Encoded]) -> bool:
     """Whether any does. Such rows share no tokens: a tree's positions have one axis, a picture's three."""
-    return any(side.pictures for row in rows for side in row.sides)
+    return any(branch.pictures for row in rows for branch in row.branches)
 
 
 def _check_all_see(rows: Rows) -> None:
     """Raises UsageError if some pairs show pictures and others none: processes must use the same weights."""
-    blind = next((row for row in rows.all if not any(side.pictures for side in row.sides)), None)
+    blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
     if blind is not None and show_pictures(rows.all):
         raise UsageError(
             f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
@@ -138,9 +138,9 @@ def _steps(
 
 
 def say_what_was_encoded(
-    encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, say: Say
+    encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, tokenizer: Any, say: Say
 ) -> None:
-    """Print what happened to the rows on their way to token ids.
+    """Print what happened to the rows on their way to token ids, and what is learned of the first one.
 
     Raises:
         UsageError: none can be trained on.
@@ -149,9 +149,13 @@ def say_what_was_encoded(
         say(line)
     if not encoded:
         raise UsageError(
-            f"None of the {report.dropped:,} {report.noun} of {data.dataset!r} can be trained on (see "
-            "above). Raise --max_len, or check that the texts were made with the chat template of --pretrain."
+            f"None of the {len(report.too_long):,} {report.noun} of {data.dataset!r} fits into --max_len "
+            f"{data.max_len}. Raise it."
         )
+    first = encoded[0]
+    learned = scored_texts(first.branches, tokenizer)
+    shown = ", ".join(repr(text) for text in learned[:3]) + (", ..." if len(learned) > 3 else "")
+    say(f"learned of {first.row.place}: {shown[:300]} (sweet-rl show_tokens has the rest)")
 
 
 def pad_id(tokenizer: Any) -> int:
@@ -218,7 +222,7 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
         )
     vocabulary = config.vocab_size
     for row in rows:
-        largest = max(max(side.ids) for side in row.sides)
+        largest = max(max(branch.ids) for branch in row.branches)
         if largest >= vocabulary:
             raise UsageError(
                 f"{row.row.place} has the token id {largest}, but {model.name_or_path!r} knows "

@@ -55,7 +55,7 @@ class ByTokens:
         share: bool = True,
         world: int = 1,
     ) -> None:
-        self._ids = [[np.asarray(side.ids, dtype=np.uint32) for side in row.sides] for row in rows]
+        self._ids = [[np.asarray(branch.ids, dtype=np.uint32) for branch in row.branches] for row in rows]
         self._order, self._budget, self._share, self._world = order, budget, share, world
         self._alone = [self._new_tokens(row) for row in range(len(rows))]
         for row, tokens in zip(rows, self._alone, strict=True):
@@ -97,7 +97,7 @@ class ByTokens:
 def prefix_order(rows: Sequence[Encoded]) -> list[int]:
     """Each row's place when rows with a common prefix are neighbours."""
     places = [0] * len(rows)
-    for place, row in enumerate(in_order([np.asarray(row.sides[0].ids, dtype=np.uint32) for row in rows])):
+    for place, row in enumerate(in_order([np.asarray(row.branches[0].ids, dtype=np.uint32) for row in rows])):
         places[row] = place
     return places
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.training import models
 from sweet_rl.training.batches import Collator, Reader, to_device
+from sweet_rl.training.encoding import EncodedPair
 from sweet_rl.training.engines import Processes, half_weights, sharded_for_scoring, shards_weights
 from sweet_rl.training.fitting import Rows, Run, check_sizes, packs_of, reader, show_pictures, trainable
 from sweet_rl.training.forward import PairForward
@@ -75,7 +76,7 @@ def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | N
     identity = {
         "model": weights,
         "tokenizer": tokenizer_digest(rows.tokenizer),
-        "data": pairs_digest(rows.all),
+        "data": pairs_digest(cast(list[EncodedPair], rows.all)),
         "reduction": settings.loss.reduction,
         "precision": precision,
     }

@@ -38,6 +38,8 @@ class DataSettings:
     max_len: int = 512
     response_template: str | None = None
     eval_fraction: float = 0.03
+    learn_thoughts: bool = True
+    """What an agent thought before it spoke is learned, too."""
     other_tokenizer: bool = False
     """Take turns that were sampled with another tokenizer, and tokenise their texts anew."""
     image_processor: str | None = None

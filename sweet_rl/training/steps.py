@@ -122,7 +122,7 @@ class StepSampler:
 def history_groups(rows: Sequence[Encoded]) -> list[int]:
     """A number for each row; the same for rows whose first side has the same prompt (text, without one)."""
     numbers: dict[tuple[int, ...], int] = {}
-    firsts = (row.sides[0] for row in rows)
+    firsts = (row.branches[0] for row in rows)
     return [
         numbers.setdefault(first.ids[: first.prompt_length] or first.ids, len(numbers)) for first in firsts
     ]

@@ -122,6 +122,10 @@ class Vision:
         tokens: int = patches // self._processor.merge_size**2
         return tokens
 
+    def marks(self, text: str) -> int:
+        """How many pictures a text shows."""
+        return text.count(self._token)
+
     def expanded(self, text: str, pictures: Pictures, *, place: str) -> str:
         """The text with every picture's mark repeated as often as it has tokens.
 

@@ -23,7 +23,7 @@ def encoding(digest="ours"):
         return [ord(letter) for letter in text]
 
     return Encoding(
-        ids, lambda text: [BEGIN, *ids(text)], "#", 1, END, digest, lambda ids: "".join(map(chr, ids))
+        ids, lambda text: [BEGIN, *ids(text)], "#", 1, (END,), digest, lambda ids: "".join(map(chr, ids))
     )
 
 

@@ -1,5 +1,7 @@
 """The tree gives the log-probabilities and gradients of each sequence computed alone, for every kind of model."""
 
+from operator import attrgetter
+
 import pytest
 import torch
 from transformers import (
@@ -156,9 +158,10 @@ def test_without_logits_numbers_and_gradients_are_those_of_all_logits(kind, monk
     monkeypatch.setattr(head, "CHUNK_LOGITS", 256 * 3)
 
     def plain(side):
-        ids = torch.tensor([side.ids])
+        (branch,) = side.branches
+        ids = torch.tensor([branch.ids])
         logps = model(input_ids=ids).logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[0, :, 0]
-        return (logps * torch.from_numpy(token_weights(side, "sum"))[1:]).sum()
+        return (logps * torch.from_numpy(token_weights(side, "sum")[0])[1:]).sum()
 
     def gradients(chosen, rejected):
         model.zero_grad()
@@ -169,7 +172,10 @@ def test_without_logits_numbers_and_gradients_are_those_of_all_logits(kind, monk
     read = Collator("sum", Reader(0, attention_span(model)))([(pair, 1.0) for pair in pairs])
     logps = PairForward(model)(model, read)[0]
     ours = gradients(logps.chosen_B, logps.rejected_B)
-    sides = [torch.stack([plain(pair.sides[which]) for pair in pairs]) for which in (0, 1)]
+    sides = [
+        torch.stack([plain(side(pair)) for pair in pairs])
+        for side in (attrgetter("chosen"), attrgetter("rejected"))
+    ]
     assert_equal(ours, gradients(*sides))
 
 
