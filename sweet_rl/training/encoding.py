@@ -207,6 +207,10 @@ class TurnEncoder:
         self._rows = RowTurns(tokenizer, **rules)
         ends = self._ids([self._rows.end])[0] if self._rows.end else []
         self._end_id = ends[-1] if ends else None
+        tails = ("A b", " A", "\nA", "\n\n<a>")
+        whole, alone = self._ids([self._rows.end + tail for tail in tails]), self._ids(list(tails))
+        self._splits = whole == [ends + ids for ids in alone]
+        """Whether what stands behind an end token is tokenised by itself."""
 
     def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
         """Encoded pairs in the order of the rows, without those that are too long.
@@ -268,8 +272,8 @@ class TurnEncoder:
                 text: None
                 for row in some
                 for turns, pictures in zip(row.turns, row.pictures, strict=True)
-                for turn in turns
-                for text in self._parts(turn, pictures, row.place)
+                for part in self._parts(turns, pictures, row.place)
+                for text in part[1:]
             }
             known = dict(zip(texts, self._ids(list(texts)), strict=True)) if texts else {}
             for place, row in enumerate(some, first):
@@ -287,22 +291,35 @@ class TurnEncoder:
                     report.count("end without an end token, as the chat template writes none behind a turn")
                 yield place, sides
 
-    def _parts(self, turn: Turn, pictures: Pictures, place: str) -> tuple[str, str, str]:
-        """Prompt, lead and completion, with as many tokens for each picture as it has."""
-        prompt, lead, said = turn.prompt, turn.lead, turn.text + turn.end
-        if self._vision is not None:
-            shown = pictures[: self._vision.marks(prompt)]
-            prompt = self._vision.expanded(prompt, shown, place=place)
-            said = self._vision.expanded(said, (), place=place)
-        return prompt, lead, said
+    def _parts(
+        self, turns: Sequence[Turn], pictures: Pictures, place: str
+    ) -> Iterator[tuple[bool, str, str, str]]:
+        """Of each turn prompt, lead and completion, with as many tokens for each picture as it has.
+
+        The first value says that of the prompt only what stands behind the turn before is there.
+        """
+        before = ""
+        for turn in turns:
+            prompt, said = turn.prompt, turn.text + turn.end
+            if self._vision is not None:
+                shown = pictures[: self._vision.marks(prompt)]
+                prompt = self._vision.expanded(prompt, shown, place=place)
+                said = self._vision.expanded(said, (), place=place)
+            goes_on = bool(before) and self._vision is None and prompt.startswith(before)
+            yield goes_on, prompt.removeprefix(before) if goes_on else prompt, turn.lead, said
+            before = f"{turn.prompt}{turn.lead}{said}" if turn.end and self._splits and not turn.ids else ""
 
     def _branches(
         self, turns: Sequence[Turn], pictures: Pictures, row: _Sides, known: Mapping[str, list[int]]
     ) -> list[Branch]:
         found: list[Branch] = []
         prompt_length = 0
-        for number, turn in enumerate(turns):
-            before, lead, said = (known[text] for text in self._parts(turn, pictures, row.place))
+        for number, (turn, parts) in enumerate(
+            zip(turns, self._parts(turns, pictures, row.place), strict=True)
+        ):
+            before, lead, said = (known[text] for text in parts[1:])
+            if parts[0]:
+                before = [*found[-1].ids, *before]
             prompt_length = len(before) if row.prompted and not number else prompt_length
             start = len(before) + len(lead)
             if turn.ids is not None:  # they hold the lead, too
