@@ -121,8 +121,8 @@ class TurnTemplate:
             if closes and between is None and closes not in lead:  # the prompt opens a thought
                 lead, between = ("", f"\n{closes}\n\n") if thoughts else (f"\n{closes}\n\n", None)
             if thoughts and between is not None:
-                if self.learn_thoughts:
-                    text = f"{thoughts}{between}{text}"
+                if self.learn_thoughts:  # with what opens them, where the prompt does not
+                    lead, text = "", f"{lead}{thoughts}{between}{text}"
                 else:
                     lead = f"{lead}{thoughts}{between}"
             found.append(Turn(prompt, lead if lead.strip() else "", text, end))
@@ -327,6 +327,12 @@ class TurnTemplate:
             turns = [*self.turns(before), self.said(rest[:behind], rest[behind:], cut=cut)]
         turns = [turn._replace(prompt=opening + turn.prompt) for turn in turns]
         return [turn for turn in turns if len(turn.prompt) >= len(prompt)] if prompt else turns
+
+
+def turn_end(tokenizer: Any) -> str:
+    """The text of what ends a turn: the chat template's, else the end token's; empty where there is neither."""
+    end = TurnTemplate(TokenizerChat(tokenizer)).end if tokenizer.chat_template else ""
+    return end or str(tokenizer.eos_token or "")
 
 
 def between_marks(header: str, end: str, prompt: str, text: str, *, cut: bool = False) -> list[Turn]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, load_tokenizer, tokenizer_digest
+from sweet_rl.chat.turns import turn_end
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.ranking import Encoding
 
@@ -16,13 +17,12 @@ def end_token_of(tokenizer: Any) -> str:
     Raises:
         UsageError: there is neither.
     """
-    end = TurnTemplate(TokenizerChat(tokenizer)).end if tokenizer.chat_template else ""
-    if not end and tokenizer.eos_token is None:
+    if not (end := turn_end(tokenizer)):
         raise UsageError(
             f"The end of a turn is unknown under the tokenizer of {tokenizer.name_or_path!r}: no chat "
             "template with an end token, no eos_token. Set eos_token in its tokenizer_config.json."
         )
-    return end or str(tokenizer.eos_token)
+    return end
 
 
 def encoding_of(name: str, *, needs_header: bool) -> Encoding:

@@ -132,6 +132,16 @@ def test_thoughts_are_learned_or_only_read_and_stand_in_no_later_prompt(learn, l
     assert (raw.lead, raw.text, raw.end) == (lead, text, "<|end_turn|>")
 
 
+def test_what_opens_a_thought_is_learned_where_the_model_writes_it():
+    template = template_of(
+        THINKING.replace("<|header|>assistant\n<think>\n{% endif %}", "<|header|>assistant\n{% endif %}")
+    )
+    said = {"role": "assistant", "content": "Four.", "reasoning_content": "hm"}
+    (turn,) = template.turns([{"role": "user", "content": "2+2?"}, said])
+    assert (turn.lead, turn.text) == ("", "<think>\nhm\n</think>\n\nFour.")
+    assert turn.prompt.endswith("assistant\n")
+
+
 def test_a_text_whose_history_is_rewritten_becomes_turns_with_their_own_prompts():
     template = template_of(THINKING)
     assert not template.writes_alike
