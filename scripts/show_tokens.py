@@ -1,4 +1,4 @@
-"""Show what training would learn from a file. Flags: --help."""
+"""Show what training would learn from a file, token by token. Flags: --help."""
 
 from sweet_rl.cli import run
 

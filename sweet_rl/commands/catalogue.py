@@ -50,7 +50,6 @@ COMMANDS = {
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",
     "demo_reflect": "Reflect-RL from nothing: one world or several, five ways to learn.",
-    "watch": "Watch runs in a terminal: progress, newest numbers, tokens, what stands still.",
     "runs": "List what made the outputs in a folder, and when, with what, at what cost.",
     "reflect evaluate_gpt": "Measure a model as it is, by ReAct.",
     "reflect supervised_pretrain": "Reflect-RL: fine-tune the policy or the reflection model on texts.",
