@@ -10,23 +10,19 @@ Published behaviour: docs/published/sweet_rl.md#files, #preference-training, #tr
 
 from __future__ import annotations
 
-import csv
-import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from sweet_rl.chat.formats import Entry
-from sweet_rl.errors import DataError, UsageError, first_line, missing_package
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import listed
-from sweet_rl.records import read_rows, trajectories_from_rows
+from sweet_rl.records import trajectories_from_rows
+from sweet_rl.records.tables import rows_of
 from sweet_rl.training.pictures import Gallery, Pictures
 from sweet_rl.training.settings import DataSettings, SelectionSettings
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
-
-Rows = Iterable[tuple[int, dict[str, Json]]]
 
 _FORMS = "must be a text that is not empty, a list of messages, or an object with the texts input and output"
 _REPAIR = (
@@ -134,7 +130,9 @@ def read_pairs(settings: DataSettings, *, seed: int, published: bool = False) ->
     train: list[list[PairRow]] = []
     test: list[PairRow] = []
     for name in names:
-        rows, held_out = _rows_of(name, settings)
+        rows, held_out = rows_of(
+            name, most=settings.max_samples, split=settings.train_split, test_split=settings.eval_split
+        )
         pairs = [
             [read_pair(row, name, line, settings, gallery, published=published) for line, row in some]
             for some in (rows, held_out)
@@ -197,7 +195,7 @@ def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[T
     """
     report, texts, gallery = SelectionReport(), list[TextRow](), Gallery()
     for name in listed(data.dataset):
-        rows = _rows_of(name, data)[0]
+        rows = rows_of(name, most=data.max_samples, split=data.train_split)[0]
         if rows and "dialogue_history" in rows[0][1]:
             texts += _dialogues(rows, name, selection, report)
             continue
@@ -225,7 +223,7 @@ def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
     pairs, texts = list[PairRow](), list[TextRow]()
     for name in listed(data.dataset):
         one = replace(data, dataset=name)
-        rows = _rows_of(name, replace(data, max_samples=1))[0]
+        rows = rows_of(name, most=1, split=data.train_split)[0]
         if rows and data.rejected_key in rows[0][1]:
             pairs += read_pairs(one, seed=0).train
         else:
@@ -433,82 +431,3 @@ def _interleave(sets: Sequence[list[PairRow]], probabilities: Sequence[float], s
         if row is None:
             return mixed
         mixed.append(row)
-
-
-def _rows_of(name: str, settings: DataSettings) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
-    """Numbered rows of a file or a data set, and those of its test split; at most `max_samples` of each."""
-    suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
-    readers = {"jsonl": read_rows, "json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
-    read = readers.get(suffix.rpartition(".")[2])
-    splits = [read(name), iter(())] if read else [enumerate(rows, 1) for rows in _from_hub(name, settings)]
-    first, second = (
-        [row for _, row in zip(range(settings.max_samples), rows, strict=False)] for rows in splits
-    )
-    return first, second
-
-
-def _read_json(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
-    """A JSON file: one list of objects (numbered from 1), or one object a line."""
-    try:
-        content = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError):
-        yield from read_rows(path)  # with its words for what is wrong
-        return
-    if not content.lstrip().startswith("["):
-        yield from read_rows(path)
-        return
-    try:
-        rows = json.loads(content)
-    except ValueError as error:
-        raise DataError(
-            f"is not JSON ({error})", path=path, repair="A list of objects is expected."
-        ) from None
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise DataError("must be an object", path=path, line=number, value=row)
-        yield number, row
-
-
-def _read_csv(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            for row in reader:
-                yield reader.line_num, dict(row)
-    except OSError as error:
-        raise UsageError(f"Cannot read {path!r}: {error.strerror}.") from error
-
-
-def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
-    """A Parquet file, its rows numbered from 1."""
-    try:
-        import pyarrow.parquet as parquet  # noqa: PLC0415 - heavy; only for those who have such files
-        from pyarrow import ArrowException  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_package("pyarrow", "datasets", needed_for=f"the Parquet file {path!r}") from error
-    try:
-        rows = parquet.read_table(path).to_pylist()
-    except (OSError, ArrowException) as error:
-        raise UsageError(f"Cannot read {path!r} as a Parquet file: {first_line(error)}") from error
-    yield from enumerate(rows, 1)
-
-
-def _from_hub(name: str, settings: DataSettings) -> tuple[list[Any], list[Any]]:
-    """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
-    try:
-        import datasets  # noqa: PLC0415 - heavy; only for datasets that are not files
-    except ImportError as error:
-        raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
-    path, _, data_dir = name.partition("@")
-    try:
-        loaded = datasets.load_dataset(path, data_dir=data_dir or None)
-    except (OSError, ValueError, ConnectionError) as error:
-        raise UsageError(
-            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json, .csv or "
-            ".parquet file, or a dataset that is in the local cache or on the hub."
-        ) from error
-    if settings.train_split not in loaded:
-        raise UsageError(
-            f"The dataset {name!r} has no split {settings.train_split!r}; it has {', '.join(loaded)}."
-        )
-    return list(loaded[settings.train_split]), list(loaded.get(settings.eval_split) or [])

@@ -49,6 +49,12 @@ def test_files_that_are_packed_or_tables(tmp_path, shared):
     rows = read(shared / "cases/data/p.parquet", find_prompt=True)
     assert [row.line for row in rows] == [1, 2, 3, 4]
     assert rows[0].chosen.messages == ({"role": "assistant", "content": "Four."},)
+    for name, text in (
+        ("a.json.gz", '[{"chosen": "a", "rejected": "b"}]'),
+        ("a.csv.gz", "chosen,rejected\na,b\n"),
+    ):
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        assert texts(read(tmp_path / name)) == [("", "a", "b")]
     packed = tmp_path / "a.jsonl.gz"
     with gzip.open(packed, "wt") as file:
         file.write('{"chosen": "a", "rejected": "b"}\n')
