@@ -78,9 +78,8 @@ def ours(
 
     from sweet_rl.training.adapters import bare_model
     from sweet_rl.training.fitting import Rows, begin, reader, trainable
-    from sweet_rl.training.forward import PairForward
+    from sweet_rl.training.forward import PairForward, PreferenceObjective
     from sweet_rl.training.metrics import MetricsLog
-    from sweet_rl.training.objectives import PreferenceObjective
     from sweet_rl.training.trainer import StepTrainer
 
     pairs = data.pairs(shape.vocabulary)

@@ -31,9 +31,9 @@ from sweet_rl.training.fitting import (
     reader,
     say_what_was_encoded,
 )
+from sweet_rl.training.forward import PreferenceObjective
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.metrics import finite
-from sweet_rl.training.objectives import PreferenceObjective
 from sweet_rl.training.reference import reference_and_policy, score_alone
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.vision import Vision

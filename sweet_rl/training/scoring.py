@@ -26,7 +26,7 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.policies.weights import causal_kind, context_length, loaded_on
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader, to_device
-from sweet_rl.training.head import ResponseHead
+from sweet_rl.training.forward import ResponseHead
 from sweet_rl.training.models import critic_kind
 from sweet_rl.training.packing import shared_batches
 from sweet_rl.training.trees import common_prefix

@@ -20,7 +20,7 @@ from sweet_rl.training.fitting import (
     say_what_was_encoded,
     trainable,
 )
-from sweet_rl.training.objectives import ImitationObjective
+from sweet_rl.training.forward import ImitationObjective
 from sweet_rl.training.settings import SelectionSettings, TrainSettings
 from sweet_rl.training.vision import Vision
 

@@ -22,8 +22,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints, engines
 from sweet_rl.training.batches import Encoded, to_device
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
+from sweet_rl.training.forward import Objective, RowLosses
 from sweet_rl.training.metrics import MetricsLog
-from sweet_rl.training.objectives import Objective, RowLosses
 from sweet_rl.training.packing import Packs
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import TrainSettings

@@ -14,7 +14,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from sweet_rl.training import blocks, head
+from sweet_rl.training import attention, forward
 from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.attention import attention_span, block_mask, sees
 from sweet_rl.training.batches import Collator, Reader, token_weights
@@ -100,10 +100,10 @@ def test_attention_by_blocks_of_queries_gives_the_same(kind, monkeypatch):
     pairs = turns(2, history=20)
     alone = losses_and_gradients(model, pairs, 0)
     calls = []
-    monkeypatch.setattr(blocks, "BLOCK", 8)
-    attend = blocks.sdpa_attention_forward
+    monkeypatch.setattr(attention, "QUERIES", 8)
+    attend = attention.sdpa_attention_forward
     monkeypatch.setattr(
-        blocks,
+        attention,
         "sdpa_attention_forward",
         lambda *given, **more: calls.append(given[2].shape[2]) or attend(*given, **more),
     )
@@ -146,7 +146,7 @@ def test_logits_in_chunks_give_the_same(monkeypatch):
     model = made(KINDS["llama"])
     pairs = turns(2, history=20)
     whole = losses_and_gradients(model, pairs, 1e9)
-    monkeypatch.setattr(head, "CHUNK_LOGITS", 256 * 3)
+    monkeypatch.setattr(forward, "CHUNK_LOGITS", 256 * 3)
     assert_equal(losses_and_gradients(model, pairs, 1e9), whole)
 
 
@@ -155,7 +155,7 @@ def test_without_logits_numbers_and_gradients_are_those_of_all_logits(kind, monk
     """Beside the arithmetic written plainly: every logit of every place, in one table."""
     model = made(KINDS[kind], "eager")
     pairs = turns(2, history=20)
-    monkeypatch.setattr(head, "CHUNK_LOGITS", 256 * 3)
+    monkeypatch.setattr(forward, "CHUNK_LOGITS", 256 * 3)
 
     def plain(side):
         (branch,) = side.branches

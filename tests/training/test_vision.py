@@ -145,7 +145,7 @@ def test_gradients_too_and_the_vision_tower_has_some(model, rows):
     import torch
 
     from sweet_rl.training.batches import Collator, Reader
-    from sweet_rl.training.objectives import PreferenceObjective
+    from sweet_rl.training.forward import PreferenceObjective
 
     path, pairs = rows
     items, _, vision = encoded(model, path)
