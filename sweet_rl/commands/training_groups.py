@@ -169,12 +169,14 @@ class OptimizerFlags(Settings):
     learning_rate: float = flag(1e-5, "the highest.", at_least=0)
     max_epochs: int = flag(1, "passes over the data.", at_least=1)
     train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
-    micro_train_batch_size: int = flag(
-        8, "rows in one forward pass at most; has no influence on the result.", at_least=1
+    micro_train_batch_size: int | None = flag(
+        None,
+        "rows in one forward pass at most; has no influence on the result; default 8, on one GPU as its memory allows.",
+        at_least=1,
     )
     max_tokens_per_batch: int | None = flag(
         None,
-        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size.",
+        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size; default on one GPU: measured by its free memory.",
         at_least=1,
     )
     lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import torch
 from transformers import TrainingArguments, set_seed
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
-from sweet_rl.training import adapters, checkpoints, engines, models
+from sweet_rl.training import adapters, checkpoints, engines, memory, models
 from sweet_rl.training.arguments import training_arguments
 from sweet_rl.training.attention import attention_span
-from sweet_rl.training.batches import Encoded, Reader
+from sweet_rl.training.batches import Encoded, Reader, to_device
 from sweet_rl.training.encoding import EncodingReport, scored_texts
 from sweet_rl.training.engines import Processes
 from sweet_rl.training.forward import Objective
@@ -24,6 +26,9 @@ from sweet_rl.training.packing import ByTokens, Packs, by_count, prefix_order
 from sweet_rl.training.settings import DataSettings, TrainSettings
 from sweet_rl.training.steps import StepSampler, history_groups
 from sweet_rl.training.vision import Vision
+
+ROWS = 8
+"""Rows of a micro-batch where nothing is said about it, and no GPU's memory says it."""
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
@@ -54,7 +59,10 @@ class Run(NamedTuple):
     arguments: TrainingArguments
     resume: Path | None
     processes: Processes
+    share: bool
     say: Say
+    most_places: float = math.inf
+    """Tokens of a micro-batch, padding included, that memory is known to suffice for."""
 
 
 def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
@@ -85,7 +93,7 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     if engine := engines.describe(settings):
         say(engine)
     set_seed(settings.seed)
-    return Run(settings, rows, steps, held_out, arguments, resume, processes, say)
+    return Run(settings, rows, steps, held_out, arguments, resume, processes, share, say)
 
 
 def show_pictures(rows: Sequence[Encoded]) -> bool:
@@ -108,7 +116,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Proces
     options, world = settings.optimizer, processes.world
     order = prefix_order(rows) if share else [-row.length for row in rows]
     if options.max_tokens_per_batch is None:
-        return by_count(order, most=options.micro_train_batch_size, world=world)
+        return by_count(order, most=options.micro_train_batch_size or ROWS, world=world)
     return ByTokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
 
 
@@ -258,9 +266,11 @@ def fit(
     """
     from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
 
-    settings, rows = run.settings, run.rows
     bare = adapters.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place
+    losses_of = objective(bare)
+    run = _as_memory_allows(run, model, collator, losses_of)
+    settings, rows = run.settings, run.rows
     trainer = StepTrainer(
         model,
         run.arguments,
@@ -270,11 +280,13 @@ def fit(
         packs=run.held_out_packs,
         sampler=run.steps,
         collator=collator,
-        objective=objective(bare),
+        objective=losses_of,
         metrics=MetricsLog(
             settings.output.metrics_path if run.processes.rank == 0 else None,
             after_step=checkpoints.step_of(run.resume) if run.resume else 0,
         ),
+        most_places=run.most_places,
+        say=run.say,
     )
     tracking.sets({"resolved": asdict(settings)})
     tracking.writes(settings.output.save_path, folder=True, continues=run.resume is not None)
@@ -284,7 +296,7 @@ def fit(
         tracking.writes(settings.output.metrics_path, continues=run.resume is not None)
     if run.resume:
         run.say(f"going on from {run.resume}")
-    with engines.lost_processes_named(settings):
+    with engines.lost_processes_named(settings), memory.explained(memory.REPAIR):
         trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
         if rows.held_out and not settings.output.eval_steps > 0:
             shown = trainer.evaluate()
@@ -292,6 +304,39 @@ def fit(
             run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
         save(trainer, run, kind)
     run.say(f"model and tokenizer: {settings.output.save_path}")
+
+
+def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
+    """The run, packed by as many tokens as one GPU has room for, if the flags say nothing about packs."""
+    options, device = run.settings.optimizer, run.arguments.device
+    said = options.max_tokens_per_batch or options.micro_train_batch_size
+    one = run.processes.world == 1 and engines.engine_of(run.settings) is None
+    if said or not one or device.type != memory.CARD or not objective.by_row:
+        return run
+
+    def work(rows: Sequence[Encoded]) -> int:
+        batch = to_device(collator([(row, 0.0) for row in rows]), device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=run.settings.model.bf16):
+            losses = objective(model, batch)
+        losses.total_B.sum().backward()  # type: ignore[no-untyped-call]
+        return memory.places(batch)
+
+    if not run.settings.model.load_in_4bit:  # which is there already
+        model.to(device)
+    model.train()
+    trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
+    adam = sum(2 * parameter.numel() * parameter.element_size() for parameter in trained)
+    longest = max(run.rows.train, key=lambda row: row.length)
+    with memory.explained(f"{longest.row.place} alone takes it. {memory.REPAIR}"):
+        most = memory.tokens_that_fit(run.rows.train, work, reserve=adam, device=device)
+    model.zero_grad()
+    tokens = max(longest.length, int(most * (1 - memory.PADDING)))
+    run.say(f"{tokens:,} tokens in one forward pass, by the GPU's free memory")
+    settings = replace(run.settings, optimizer=replace(options, max_tokens_per_batch=tokens))
+    steps = _steps(settings, run.rows.train, run.processes, share=run.share)
+    run.arguments.gradient_accumulation_steps = steps.accumulation
+    held_out = packs_of(run.rows.held_out, settings, run.processes, share=run.share)
+    return run._replace(settings=settings, steps=steps, held_out_packs=held_out, most_places=most)
 
 
 def save(trainer: Any, run: Run, kind: type) -> None:

@@ -227,6 +227,9 @@ class RowLosses(NamedTuple):
 class Objective(Protocol):
     """A model and a micro-batch to its rows' losses."""
 
+    by_row: bool
+    """Whether what a row gives does not depend on the others of its micro-batch, beyond rounding."""
+
     def __call__(self, model: Any, batch: Any) -> RowLosses:
         """`model` may be wrapped for several processes."""
         ...
@@ -237,6 +240,7 @@ class PreferenceObjective:
 
     def __init__(self, model: Any, settings: LossSettings) -> None:
         self._settings = settings
+        self.by_row = not settings.aux_loss_coef
         self._forward = PairForward(model, aux_loss=settings.aux_loss_coef > 0)
 
     def __call__(self, model: Any, batch: Batch) -> RowLosses:
@@ -259,6 +263,7 @@ class ImitationObjective:
 
     def __init__(self, model: Any, *, aux_loss_coef: float = 0.0) -> None:
         self._coefficient = aux_loss_coef
+        self.by_row = not aux_loss_coef
         self._forward = ReadingForward(model, aux_loss=aux_loss_coef > 0)
 
     def __call__(self, model: Any, batch: TextBatch) -> RowLosses:
@@ -273,6 +278,7 @@ class CriticObjective:
 
     def __init__(self, model: Any, settings: LossSettings, *, mean: bool) -> None:
         self._settings = settings
+        self.by_row = not mean
         self._forward = ValueForward(model, mean=mean)
 
     def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sweet_rl.chat import tokenizer_digest
-from sweet_rl.training import models
+from sweet_rl.training import memory, models
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.encoding import EncodedPair
 from sweet_rl.training.engines import Processes, half_weights, sharded_for_scoring, shards_weights
@@ -122,6 +122,13 @@ def _scores(
     collator, forward = Collator(settings.loss.reduction, read), PairForward(bare)
     batches = packs_of(pairs, settings, processes, share=share)(list(range(len(pairs))))
     bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=settings.model.bf16)
+
+    def scored(rows: Sequence[int]) -> Tensor:
+        batch = to_device(collator([(pairs[row], 0.0) for row in rows]), device)
+        with torch.inference_mode(), bf16:
+            logps, _ = forward(asked, batch)
+        return torch.stack(list(logps), dim=-1).float().cpu()
+
     rank, world = processes
     result = torch.zeros(len(pairs), 3)
     training = asked.training
@@ -129,11 +136,10 @@ def _scores(
     for start in range(0, len(batches), world):
         mine = start + rank
         rows = batches[min(mine, len(batches) - 1)]
-        batch = to_device(collator([(pairs[row], 0.0) for row in rows]), device)
-        with torch.inference_mode(), bf16:
-            logps, _ = forward(asked, batch)
+        with memory.explained(memory.REPAIR):
+            scores = torch.cat(list(memory.by_halves(rows, scored))) if world == 1 else scored(rows)
         if mine < len(batches):
-            result[rows] = torch.stack(list(logps), dim=-1).float().cpu()
+            result[rows] = scores
     asked.train(training)
     return _summed(result, device, world)
 

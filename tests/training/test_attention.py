@@ -1,5 +1,6 @@
 """Attention under masks in bfloat16 beside float32, over layouts of many lengths; the same on a GPU, where there is one."""
 
+import json
 import random
 from types import SimpleNamespace
 
@@ -9,12 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet_rl.commands.train_sft import train_sft
 from sweet_rl.policies.weights import loaded_on
-from sweet_rl.training import attention
+from sweet_rl.training import attention, trainer
 from sweet_rl.training.attention import attention_span, dense_mask, inputs_of
 from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.forward import ResponseHead
 from sweet_rl.training.trees import lay_out
+from tests.training.pairs import write_dialogues
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
@@ -150,3 +153,38 @@ def test_weights_learn_in_bfloat16_what_they_learn_in_float32(device, plainly, f
         assert apart(logps, alone) < 0.02
         assert apart(found, gradient) < 0.05, tokens
     assert attention.attention_of(model.config) == "sdpa"
+
+
+def test_an_update_whose_gradient_is_not_finite_is_computed_again(steady, tmp_path, monkeypatch, capsys):
+    """A fused kernel that makes NaN in its backward pass, once: nothing of it is learned, and the run goes on."""
+    rows = [
+        {"task": f"task {i % 3}", "answers": ["what should it", "give " * (1 + i % 5)], "reward": 1}
+        for i in range(12)
+    ]
+    data = write_dialogues(tmp_path / "data.jsonl", rows)
+    recipe = {"train_batch_size": 4, "micro_train_batch_size": 2, "learning_rate": 1e-3, "eval_fraction": 0}
+    recipe |= {"max_epochs": 2, "quiet": True, "dataset": str(data), "pretrain": str(steady)}
+
+    def metrics(name):
+        train_sft(**recipe, save_path=str(tmp_path / name), ckpt_path=str(tmp_path / f"{name} checkpoints"))
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        return [[json.loads(line)[key] for key in ("loss", "grad_norm")] for line in lines]
+
+    wanted = metrics("fine")
+    attend, calls = attention.sdpa_attention_forward, []
+
+    def fused_wrong(*given, **options):
+        out, _ = attend(*given, **options)
+        if given[4] is not None and torch.backends.cuda.flash_sdp_enabled():
+            calls.append(given[1].shape)
+            if len(calls) == 8:
+                out.register_hook(lambda gradient: gradient * torch.nan)
+        return out, None
+
+    monkeypatch.setattr(attention, "sdpa_attention_forward", fused_wrong)
+    monkeypatch.setattr(trainer, "CHECKED", {"cpu"})
+    found = metrics("wrong")
+    said = capsys.readouterr().out
+    assert said.count("The gradient is not finite at update 3. From here on") == 1
+    assert len(calls) == 8  # under masks no fused kernel was asked again
+    assert np.allclose(found, wanted, rtol=1e-4)
