@@ -210,11 +210,7 @@ class OptimizerFlags(Settings):
     )
 
     def optimizer(self, *, published: bool) -> OptimizerSettings:
-        """AdamW, its schedule and its batches.
-
-        Raises:
-            UsageError: Adam's betas are not two numbers.
-        """
+        """AdamW, its schedule and its batches."""
         from sweet_rl.training.settings import OptimizerSettings
 
         usual = not published and self.shuffle

@@ -71,11 +71,7 @@ def pretrained(
 
 
 def device_of(name: str, flag: str = "--device") -> torch.device:
-    """The device that is meant; auto: this process's GPU if there is one.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """The device that is meant; auto: this process's GPU if there is one."""
     if name == "auto":
         ours = os.environ.get("LOCAL_RANK", "0")
         return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")

@@ -93,12 +93,8 @@ def _parameters(forward: Any) -> frozenset[str]:
 def sees(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Callable[..., Tensor]:
     """Whether place q of row r sees place k, as a function of (r, head, q, k), any of them tensors.
 
-    Every place sees itself, padding too: a kernel has no number for a place that sees nothing.
-
-    Args:
-        positions_RT: each token's position in its own sequence.
-        ends_RT: see `sweet_rl.training.trees`; padding's is 0.
-        window: how far back a token sees, itself included; None: to the beginning.
+    Every place sees itself, padding (whose end is 0) too: a kernel has no number for one that sees nothing.
+    With a window a token sees so many positions of its own sequence, itself included.
     """
 
     def mask(r: Tensor, _head: Any, q: Tensor, k: Tensor) -> Tensor:
@@ -229,7 +225,7 @@ def plain_attention(*given: Any, **options: Any) -> tuple[Tensor, None]:
     """The same by products and a softmax in float32: no gradient that is not a number, from inputs that are.
 
     Scores are made again in the backward pass, a block at a time, so that memory does not grow with their
-    number. Several times slower than a fused kernel.
+    number. Slower than a fused kernel.
     """
     return attention_by_blocks(*given, plainly=True, **options)
 

@@ -5,7 +5,7 @@ data (pairs, or single texts), S sides (the chosen of all pairs, then the reject
 patches, D numbers of a patch.
 """
 
-# ruff: noqa: N803 - the names of tensors end in their axes
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
 
 from __future__ import annotations
 
@@ -143,19 +143,16 @@ def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Sequences to questions.
-
-    Args:
-        pad_id: fills up rows; never read.
-        attention_span: how much sharing is worth (`sweet_rl.training.trees.grow`); 0 shares nothing.
-        with_attention: also give the padding mask, for models that count tokens. Nothing is shared then.
-        vision: needed where there are pictures.
-    """
+    """Sequences to questions."""
 
     pad_id: int
+    """Fills up rows; never read."""
     attention_span: float = math.inf
+    """How much sharing is worth (`sweet_rl.training.trees.lay_out`); 0 shares nothing."""
     with_attention: bool = False
+    """Also give the padding mask, for models that count tokens. Nothing is shared then."""
     vision: Vision | None = None
+    """Needed where there are pictures."""
 
     def ask(
         self,
@@ -163,17 +160,12 @@ class Reader:
         asked: Sequence[tuple[int, np.ndarray]],
         pictures: Sequence[Pictures] = (),
     ) -> tuple[Question, list[np.ndarray]]:
-        """One question for all; nothing is asked for twice.
+        """One question for all, and for each part of `asked` where its log-probabilities stand among the K.
 
-        Args:
-            sequences: token ids, none empty.
-            asked: some (sequence, positions of the tokens asked for, each at least 1).
-            pictures: those of each sequence, if any has some. Then nothing is shared: a picture's tokens
-                have positions on three axes, which the model finds for rows that hold one sequence only.
-
-        Returns:
-            The question, and for each part of `asked` where its log-probabilities stand among the K. Tokens
-            behind a sequence's last one that is asked for are not read, nor is that one itself.
+        Asked are some (sequence, positions of its tokens, each at least 1); nothing is asked for twice.
+        Tokens behind a sequence's last one that is asked for are not read, nor is that one itself. Where
+        there are `pictures` nothing is shared: their tokens have positions on three axes, which the model
+        finds for rows that hold one sequence only.
         """
         needed = [1] * len(sequences)
         for number, positions in asked:
@@ -287,11 +279,15 @@ class ValueCollator:
         pairs = [pair for pair, _ in items]
         # a text's value is that of its last turn's sequence, which holds what came before
         texts = [side.branches[-1] for side in (*(p.chosen for p in pairs), *(p.rejected for p in pairs))]
-        ids, attention = _stacked(texts, self.pad_id)
+        ids_ST = torch.full((len(texts), max(len(text.ids) for text in texts)), self.pad_id)
+        attention_ST = torch.zeros_like(ids_ST)
+        for row, text in enumerate(texts):
+            ids_ST[row, : len(text.ids)] = torch.tensor(text.ids)
+            attention_ST[row, : len(text.ids)] = 1
         return ValueBatch(
             **show(self.vision, [text.pictures for text in texts]),
-            ids_ST=ids,
-            attention_ST=attention,
+            ids_ST=ids_ST,
+            attention_ST=attention_ST,
             scale_B=_scales(items),
             index_B=torch.tensor([pair.index for pair in pairs]),
         )
@@ -317,13 +313,8 @@ def to_device(batch: B, device: Any) -> B:
 def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> list[np.ndarray]:
     """What each token of each of a side's branches counts for in its reduced log-probability, as float32.
 
-    Args:
-        side: prompt and response.
-        reduction: sum, mean, or sum over turns of each turn's mean.
-        own: divide by the tokens that are scored, whatever the side's denominator is.
-
-    A mean over nothing is NaN, and so is its gradient, as in the published code; our encoder leaves such
-    pairs out.
+    `own` divides by the tokens that are scored, whatever the side's denominator is. A mean over nothing is
+    NaN, and so is its gradient, as in the published code; our encoder leaves such pairs out.
     """
     total = side.tokens
     denominator = total if own or side.denominator is None else side.denominator
@@ -340,14 +331,3 @@ def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> lis
 
 def _scales(items: Sequence[tuple[Any, float]]) -> Tensor:
     return torch.tensor([scale for _, scale in items], dtype=torch.float32)
-
-
-def _stacked(texts: Sequence[Branch], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Ids and attention of one length, padded on the right."""
-    length = max(len(text.ids) for text in texts)
-    ids = torch.full((len(texts), length), pad_id, dtype=torch.int64)
-    attention = torch.zeros_like(ids)
-    for row, text in enumerate(texts):
-        ids[row, : len(text.ids)] = torch.tensor(text.ids)
-        attention[row, : len(text.ids)] = 1
-    return ids, attention

@@ -22,9 +22,8 @@ from sweet_rl.training.encoding import EncodingReport, scored_texts
 from sweet_rl.training.engines import Processes
 from sweet_rl.training.forward import Objective
 from sweet_rl.training.metrics import MetricsLog
-from sweet_rl.training.packing import ByTokens, Packs, by_count, prefix_order
 from sweet_rl.training.settings import DataSettings, TrainSettings
-from sweet_rl.training.steps import StepSampler, history_groups
+from sweet_rl.training.steps import ByTokens, Packs, StepSampler, by_count, history_groups, prefix_order
 from sweet_rl.training.vision import Vision
 
 ROWS = 8

@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_TOKENS = 32_768
-"""More at once make no step faster, and other programs may want the memory."""
+"""No more than that, whatever is free: other programs may want it."""
 MARGIN = 0.1
 """Share of a GPU's memory that stays free: it comes in pieces, and other programs use the same GPU."""
 PADDING = 0.2
@@ -50,10 +50,7 @@ def explained(repair: str) -> Iterator[None]:
 
 
 def by_halves(items: Sequence[Item], work: Callable[[Sequence[Item]], Result]) -> Iterator[Result]:
-    """What `work` gives for all items, or, where memory does not suffice, for parts of them one by one.
-
-    Raises what `work` does, where memory does not suffice for one item alone.
-    """
+    """What `work` gives for all items, or, where memory does not suffice, for parts of them one by one."""
     waiting = [items]
     while waiting:
         part = waiting.pop()
@@ -84,19 +81,11 @@ def free_cache() -> None:
 def tokens_that_fit(
     rows: Sequence[Encoded], work: Callable[[Sequence[Encoded]], int], *, reserve: int, device: torch.device
 ) -> int:
-    """Tokens of a micro-batch for which a GPU has room, measured with the longest rows.
+    """Tokens of a micro-batch for which a GPU, with the model on it, has room beside `reserve` bytes.
 
-    Two passes show what a further token takes, with this model, attention and way of keeping activations; a
-    place in a shorter row takes less. As much is left free as `MARGIN` says.
-
-    Args:
-        rows: the data.
-        work: a forward and backward pass over some rows; gives the batch's `places`.
-        reserve: bytes that will be needed besides: the optimizer's states.
-        device: the GPU, with the model on it.
-
-    Raises:
-        RuntimeError: out of memory with the longest row alone.
+    `work` is a forward and backward pass over some rows, and gives its `places`. Passes over the longest rows
+    show what a further token takes, with this model, attention and way of keeping activations; a place in a
+    shorter row takes less. Raises torch's error where the longest row alone is too large.
     """
 
     def measured(count: int) -> tuple[int, int]:

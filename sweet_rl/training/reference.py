@@ -26,11 +26,7 @@ from sweet_rl.training.vision import Vision
 
 
 def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
-    """[rows of the data, 2] under the reference, and the policy; both models are never held at once.
-
-    Raises:
-        UsageError: a model or the cache is of no use.
-    """
+    """[rows of the data, 2] under the reference, and the policy; both models are never held at once."""
     settings = run.settings
     model = settings.model
     name = model.ref_pretrain or model.pretrain
@@ -53,11 +49,7 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
 def score_alone(
     name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int, vision: Vision | None = None
 ) -> Tensor:
-    """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`.
-
-    Raises:
-        UsageError: the model cannot be loaded, or does not go with the pairs.
-    """
+    """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`."""
     model = models.load_model(name, settings.model)
     check_sizes(model, pairs, settings)
     wanted = settings.model.device
@@ -141,15 +133,11 @@ def _scores(
         if mine < len(batches):
             result[rows] = scores
     asked.train(training)
-    return _summed(result, device, world)
-
-
-def _summed(result: Tensor, device: Any, world: int) -> Tensor:
-    if world == 1:
-        return result
-    shared = result.to(device)
-    torch.distributed.all_reduce(shared)
-    return shared.cpu()
+    if world > 1:
+        shared = result.to(device)
+        torch.distributed.all_reduce(shared)
+        result = shared.cpu()
+    return result
 
 
 def _by_index(scores: Tensor, pairs: Sequence[Any]) -> Tensor:

@@ -29,7 +29,7 @@ from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader, to_device
 from sweet_rl.training.forward import ResponseHead
 from sweet_rl.training.models import critic_kind
-from sweet_rl.training.packing import shared_batches
+from sweet_rl.training.steps import shared_batches
 from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
@@ -82,11 +82,7 @@ class CandidateScorer:
         """Natural log-probability of every token of every candidate after its context, untempered.
 
         `candidates[r]` continue `contexts[r]`. What they begin with in common is read once. With a regression
-        head each candidate has a list of one value instead.
-
-        Raises:
-            ValueError: a context or a candidate without tokens.
-            ServiceError: out of memory with one candidate.
+        head each candidate has a list of one value instead. ServiceError: memory does not suffice.
         """
         found: dict[Pair, list[float]] = {
             (tuple(context), tuple(candidate)): []

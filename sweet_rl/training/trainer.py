@@ -26,10 +26,8 @@ from sweet_rl.training.batches import Encoded, to_device
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
 from sweet_rl.training.forward import Objective, RowLosses
 from sweet_rl.training.metrics import MetricsLog
-from sweet_rl.training.packing import Packs
-from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import TrainSettings
-from sweet_rl.training.steps import Positions, StepSampler
+from sweet_rl.training.steps import Packs, Positions, StepSampler, rate_factor
 
 CHECKED = {"cuda"}
 """Devices whose fused attention is not taken at its word."""

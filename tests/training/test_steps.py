@@ -10,8 +10,7 @@ from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
 from sweet_rl.training.data import PairRow, Said
 from sweet_rl.training.encoding import EncodedPair, Side
-from sweet_rl.training.packing import ByTokens, by_count, prefix_order
-from sweet_rl.training.steps import StepSampler, history_groups
+from sweet_rl.training.steps import ByTokens, StepSampler, by_count, history_groups, prefix_order
 
 
 def one_pack(rows):

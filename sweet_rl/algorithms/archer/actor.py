@@ -30,7 +30,7 @@ from sweet_rl.policies.decoding import Decoder, Request, Written, closing_ids, e
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.forward import ResponseHead
-from sweet_rl.training.packing import padded_batches, shared_batches
+from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.training.trees import neighbours
 
 _SAID = 4096
