@@ -20,7 +20,7 @@ from _gpu_shapes import GIB, SHAPES, Shape, free_memory, made, work_of
 from _trainer_clock import Clock, callback, on_gpu
 
 from sweet_rl.chat import Span
-from sweet_rl.training.batches import Collator, Reader
+from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.data import PairRow, Said
 from sweet_rl.training.encoding import EncodedPair, Side
 
@@ -58,9 +58,12 @@ class Data:
             span = Span(len(history), len(history) + self.response)
             for _ in range(self.pairs_of_turn):
                 sides = [
-                    Side.single((*history, *words(self.response - 1), 1), (span,), len(history)) for _ in range(2)
+                    Side.single((*history, *words(self.response - 1), 1), (span,), len(history))
+                    for _ in range(2)
                 ]
-                found.append(EncodedPair(len(found), *sides, PairRow(Said(), Said(), Said(), "made", len(found) + 1)))
+                found.append(
+                    EncodedPair(len(found), *sides, PairRow(Said(), Said(), Said(), "made", len(found) + 1))
+                )
         return found
 
 
@@ -82,6 +85,7 @@ def ours(
     from sweet_rl.training.metrics import MetricsLog
     from sweet_rl.training.trainer import StepTrainer
 
+    torch.backends.cuda.enable_cudnn_sdp(False)  # as wherever the library loads a model
     pairs = data.pairs(shape.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(shape, data, device, folder, tree=tree, compiled=compiled)
@@ -92,7 +96,7 @@ def ours(
         reference = torch.zeros(len(pairs), 2)
         with torch.inference_mode(), _autocast(device):
             for pair in pairs:
-                batch = _on(Collator("sum", read)([(pair, 0.0)]), device)
+                batch = to_device(Collator("sum", read)([(pair, 0.0)]), device)
                 logps = ask(model, batch)[0]
                 reference[pair.index] = torch.stack([logps.chosen_B[0], logps.rejected_B[0]]).cpu()
         model = trainable(model, settings)
@@ -108,6 +112,7 @@ def ours(
             collator=Collator(settings.loss.reduction, read, reference),
             objective=PreferenceObjective(bare_model(model), settings.loss),
             metrics=MetricsLog(None),
+            say=lambda _: None,
         )
         trainer.add_callback(callback(clock))
         trainer.train()
@@ -117,17 +122,9 @@ def ours(
 def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool, compiled: bool) -> Any:
     from pathlib import Path
 
-    from sweet_rl.training.settings import (
-        DataSettings,
-        LossSettings,
-        ModelSettings,
-        OptimizerSettings,
-        OutputSettings,
-        ShardSettings,
-        TrainSettings,
-    )
+    from sweet_rl.training import settings as made_of
 
-    model = ModelSettings(
+    model = made_of.ModelSettings(
         "made",
         bf16=on_gpu(device),
         dtype=shape.dtype,
@@ -138,19 +135,19 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool,
         gradient_checkpointing=shape.checkpointing,
         torch_compile=compiled,
     )
-    optimizer = OptimizerSettings(
+    optimizer = made_of.OptimizerSettings(
         train_batch_size=data.pairs_of_step,
         max_tokens_per_batch=max(16_384, 2 * (data.history + data.response)),
         shuffle=False,
         prefix_tree=tree,
     )
-    return TrainSettings(
-        data=DataSettings("made", eval_fraction=0, max_len=data.history + data.response),
+    return made_of.TrainSettings(
+        data=made_of.DataSettings("made", eval_fraction=0, max_len=data.history + data.response),
         model=model,
-        loss=LossSettings(),
+        loss=made_of.LossSettings(),
         optimizer=optimizer,
-        shards=ShardSettings(),
-        output=OutputSettings(ckpt_path=Path(folder), save_path=Path(folder), quiet=True),
+        shards=made_of.ShardSettings(),
+        output=made_of.OutputSettings(ckpt_path=Path(folder), save_path=Path(folder), quiet=True),
     )
 
 
@@ -266,12 +263,6 @@ def _autocast(device: str) -> Any:
     import torch
 
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=on_gpu(device))
-
-
-def _on(batch: Any, device: str) -> Any:
-    from sweet_rl.training.batches import to_device
-
-    return to_device(batch, device)
 
 
 OURS, FLEX, PUBLISHED = "ours", "ours, flex_attention", "published layout"

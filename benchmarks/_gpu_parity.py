@@ -8,13 +8,17 @@ where a kernel of cuDNN made NaN.
 from __future__ import annotations
 
 import argparse
+import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from _gpu_dpo import Data
-from _gpu_shapes import SHAPES, Shape
+from _gpu_shapes import SHAPES, Shape, made
 from _trainer_clock import on_gpu
 
+from sweet_rl.chat import model_path
+from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.forward import PairForward
@@ -75,31 +79,18 @@ def parity(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         model.zero_grad()
         found, gradients = _measured(model, pairs, device, way, trains=trains)
         if not all(torch.isfinite(one).all() for one in (found, *gradients.values())):
-            raise ValueError(
-                f"some log-probabilities or gradients are not finite numbers ({side or 'trees'})"
-            )
+            raise ValueError(f"{side or 'trees'}: log-probabilities or gradients are not finite numbers")
         apart = (found - expected).abs() / response
         row: dict[str, Any] = {"logprob_apart": float(apart.max()), "logprob_apart_mean": float(apart.mean())}
-        remark = (
-            f"log-probabilities of tokens differ by {row['logprob_apart']:.1e} at most (mean of a response)"
-        )
         if gradients:
             square = sum(float((gradients[name] - exact[name]).square().sum()) for name in exact)
             row["gradient_apart"] = (square / sum(float(one.square().sum()) for one in exact.values())) ** 0.5
-            remark += f", gradients by {row['gradient_apart']:.1e} of their length"
-        rows.append(row | {"remark": remark} | ({"side": side} if side else {}))
+        rows.append(row | ({"side": side} if side else {}))
     return rows
 
 
 def _on_cpu(shape: Shape, way: Way) -> Any:
     """The model that a way begins with."""
-    from pathlib import Path
-
-    from _gpu_shapes import made
-
-    from sweet_rl.chat import model_path
-    from sweet_rl.policies.weights import pretrained
-
     if not way.pretrained:
         return made(replace(shape, dtype="float32"), "cpu")
     if not Path(model_path(way.pretrained)).is_dir():
@@ -112,10 +103,8 @@ def _loaded(shape: Shape, way: Way, device: str) -> Any:
 
     Through a folder, as users load them: quantisation happens there.
     """
-    import tempfile
-
     import torch
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from transformers import BitsAndBytesConfig
 
     options: dict[str, Any] = {"dtype": getattr(torch, way.dtype), "attn_implementation": way.attention}
     if way.bits:
@@ -125,7 +114,7 @@ def _loaded(shape: Shape, way: Way, device: str) -> Any:
         options["device_map"] = {"": device}
     with tempfile.TemporaryDirectory() as folder:
         _on_cpu(shape, way).save_pretrained(folder)
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
+        model: Any = pretrained(folder, **options)[0]
     if way.compiled:
         compile_layers(model, ModelSettings("made"))
     return model if way.bits else model.to(device)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -114,11 +115,9 @@ def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
     def mask(window: int | None) -> Any:
         if attention == "flex_attention":
             return block_mask(positions_RT, ends_RT, window)
-        seen_R1TT = dense_mask(positions_RT, ends_RT, window)
-        if attention == "sdpa":
-            return seen_R1TT
-        added_R1TT = torch.zeros(seen_R1TT.shape, dtype=model.dtype, device=seen_R1TT.device)
-        return added_R1TT.masked_fill(~seen_R1TT, torch.finfo(model.dtype).min)
+        return dense_mask(
+            positions_RT, ends_RT, window, added_to=None if attention == "sdpa" else model.dtype
+        )
 
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ())
@@ -129,14 +128,23 @@ def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
     return {"full_attention": mask(None), "sliding_attention": mask(window)}
 
 
-def dense_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Tensor:
-    """The mask of `sees` for all pairs, as [R, 1, T, T]: boolean, of which torch makes aligned numbers."""
+def dense_mask(
+    positions_RT: Tensor, ends_RT: Tensor, window: int | None = None, *, added_to: torch.dtype | None = None
+) -> Tensor:
+    """The mask of `sees` for all pairs, as [R, 1, T, T]: boolean, of which torch makes aligned numbers.
+
+    Or what is added to scores of a type: 0, or its least number.
+    """
     rows, length = ends_RT.shape
     r, q, k = (
         torch.arange(n, device=ends_RT.device).view(shape)
         for n, shape in ((rows, (-1, 1, 1)), (length, (1, -1, 1)), (length, (1, 1, -1)))
     )
-    return sees(positions_RT, ends_RT, window)(r, None, q, k)[:, None]
+    seen_R1TT = sees(positions_RT, ends_RT, window)(r, None, q, k)[:, None]
+    if added_to is None:
+        return seen_R1TT
+    added_R1TT = torch.zeros(seen_R1TT.shape, dtype=added_to, device=ends_RT.device)
+    return added_R1TT.masked_fill(~seen_R1TT, torch.finfo(added_to).min)
 
 
 def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Any:
@@ -198,12 +206,9 @@ def attention_by_blocks(
     """
 
     def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        found: Tensor = sdpa_attention_forward(module, query, key, value, mask, **options)[0]
+        with sdpa_kernel(SDPBackend.MATH) if plainly and mask is not None else nullcontext():
+            found: Tensor = sdpa_attention_forward(module, query, key, value, mask, **options)[0]
         return found
-
-    def multiply(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        with sdpa_kernel(SDPBackend.MATH):
-            return attend(query, key, value, mask)
 
     rows, heads, places, _ = query_RHTD.shape
     # Compiled it is done whole: every number of blocks would be compiled anew.
@@ -216,7 +221,7 @@ def attention_by_blocks(
         end = min(start + size, places)
         keys, values = key_RHTD[:, :, :end], value_RHTD[:, :, :end]
         given = query_RHTD[:, :, start:end], keys, values, attention_mask[:, :, start:end, :end]
-        blocks.append(checkpoint(multiply, *given, use_reentrant=False) if plainly else attend(*given))
+        blocks.append(checkpoint(attend, *given, use_reentrant=False) if plainly else attend(*given))
     return torch.cat(blocks, dim=1), None
 
 

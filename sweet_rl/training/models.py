@@ -6,7 +6,7 @@ Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ def load_tokenizers(settings: ModelSettings) -> Any:
     """The tokenizer of the policy, after a check that the reference has the same one."""
     tokenizer = load_tokenizer(settings.pretrain)
     if settings.ref_pretrain and Path(settings.ref_pretrain) != Path(settings.pretrain):
-        other = _tokenizer_or_none(settings.ref_pretrain)
+        other = None
+        with suppress(UsageError):  # a reference saved without one
+            other = load_tokenizer(settings.ref_pretrain)
         if other is not None and tokenizer_digest(other) != tokenizer_digest(tokenizer):
             raise UsageError(
                 "Their log-probabilities cannot be compared: the tokenizers of --pretrain "
@@ -129,21 +131,14 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
         vision.save(partial)
     new = {path.name for path in partial.iterdir()}
     for pattern in ("*.safetensors", "*.bin", "*.index.json"):
-        for old in folder.glob(
-            pattern
-        ):  # of another model: with other shards, it would be loaded in place of ours
-            if old.name not in new:
+        for old in folder.glob(pattern):
+            if (
+                old.name not in new
+            ):  # of another model: with other shards, it would be loaded in place of ours
                 old.unlink()
     for name in sorted(new):
         (partial / name).replace(folder / name)
     partial.rmdir()
-
-
-def _tokenizer_or_none(name: str) -> Any:
-    try:
-        return load_tokenizer(name)
-    except UsageError:
-        return None  # a reference saved without one
 
 
 def _flash_attention() -> str:

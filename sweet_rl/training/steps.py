@@ -1,7 +1,5 @@
 """Which rows an update has, how they become micro-batches, and its learning rate.
 
-Micro-batches are packed by their number of rows, or by their tokens, shared ones counted once.
-
 Published behaviour: docs/published/sweet_rl.md#preference-training.
 """
 
@@ -156,10 +154,7 @@ def history_groups(rows: Sequence[Encoded]) -> list[int]:
 
 
 def by_count(order: Sequence[int], *, most: int, world: int = 1) -> Packs:
-    """Packs of at most `most` rows, as equal as possible over the processes.
-
-    `order` is each row's place in an order in which neighbours fit together well.
-    """
+    """Packs of at most `most` rows, as equal as possible over processes; neighbours in `order` fit together."""
 
     def packs(rows: list[int]) -> list[list[int]]:
         near = sorted(rows, key=order.__getitem__)
@@ -173,14 +168,11 @@ class ByTokens:
     """Packs of at most about `budget` tokens, without padding, the largest first.
 
     Args:
-        rows: all rows.
+        rows: all rows; UsageError for one that is larger alone.
         order: each row's place in an order in which those with a common prefix are neighbours.
         budget: tokens of one pack, without padding.
         share: tokens that rows share count once.
         world: number of processes; the rows are divided so that all have something to do.
-
-    Raises:
-        UsageError: a row alone is larger; names it.
     """
 
     def __init__(
@@ -225,15 +217,15 @@ class ByTokens:
         return found
 
     def _new_tokens(self, row: int, before: int | None = None) -> int:
-        """Tokens of a row's sides that none of them shares with another, or with the row before.
+        """Tokens of a row that no branch of it shares with another, or with the row before.
 
         What two share by less than half of the longer is not counted as shared: it may stand there twice
         (`sweet_rl.training.trees.grow`).
         """
-        sides, new = self._ids[row], 0
+        branches, new = self._ids[row], 0
         known = [] if before is None else self._ids[before]
-        for number, ids in enumerate(sides):
-            others = (*known, *sides[:number]) if self._share else ()
+        for number, ids in enumerate(branches):
+            others = (*known, *branches[:number]) if self._share else ()
             shared = max((common_prefix(ids, other) for other in others), default=0)
             new += len(ids) - (shared if 2 * shared >= len(ids) else 0)
         return new
