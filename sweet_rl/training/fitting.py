@@ -325,9 +325,9 @@ def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], obje
     model.train()
     trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
     adam = sum(2 * parameter.numel() * parameter.element_size() for parameter in trained)
-    longest = max(run.rows.train, key=lambda row: row.length)
+    longest = max(run.rows.all, key=lambda row: row.length)
     with memory.explained(f"{longest.row.place} alone takes it. {memory.REPAIR}"):
-        most = memory.tokens_that_fit(run.rows.train, work, reserve=adam, device=device)
+        most = memory.tokens_that_fit(run.rows.all, work, reserve=adam, device=device)
     model.zero_grad()
     tokens = max(longest.length, int(most * (1 - memory.PADDING)))
     run.say(f"{tokens:,} tokens in one forward pass, by the GPU's free memory")

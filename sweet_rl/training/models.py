@@ -131,10 +131,8 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
         vision.save(partial)
     new = {path.name for path in partial.iterdir()}
     for pattern in ("*.safetensors", "*.bin", "*.index.json"):
-        for old in folder.glob(pattern):
-            if (
-                old.name not in new
-            ):  # of another model: with other shards, it would be loaded in place of ours
+        for old in folder.glob(pattern):  # with other shards, one of another model would be loaded for ours
+            if old.name not in new:
                 old.unlink()
     for name in sorted(new):
         (partial / name).replace(folder / name)

@@ -174,15 +174,20 @@ def test_a_batch_has_as_many_tokens_as_a_card_has_room_for(lengths, card, reserv
     assert memory.tokens_that_fit(rows, card.read, reserve=reserve, device="cuda") == wanted
 
 
-def test_on_a_gpu_training_measures_how_much_it_takes(steady, data, tmp_path, monkeypatch, capsys):
-    by_rows = run(train_sft, steady, data, tmp_path / "rows", micro_train_batch_size=3)
-    Card(monkeypatch, size=10**9)
+@pytest.mark.parametrize("held_out", [0.2, 0.9])
+def test_on_a_gpu_training_measures_how_much_it_takes(held_out, steady, data, tmp_path, monkeypatch, capsys):
+    """The longest row is in a pack, held out or not; with nine tenths held out it is, here."""
+    flags = {"eval_fraction": held_out, "max_samples": 7 if held_out == 0.9 else 20}
+    by_rows = run(train_sft, steady, data, tmp_path / "rows", micro_train_batch_size=3, **flags)
+    room = 500 if held_out == 0.2 else 1
     monkeypatch.setattr(memory, "CARD", "cpu")
-    monkeypatch.setattr(memory, "tokens_that_fit", lambda rows, work, **_: work(rows[:2]) and 500)
+    monkeypatch.setattr(memory, "tokens_that_fit", lambda rows, work, **_: work(rows[:2]) and room)
     sizes = room_for(monkeypatch, 10**6)
     capsys.readouterr()
-    measured = run(train_sft, steady, data, tmp_path / "card")
-    assert "400 tokens in one forward pass, by the GPU's free memory" in capsys.readouterr().out
-    assert 250 < max(sizes[1:]) <= 500
+    measured = run(train_sft, steady, data, tmp_path / "card", **flags)
+    said = capsys.readouterr().out
+    assert "tokens in one forward pass, by the GPU's free memory" in said
+    assert ("400 tokens in" in said) == (room == 500)
+    assert (250 if room == 500 else 0) < max(sizes[1:]) <= 500
     for ours, theirs in zip(measured, by_rows, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
