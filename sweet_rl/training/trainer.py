@@ -170,13 +170,17 @@ class StepTrainer(Trainer):
                     raise
                 failure = first_line(error)[:200]
             if failure:  # here the error is gone, and with it what the pass had made
-                update = f"at update {self.state.global_step + 1} with {size:,} tokens at once ({failure})"
+                update = self.state.global_step + 1
                 if len(rows) == 1 or not self._objective.by_row:
                     places = ", ".join(self._by_index[index].row.place for index, _ in rows[:5])
-                    raise ServiceError(f"Out of memory {update}, in the rows {places}. {memory.REPAIR}")
+                    raise ServiceError(
+                        f"Out of memory at update {update} with {size:,} tokens at once ({failure}), in the rows "
+                        f"{places}. {memory.REPAIR}"
+                    )
                 self._most = 3 * size // 4
                 self._say(
-                    f"Out of memory {update}. From now on it is {self._most:,}; the result is the same."
+                    f"Out of memory at update {update} with {size:,} tokens at once ({failure}). From now on it "
+                    f"is {self._most:,}; the result is the same."
                 )
                 waiting, loss = self._begin_again(model), torch.zeros_like(loss)
         return loss
