@@ -22,7 +22,7 @@ from _trainer_clock import Clock, callback, on_gpu
 from sweet_rl.chat import Span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.data import PairRow, Said
-from sweet_rl.training.encoding import EncodedPair, Side
+from sweet_rl.training.encoding import Encoded, Side
 
 LORA_MODULES = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 
@@ -44,14 +44,14 @@ class Data:
         """Over all its turns."""
         return self.turns * self.pairs_of_turn
 
-    def pairs(self, vocabulary: int) -> list[EncodedPair]:
+    def pairs(self, vocabulary: int) -> list[Encoded]:
         """Random tokens, no special ones; every side ends with the end token 1."""
         rng = random.Random(0)
 
         def words(count: int) -> tuple[int, ...]:
             return tuple(rng.randrange(6, vocabulary) for _ in range(count))
 
-        found: list[EncodedPair] = []
+        found: list[Encoded] = []
         for _ in range(self.steps * self.turns):
             least = round(self.shortest * self.history)
             history = words(rng.randint(least, self.history))
@@ -62,7 +62,7 @@ class Data:
                     for _ in range(2)
                 ]
                 found.append(
-                    EncodedPair(len(found), *sides, PairRow(Said(), Said(), Said(), "made", len(found) + 1))
+                    Encoded(len(found), tuple(sides), PairRow(Said(), Said(), Said(), "made", len(found) + 1))
                 )
         return found
 
@@ -194,9 +194,9 @@ def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
     return clock
 
 
-def _texts(pair: EncodedPair, tokenizer: Any) -> dict[str, str]:
+def _texts(pair: Encoded, tokenizer: Any) -> dict[str, str]:
     """Words, which TRL's tokenizing makes the same ids of."""
-    chosen, rejected = pair.chosen.branches[0], pair.rejected.branches[0]
+    chosen, rejected = pair.sides[0].branches[0], pair.sides[1].branches[0]
     cut = chosen.prompt_length
 
     def text(ids: tuple[int, ...]) -> str:
@@ -234,7 +234,7 @@ def published(shape: Shape, data: Data, device: str) -> Clock:
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=on_gpu(device))
     pairs = data.pairs(shape.vocabulary)
 
-    def logps(pair: EncodedPair) -> Any:
+    def logps(pair: Encoded) -> Any:
         """[chosen, rejected]; both sides are equally long, so nothing is padded."""
         ids = torch.tensor([branch.ids for branch in pair.branches], device=device)
         with _autocast(device):

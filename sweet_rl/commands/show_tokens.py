@@ -51,7 +51,7 @@ def show_tokens(flags: ShownFlags, /) -> None:
     """
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.data import read_any
-    from sweet_rl.training.encoding import EncodedPair, check_tokenizers, scored_texts, turn_encoder
+    from sweet_rl.training.encoding import check_tokenizers, scored_texts, turn_encoder
     from sweet_rl.training.settings import DataSettings
 
     count = flags.rows or (None if flags.json else 2)
@@ -71,13 +71,10 @@ def show_tokens(flags: ShownFlags, /) -> None:
     pairs, texts = read_any(data)
     check_tokenizers([*pairs, *texts], tokenizer, allowed=flags.other_tokenizer)
     encoder = turn_encoder(tokenizer, data)
-    shown: list[Any] = [encoder.encode(pairs), encoder.encode_texts(texts)]
-    for encoded, report in shown:
+    for encoded, report in (encoder.encode(pairs), encoder.encode_texts(texts)):
         for row in encoded:
-            sides = {"text": row.side} if not isinstance(row, EncodedPair) else {
-                "chosen": row.chosen, "rejected": row.rejected,
-            }  # fmt: skip
-            for name, side in sides.items():
+            names = ("chosen", "rejected") if len(row.sides) > 1 else ("text",)
+            for name, side in zip(names, row.sides, strict=True):
                 if flags.json:
                     scored = scored_texts(side.branches, tokenizer)
                     print(

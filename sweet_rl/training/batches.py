@@ -12,48 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sweet_rl.training.encoding import Branch, EncodedPair, EncodedText, Side
+from sweet_rl.training.encoding import Encoded, Side
 from sweet_rl.training.pictures import Pictures
 from sweet_rl.training.settings import Reduction
 from sweet_rl.training.trees import Layout, lay_out
 from sweet_rl.training.vision import Vision
 
 B = TypeVar("B")
-
-
-class Encoded(Protocol):
-    """A row that can be trained on: a pair, or a single text."""
-
-    @property
-    def index(self) -> int:
-        """Its number among all rows of the data."""
-        ...
-
-    @property
-    def row(self) -> Any:
-        """What it was made from; knows its `place`."""
-        ...
-
-    @property
-    def branches(self) -> tuple[Branch, ...]:
-        """The token sequences that a model reads of it."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Tokens that it takes in a batch."""
-        ...
-
-    @property
-    def weight(self) -> int:
-        """What it counts for in its optimizer step's mean."""
-        ...
 
 
 class Shown(TypedDict):
@@ -228,13 +199,13 @@ class Collator:
     reduction: Reduction
     reader: Reader
     reference: Tensor | None = None
-    """[pairs, 2]: chosen and rejected, by `EncodedPair.index`."""
+    """[pairs, 2]: chosen and rejected, by `Encoded.index`."""
 
-    def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> Batch:
+    def __call__(self, items: Sequence[tuple[Encoded, float]]) -> Batch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
         pairs = [pair for pair, _ in items]
         count = len(pairs)
-        sides = [*(pair.chosen for pair in pairs), *(pair.rejected for pair in pairs)]
+        sides = [pair.sides[side] for side in (0, 1) for pair in pairs]
         terms = [(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
         terms += [
             (i, 2 * count + i, [-weights for weights in token_weights(side, "trajectory", own=True)])
@@ -255,9 +226,9 @@ class TextCollator:
 
     reader: Reader
 
-    def __call__(self, items: Sequence[tuple[EncodedText, float]]) -> TextBatch:
+    def __call__(self, items: Sequence[tuple[Encoded, float]]) -> TextBatch:
         """A batch of (text, scale); a text with scale 0 fills a place and trains nothing."""
-        sides = [text.side for text, _ in items]
+        sides = [text.sides[0] for text, _ in items]
         terms = [(i, i, token_weights(side, "sum")) for i, side in enumerate(sides)]
         return TextBatch(
             **self.reader.read(sides, terms),
@@ -274,11 +245,11 @@ class ValueCollator:
     pad_id: int
     vision: Vision | None = None
 
-    def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> ValueBatch:
+    def __call__(self, items: Sequence[tuple[Encoded, float]]) -> ValueBatch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
         pairs = [pair for pair, _ in items]
         # a text's value is that of its last turn's sequence, which holds what came before
-        texts = [side.branches[-1] for side in (*(p.chosen for p in pairs), *(p.rejected for p in pairs))]
+        texts = [side.branches[-1] for side in (pair.sides[side] for side in (0, 1) for pair in pairs)]
         ids_ST = torch.full((len(texts), max(len(text.ids) for text in texts)), self.pad_id)
         attention_ST = torch.zeros_like(ids_ST)
         for row, text in enumerate(texts):

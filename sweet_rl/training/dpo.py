@@ -13,9 +13,9 @@ from sweet_rl.training import models
 from sweet_rl.training.batches import Collator
 from sweet_rl.training.data import PairRow, read_pairs
 from sweet_rl.training.encoding import (
-    EncodedPair,
-    Encoder,
+    Encoded,
     PublishedEncoder,
+    TurnEncoder,
     check_tokenizers,
     turn_encoder,
 )
@@ -120,7 +120,7 @@ def pair_rows(tokenizer: Any, settings: TrainSettings, say: Say) -> Rows:
 class _Pairs(NamedTuple):
     """Pairs that can be trained on; `total` rows come before those of a test split, if there is one."""
 
-    pairs: list[EncodedPair]
+    pairs: list[Encoded]
     vision: Vision | None
     total: int
     has_test: bool
@@ -132,7 +132,7 @@ def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
     rows = [*sets.train, *sets.test]
     check_tokenizers(rows, tokenizer, allowed=data.other_tokenizer)
     vision = _vision(tokenizer, rows, settings)
-    encoder: Encoder
+    encoder: PublishedEncoder | TurnEncoder
     if settings.published:
         template = data.response_template
         encoder = PublishedEncoder(tokenizer, max_len=data.max_len, response_template=template, vision=vision)

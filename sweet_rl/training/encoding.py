@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sweet_rl.chat import Span, TokenizerChat, Turn, tokenizer_digest
 from sweet_rl.errors import DataError, UsageError
@@ -86,62 +86,35 @@ class Side:
         """How many tokens are scored."""
         return sum(end - start for branch in self.branches for start, end in branch.scored)
 
-    @property
-    def length(self) -> int:
-        """Tokens of the longest sequence."""
-        return max(len(branch.ids) for branch in self.branches)
-
 
 @dataclass(frozen=True, slots=True)
-class EncodedPair:
-    """Both sides, the row's number among all rows of the data (from 0), and the row it was made from.
+class Encoded:
+    """A pair, whose sides are the chosen and the rejected one, or a single text.
 
-    A pair's `length` is that of its longest sequence; pairs count alike (`weight`) in their step's mean.
+    Attributes:
+        index: the row's number among all rows of the data, from 0.
+        sides: of it.
+        row: that it was made from.
     """
 
     index: int
-    chosen: Side
-    rejected: Side
-    row: PairRow
+    sides: tuple[Side, ...]
+    row: PairRow | TextRow
 
     @property
     def branches(self) -> tuple[Branch, ...]:
         """The token sequences that a model reads of it."""
-        return self.chosen.branches + self.rejected.branches
+        return tuple(branch for side in self.sides for branch in side.branches)
 
     @property
     def length(self) -> int:
         """Tokens of its longest sequence."""
-        return max(self.chosen.length, self.rejected.length)
+        return max(len(branch.ids) for branch in self.branches)
 
     @property
     def weight(self) -> int:
-        """What it counts for in its optimizer step's mean: pairs count alike."""
-        return 1
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedText:
-    """A text to imitate, the row's number among all rows of the data (from 0), and the row."""
-
-    index: int
-    side: Side
-    row: TextRow
-
-    @property
-    def branches(self) -> tuple[Branch, ...]:
-        """The token sequences that a model reads of it."""
-        return self.side.branches
-
-    @property
-    def length(self) -> int:
-        """Tokens of its longest sequence."""
-        return self.side.length
-
-    @property
-    def weight(self) -> int:
-        """What it counts for in its optimizer step's mean: every scored token counts alike."""
-        return self.side.tokens
+        """What it counts for in its optimizer step's mean: pairs count alike, and so does every token of a text."""
+        return 1 if len(self.sides) > 1 else self.sides[0].tokens
 
 
 @dataclass(slots=True)
@@ -165,14 +138,6 @@ class EncodingReport:
                 f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}: {places}"
             )
         return notes
-
-
-class Encoder(Protocol):
-    """Pairs to pairs of ids."""
-
-    def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
-        """Encoded pairs in the order of the rows, without those that are too long."""
-        ...
 
 
 class _Sides(NamedTuple):
@@ -212,7 +177,7 @@ class TurnEncoder:
         self._splits = whole == [ends + ids for ids in alone]
         """Whether what stands behind an end token is tokenised by itself."""
 
-    def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
+    def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
         """Encoded pairs in the order of the rows, without those that are too long.
 
         Raises:
@@ -237,13 +202,10 @@ class TurnEncoder:
                 (shown + row.chosen.pictures, shown + row.rejected.pictures),
             )
 
-        pairs = [
-            EncodedPair(i, chosen, rejected, rows[i])
-            for i, (chosen, rejected) in self._encoded([sides(row) for row in rows], report)
-        ]
-        return pairs, report
+        encoded = self._encoded([sides(row) for row in rows], report)
+        return [Encoded(i, both, rows[i]) for i, both in encoded], report
 
-    def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[EncodedText], EncodingReport]:
+    def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[Encoded], EncodingReport]:
         """Encoded texts in the order of the rows, without those that are too long.
 
         Raises:
@@ -261,7 +223,7 @@ class TurnEncoder:
             return _Sides(row.place, bool(row.prompt), [turns], ((),))
 
         encoded = self._encoded([sides(row) for row in rows], report)
-        return [EncodedText(i, side, rows[i]) for i, (side,) in encoded], report
+        return [Encoded(i, one, rows[i]) for i, one in encoded], report
 
     def _encoded(
         self, rows: Sequence[_Sides], report: EncodingReport
@@ -422,14 +384,14 @@ class PublishedEncoder:
         self._chat: Any = TokenizerChat(tokenizer) if tokenizer.chat_template else None
         self._header = None if response_template is None else self._ids([response_template])[0]
 
-    def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
+    def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
         """Encoded pairs in the order of the rows, without those whose prompt fills `max_len`."""
         report = EncodingReport()
         if not rows:
             return [], report
         texts = zip(*map(self._texts, rows), strict=True)
         prompts, chosen, rejected = (self._ids(list(column), cut=True) for column in texts)
-        pairs: list[EncodedPair] = []
+        pairs: list[Encoded] = []
         for index, row in enumerate(rows):
             length, shown = len(prompts[index]), row.prompt.pictures
             sides = (
@@ -444,7 +406,7 @@ class PublishedEncoder:
             if length >= self._max_len - 2 or not whole:
                 report.too_long.append(row.place)
                 continue
-            pairs.append(EncodedPair(index, *sides, row=row))
+            pairs.append(Encoded(index, sides, row))
         return pairs, report
 
     def _texts(self, row: PairRow) -> tuple[str, str, str]:

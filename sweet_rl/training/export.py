@@ -198,11 +198,11 @@ class PairExporter:
     def _ids(self, parts: _Parts, pair: PairRow) -> dict[str, Json]:
         """The tokens that training here sees, in three parts."""
         encoded, _ = self._encoder.encode([pair])
-        chosen, rejected = (side.branches[-1].ids for side in (encoded[0].chosen, encoded[0].rejected))
+        chosen, rejected = (side.branches[-1].ids for side in encoded[0].sides)
         # of whole dialogues: a blank behind the header may be one token with what follows
         shared = _same(self._tokens(parts.prompt), chosen, rejected)
         if pair.prompt:
-            shared = encoded[0].chosen.branches[-1].scored[0].start
+            shared = encoded[0].sides[0].branches[-1].scored[0].start
         return {
             "prompt_ids": list(chosen[:shared]),
             "chosen_ids": list(chosen[shared:]),

@@ -17,8 +17,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training import adapters, checkpoints, engines, memory, models
 from sweet_rl.training.arguments import training_arguments
 from sweet_rl.training.attention import attention_span
-from sweet_rl.training.batches import Encoded, Reader, to_device
-from sweet_rl.training.encoding import EncodingReport, scored_texts
+from sweet_rl.training.batches import Reader, to_device
+from sweet_rl.training.encoding import Encoded, EncodingReport, scored_texts
 from sweet_rl.training.engines import Processes
 from sweet_rl.training.forward import Objective
 from sweet_rl.training.metrics import MetricsLog

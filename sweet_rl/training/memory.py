@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from sweet_rl.errors import ServiceError, first_line
-from sweet_rl.training.batches import Encoded
+from sweet_rl.training.encoding import Encoded
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from torch import Tensor
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.training import memory, models
 from sweet_rl.training.batches import Collator, Reader, to_device
-from sweet_rl.training.encoding import EncodedPair
 from sweet_rl.training.engines import Processes, half_weights, sharded_for_scoring, shards_weights
 from sweet_rl.training.fitting import Rows, Run, check_sizes, packs_of, reader, show_pictures, trainable
 from sweet_rl.training.forward import PairForward
@@ -68,7 +67,7 @@ def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | N
     identity = {
         "model": weights,
         "tokenizer": tokenizer_digest(rows.tokenizer),
-        "data": pairs_digest(cast(list[EncodedPair], rows.all)),
+        "data": pairs_digest(rows.all),
         "reduction": settings.loss.reduction,
         "precision": precision,
     }
@@ -141,7 +140,7 @@ def _scores(
 
 
 def _by_index(scores: Tensor, pairs: Sequence[Any]) -> Tensor:
-    """[rows of the data, 3], by `EncodedPair.index`; rows that were left out are 0."""
+    """[rows of the data, 3], by `Encoded.index`; rows that were left out are 0."""
     by_index = torch.zeros(max(pair.index for pair in pairs) + 1, scores.shape[1])
     by_index[[pair.index for pair in pairs]] = scores
     return by_index

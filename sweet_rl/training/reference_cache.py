@@ -21,7 +21,7 @@ from torch import Tensor
 from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_file
-from sweet_rl.training.encoding import EncodedPair
+from sweet_rl.training.encoding import Encoded
 from sweet_rl.types import digest
 
 _TENSOR = "logps"
@@ -101,11 +101,11 @@ def weights_digest(name: str) -> str | None:
     return total.hexdigest()[:16]
 
 
-def pairs_digest(pairs: Sequence[EncodedPair]) -> str:
+def pairs_digest(pairs: Sequence[Encoded]) -> str:
     """A fingerprint of the tokens, the scored positions and the pictures."""
     total = hashlib.sha256()
     for pair in pairs:
-        for side in (pair.chosen, pair.rejected):
+        for side in pair.sides:
             for branch in side.branches:
                 scored = [pair.index, side.denominator, *map(tuple, branch.scored)]
                 total.update(json.dumps([branch.ids, scored]).encode())

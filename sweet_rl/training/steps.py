@@ -13,7 +13,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from sweet_rl.errors import UsageError
-from sweet_rl.training.batches import Encoded
+from sweet_rl.training.encoding import Encoded
 from sweet_rl.training.trees import common_prefix, in_order
 
 Packs = Callable[[list[int]], list[list[int]]]

@@ -22,8 +22,9 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 from sweet_rl.errors import ServiceError, UsageError, first_line
 from sweet_rl.training import adapters, checkpoints, engines, memory
 from sweet_rl.training.attention import attend_plainly
-from sweet_rl.training.batches import Encoded, to_device
+from sweet_rl.training.batches import to_device
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
+from sweet_rl.training.encoding import Encoded
 from sweet_rl.training.forward import Objective, RowLosses
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.settings import TrainSettings

@@ -298,7 +298,7 @@ def test_ten_templates_written_out_by_hand(name):
     other = [*dialogue[:3], {"role": "assistant", "content": "e"}]
     (pair,) = learned(tokenizer, [pair_of({"chosen": dialogue, "rejected": other})])
     found = []
-    for branch in pair.chosen.branches:
+    for branch in pair.sides[0].branches:
         text, position = "", 0
         for start, end in branch.scored:
             text += (
@@ -337,7 +337,7 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
             for side in ("chosen", "rejected")
         }
         (pair,) = learned(tokenizer, [pair_of({"prompt": asked, **sides})])
-        for side, encoded in (("chosen", pair.chosen), ("rejected", pair.rejected)):
+        for side, encoded in (("chosen", pair.sides[0]), ("rejected", pair.sides[1])):
             wanted = [f"{side} {said}{end}" for said in ("first?", "second?", "third.")]
             assert scored_texts(encoded.branches, tokenizer) == wanted, name
             spans = [(branch, start) for branch in encoded.branches for start, _ in branch.scored]

@@ -183,7 +183,7 @@ def test_without_logits_numbers_and_gradients_are_those_of_all_logits(kind, monk
     read = Collator("sum", Reader(0, attention_span(model)))([(pair, 1.0) for pair in pairs])
     logps = PairForward(model)(model, read)[0]
     ours = gradients(logps.chosen_B, logps.rejected_B)
-    chosen, rejected = (plain(pair.chosen) for pair in pairs), (plain(pair.rejected) for pair in pairs)
+    chosen, rejected = (plain(pair.sides[0]) for pair in pairs), (plain(pair.sides[1]) for pair in pairs)
     assert_equal(ours, gradients(torch.stack([*chosen]), torch.stack([*rejected])))
 
 

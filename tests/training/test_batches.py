@@ -6,7 +6,7 @@ import pytest
 from sweet_rl.chat import Span
 from sweet_rl.training.batches import Collator, Reader, token_weights
 from sweet_rl.training.data import PairRow, Said
-from sweet_rl.training.encoding import EncodedPair, Side, TurnEncoder
+from sweet_rl.training.encoding import Encoded, Side, TurnEncoder
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.settings import LossSettings
@@ -19,7 +19,7 @@ ROW = PairRow(Said(), Said(), Said(), "pairs.jsonl", 1)
 def two_turns():
     """Turns of 1 and of 3 tokens, beside a side with one turn of 2."""
     chosen = Side.single((5, 6, 7, 8, 9, 10), (Span(1, 2), Span(3, 6)))
-    return EncodedPair(0, chosen, Side.single((5, 6, 7), (Span(1, 3),)), ROW)
+    return Encoded(0, (chosen, Side.single((5, 6, 7), (Span(1, 3),))), ROW)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def two_turns():
     ],
 )
 def test_weights_by_hand(reduction, weights):
-    np.testing.assert_allclose(token_weights(two_turns().chosen, reduction)[0], weights)
+    np.testing.assert_allclose(token_weights(two_turns().sides[0], reduction)[0], weights)
 
 
 def test_the_first_token_and_the_prompt_have_no_weight():

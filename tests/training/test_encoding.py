@@ -41,24 +41,24 @@ def read(tokenizer, row, **settings):
     """What is learned of both sides of a row of a file."""
     settings = {"find_prompt": True} | settings
     ((pair,), _) = encode(tokenizer, read_pair(row, "pairs.jsonl", 7, DataSettings("", **settings)))
-    return scored(tokenizer, pair.chosen) + scored(tokenizer, pair.rejected), pair
+    return scored(tokenizer, pair.sides[0]) + scored(tokenizer, pair.sides[1]), pair
 
 
 def test_every_assistant_turn_counts_with_its_end_token(tokenizer):
     text = "hidden: 42. " + ASK + turn("assistant", "which?") + turn("user", "all") + turn("assistant", "yes")
     pairs, report = encode(tokenizer, row(text, ASK + turn("assistant", "no") + "\n\n"))
-    assert scored(tokenizer, pairs[0].chosen) == ["which?<|end_turn|>", "yes<|end_turn|>"]
-    assert scored(tokenizer, pairs[0].rejected) == ["no<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[0]) == ["which?<|end_turn|>", "yes<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[1]) == ["no<|end_turn|>"]
     assert report.lines(512) == []
-    (branch,) = pairs[0].chosen.branches
+    (branch,) = pairs[0].sides[0].branches
     assert list(branch.ids) == tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def test_a_prompt_is_never_scored(tokenizer):
     prompt = ASK + turn("assistant", "which?") + turn("user", "all") + OPEN
     pairs, _ = encode(tokenizer, row("yes", "no<|end_turn|>", prompt))
-    assert scored(tokenizer, pairs[0].chosen) == ["yes<|end_turn|>"]
-    assert scored(tokenizer, pairs[0].rejected) == ["no<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[0]) == ["yes<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[1]) == ["no<|end_turn|>"]
     length = pairs[0].branches[0].prompt_length
     assert length == len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
 
@@ -113,7 +113,7 @@ def test_thoughts_of_messages_are_learned_or_only_read():
     pair = read_pair(rows, "pairs.jsonl", 1, DataSettings("", find_prompt=True))
     for learn, wanted in ((True, "hm\n</think>\n\nfour<|end_turn|>"), (False, "four<|end_turn|>")):
         ((found,), _) = encode(tokenizer, pair, learn_thoughts=learn)
-        assert scored(tokenizer, found.chosen) == [wanted]
+        assert scored(tokenizer, found.sides[0]) == [wanted]
         whole = tokenizer.decode(found.branches[0].ids)
         assert whole.endswith("<think>\nhm\n</think>\n\nfour<|end_turn|>")  # read in any case
 
@@ -141,7 +141,7 @@ def test_what_is_too_long_loses_its_oldest_turns_after_the_opening(tokenizer):
     room = len(tokenizer(opening + turns[2], add_special_tokens=False)["input_ids"])
     (pair,), report = encode(tokenizer, row(whole, opening + turns[2]), max_len=room)
     assert tokenizer.decode(pair.branches[0].ids) == opening + turns[2]
-    assert scored(tokenizer, pair.chosen) == [f"three{TURN_END}"]
+    assert scored(tokenizer, pair.sides[0]) == [f"three{TURN_END}"]
     assert report.lines(room) == [f"1 pairs lost their oldest turns (--max_len {room})"]
     pairs, report = encode(tokenizer, row(whole, opening + turns[2]), max_len=room - 1)
     assert pairs == []
@@ -155,7 +155,7 @@ def test_both_sides_of_a_prompt_lose_the_same_turns(tokenizer):
     kept, other = (branch.ids[: branch.prompt_length] for branch in pair.branches)
     assert other == kept
     assert tokenizer.decode(kept) == ASK + turn("user", "two") + OPEN
-    assert scored(tokenizer, pair.chosen) == [f"yes{TURN_END}"]
+    assert scored(tokenizer, pair.sides[0]) == [f"yes{TURN_END}"]
     assert pair.length <= size
 
 
@@ -189,7 +189,7 @@ def test_a_response_template_stands_in_for_a_chat_template():
     with pytest.raises(DataError, match="--response_template"):
         encode(plain, row("a ANSWER: b", "a ANSWER: c"))
     pairs, _ = encode(plain, row("a ANSWER: b", "a ANSWER: c"), response_template=" ANSWER:")
-    assert scored(plain, pairs[0].chosen) == [" b<|end_turn|>"]
+    assert scored(plain, pairs[0].sides[0]) == [" b<|end_turn|>"]
     with pytest.raises(UsageError, match="has no tokens"):
         encode(plain, response_template="")
 
@@ -197,7 +197,7 @@ def test_a_response_template_stands_in_for_a_chat_template():
 def test_the_headers_beginning_means_the_whole_header(tokenizer):
     text, other = ASK + turn("assistant", "yes"), ASK + turn("assistant", "no")
     pairs, _ = encode(tokenizer, row(text, other), response_template="<|header|>assistant<|end_header|>")
-    assert scored(tokenizer, pairs[0].chosen) == ["yes<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[0]) == ["yes<|end_turn|>"]
 
 
 # -- texts to imitate -----------------------------------------------------------------------------------------
@@ -330,5 +330,5 @@ def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
     (pair,) = pair_rows(played, [TrajectoryPair(0, 1)], with_ground_truth=True)
     found, encoded = read(tokenizer, json.loads(json.dumps(pair)))
     assert found[:2] == [f"hm\n</think>\n\n{said}{TURN_END}" for said in ("which base?", "four")]
-    first, second = (tokenizer.decode(branch.ids) for branch in encoded.chosen.branches)
+    first, second = (tokenizer.decode(branch.ids) for branch in encoded.sides[0].branches)
     assert first.startswith("In light that the final answer is: 4.") and "hm" not in second.split("ten")[0]

@@ -87,7 +87,7 @@ def test_every_number_of_every_pair(name, micro, golden, expected, policy, tmp_p
 def test_ids_and_masks(name, golden, expected, policy):
     variant = expected["variants"][name]
     for pair, item in zip(encoded(variant["settings"], golden, policy), variant["items"], strict=True):
-        for name_of_side, side in (("chosen", pair.chosen), ("rejected", pair.rejected)):
+        for name_of_side, side in (("chosen", pair.sides[0]), ("rejected", pair.sides[1])):
             (branch,) = side.branches
             assert list(branch.ids) == item[f"{name_of_side}_ids"]
             assert branch.mask == item[f"{name_of_side}_loss_mask"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
 from sweet_rl.training.data import PairRow, Said
-from sweet_rl.training.encoding import EncodedPair, Side
+from sweet_rl.training.encoding import Encoded, Side
 from sweet_rl.training.steps import ByTokens, StepSampler, by_count, history_groups, prefix_order
 
 
@@ -23,7 +23,7 @@ def pair(index, history, chosen, rejected):
         Side.single((*history, *r), (Span(len(history), len(history) + len(r)),), len(history))
         for r in (chosen, rejected)
     ]
-    return EncodedPair(index, *sides, PairRow(Said(), Said(), Said(), "pairs.jsonl", index + 1))
+    return Encoded(index, tuple(sides), PairRow(Said(), Said(), Said(), "pairs.jsonl", index + 1))
 
 
 def turns(count, pairs_per_turn=4, history=50):
@@ -33,7 +33,7 @@ def turns(count, pairs_per_turn=4, history=50):
         for n in range(pairs_per_turn)
         for turn in range(count)
     ]
-    return [EncodedPair(i, row.chosen, row.rejected, row.row) for i, row in enumerate(rows)]
+    return [Encoded(i, row.sides, row.row) for i, row in enumerate(rows)]
 
 
 @given(

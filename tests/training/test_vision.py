@@ -319,7 +319,7 @@ def test_a_turn_that_is_too_much_takes_its_picture_with_it(model, tmp_path):
     whole = [system, ask(1), yes, ask(2), yes]
     path = write_pairs(tmp_path / "pairs.jsonl", [{"chosen": whole, "rejected": [system, *whole[2:]]}])
     (pair,), _, vision = encoded(model, path)
-    (branch,) = pair.chosen.branches
+    (branch,) = pair.sides[0].branches
     first, _, third = branch.pictures
     full = len(branch.ids)
     (shorter,), report, _ = encoded(model, path, max_len=full - 1)
@@ -343,8 +343,8 @@ def test_pictures_behind_the_last_scored_token_are_not_read(model, tmp_path):
     }
     path = write_pairs(tmp_path / "pairs.jsonl", [sides])
     (pair,), _, vision = encoded(model, path)
-    wanted = [(0, 0, token_weights(pair.chosen, "sum"))]
-    reading = Reader(0, vision=vision).read([pair.chosen], wanted)
+    wanted = [(0, 0, token_weights(pair.sides[0], "sum"))]
+    reading = Reader(0, vision=vision).read([pair.sides[0]], wanted)
     assert reading["grids_I3"].tolist() == [[1, 4, 4]]
     assert np.count_nonzero(reading["ids_RT"].numpy() == vision.token_id) == 4
 
