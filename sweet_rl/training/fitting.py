@@ -160,9 +160,9 @@ def say_what_was_encoded(
             f"{data.max_len}. Raise it."
         )
     first = encoded[0]
-    learned = scored_texts(first.branches, tokenizer)
-    shown = ", ".join(repr(text) for text in learned[:3]) + (", ..." if len(learned) > 3 else "")
-    say(f"learned of {first.row.place}: {shown[:300]} (sweet-rl show_tokens has the rest)")
+    learned = [scored_texts(side.branches, tokenizer) for side in first.sides]
+    shown = [", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "") for texts in learned]
+    say(f"learned from {first.row.place}: {' | '.join(text[:150] for text in shown)} (all: sweet-rl show_tokens)")
 
 
 def pad_id(tokenizer: Any) -> int:
