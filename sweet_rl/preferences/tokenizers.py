@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, load_tokenizer, tokenizer_digest
+from sweet_rl.chat.formats import read_back
 from sweet_rl.chat.turns import turn_end
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.ranking import Encoding
@@ -44,9 +45,12 @@ def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
     Raises:
         UsageError: it has no end token; with `needs_header`, no chat template.
     """
+    chat = TokenizerChat(tokenizer) if tokenizer.chat_template else None
     header = TurnTemplate(TokenizerChat(tokenizer)).header if needs_header else ""
 
     def encode(text: str) -> list[int]:
+        if chat is not None and (given := read_back(text)) is not None:  # as training writes it, too
+            text = given[0] + chat.render(given[1])
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 

@@ -162,7 +162,9 @@ def say_what_was_encoded(
     first = encoded[0]
     learned = [scored_texts(side.branches, tokenizer) for side in first.sides]
     shown = [", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "") for texts in learned]
-    say(f"learned from {first.row.place}: {' | '.join(text[:150] for text in shown)} (all: sweet-rl show_tokens)")
+    say(
+        f"learned from {first.row.place}: {' | '.join(text[:150] for text in shown)} (all: sweet-rl show_tokens)"
+    )
 
 
 def pad_id(tokenizer: Any) -> int:
