@@ -25,11 +25,7 @@ from sweet_rl.training.vision import Vision
 
 
 def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
-    """[rows of the data, 2] under the reference, and the policy; both models are never held at once.
-
-    Raises:
-        UsageError: a model or the cache is of no use.
-    """
+    """[rows of the data, 2] under the reference, and the policy; both models are never held at once."""
     settings = run.settings
     model = settings.model
     name = model.ref_pretrain or model.pretrain
@@ -52,11 +48,7 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
 def score_alone(
     name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int, vision: Vision | None = None
 ) -> Tensor:
-    """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`.
-
-    Raises:
-        UsageError: the model cannot be loaded, or does not go with the pairs.
-    """
+    """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`."""
     model = models.load_model(name, settings.model)
     check_sizes(model, pairs, settings)
     wanted = settings.model.device

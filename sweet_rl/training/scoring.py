@@ -82,10 +82,6 @@ class CandidateScorer:
 
         `candidates[r]` continue `contexts[r]`. What they begin with in common is read once. With a regression
         head each candidate has a list of one value instead.
-
-        Raises:
-            ValueError: a context or a candidate without tokens.
-            ServiceError: out of GPU memory.
         """
         found: dict[Pair, list[float]] = {
             (tuple(context), tuple(candidate)): []
