@@ -217,23 +217,29 @@ def as_json(messages: Sequence[Message]) -> str:
     return json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def read_back(prompt: str) -> tuple[str, list[Entry]] | None:
-    """What stands before a prompt, and its messages, if `PlainChat` or `as_json` wrote it; else None."""
-    at = prompt.find('[{"content":')
-    if at >= 0 and prompt.endswith("}]"):
+def read_back(text: str) -> tuple[str, list[Entry], str] | None:
+    """What stands before a prompt that `PlainChat` or `as_json` wrote, its messages, what stands behind it.
+
+    None where neither wrote one.
+    """
+    at = text.find('[{"content":')
+    if at >= 0:
         try:
-            return prompt[:at], json.loads(prompt[at:])
+            messages, end = json.JSONDecoder().raw_decode(text, at)
         except ValueError:
             return None
-    first = _HEADING.search(prompt)
-    if first is None or not prompt.endswith("### assistant:\n"):
+        return text[:at], messages, text[end:]
+    first, opened = _HEADING.search(text), "### assistant:\n"
+    if first is None or opened not in text:
         return None
-    _, *parts = _HEADING.split(prompt.removesuffix("### assistant:\n"))
+    prompt, _, behind = text.rpartition(opened)
+    _, *parts = _HEADING.split(prompt)
     roles, texts = parts[::2], parts[1::2]
-    messages: list[Entry] = [
-        {"role": role, "content": text.removesuffix("\n\n")} for role, text in zip(roles, texts, strict=True)
+    messages = [
+        {"role": role, "content": content.removesuffix("\n\n")}
+        for role, content in zip(roles, texts, strict=True)
     ]
-    return prompt[: first.start()], messages
+    return text[: first.start()], messages, behind
 
 
 def fold_system(messages: Sequence[Message]) -> list[Message]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -110,14 +111,23 @@ class TurnTemplate:
                 if isinstance(message, Mapping)
                 else {"role": message.role, "content": message.content}
             )
-            if entry["role"] != "assistant" or place < first:
+            unlearned = entry.get("weight") == 0 or entry.get("train") is False  # as chat APIs mark them
+            if entry["role"] != "assistant" or place < first or unlearned:
                 continue
-            prompt = self.chat.render(messages[:place])
-            text, thoughts = split_thoughts(_plain(entry["content"]))
-            thoughts = entry.get("reasoning_content") or thoughts
+            prompt, text = self.chat.render(messages[:place]), _plain(entry["content"])
+            own = next(
+                (entry[key] for key in ("reasoning_content", "thinking", "reasoning") if entry.get(key)), None
+            )
+            spoken = split_thoughts(text)
             roles = tuple(str(m["role"] if isinstance(m, Mapping) else m.role) for m in messages[:place])
-            lead, between, end = self._around(roles, thinks=bool(thoughts))
-            closes = closing_tag(prompt)
+            lead, between, end = self._around(roles, thinks=bool(own or spoken.thoughts))
+            closes, thoughts = closing_tag(prompt), own
+            if own is None and (between is not None or closes):  # else what stands between tags is text
+                text, thoughts = spoken
+            if own and between is None and not closes:
+                raise UsageError(
+                    "the assistant has thoughts, and the chat template shows none: take them out"
+                )
             if closes and between is None and closes not in lead:  # the prompt opens a thought
                 lead, between = ("", f"\n{closes}\n\n") if thoughts else (f"\n{closes}\n\n", None)
             if thoughts and between is not None:
@@ -138,10 +148,16 @@ class TurnTemplate:
             UnparsableError: no turn is found, or the template writes turns in different ways and does not
                 write this text.
         """
+        begin, header = self._marks.begin, self.header
+        if prompt and self._marks_at.search(begin) and text.startswith(begin):  # the whole dialogue again
+            turns = self.written("", text, cut=cut)
+            return turns[max(prompt.count(header.strip()) - prompt.rstrip().endswith(header.strip()), 0) :]
+        if prompt and text.startswith(header.strip()) and prompt.endswith(header):
+            text = text.removeprefix(header.strip()).lstrip("\n")
         if prompt and not self._goes_on(text):
             return [self.said(prompt, text, cut=cut)]
         if self.writes_alike:
-            return between_marks(self.header, self.end, prompt, text, cut=cut)
+            return between_marks(header, self.end, prompt, text, cut=cut)
         return self._parsed(prompt, text, cut=cut)
 
     def said(self, prompt: str, text: str, *, cut: bool = False, ids: tuple[int, ...] | None = None) -> Turn:
@@ -200,8 +216,11 @@ class TurnTemplate:
         return not lead.strip() and bool(end and self.header.strip()) and whole.startswith(spoken)
 
     def has_marks(self, text: str) -> bool:
-        """Whether a mark of this template stands in a text, or a special token."""
-        return any(mark and mark in text for mark in (self.header.strip(), self.end, *self.specials))
+        """Whether a special token stands in a text, or what the template begins and a turn begins with."""
+        begin, header = self._marks.begin.strip(), self.header.strip()
+        return any(token in text for token in self.specials) or bool(
+            begin and header and begin in text and header in text
+        )
 
     def opens(self, prompt: str) -> bool:
         """Whether a prompt ends as the template's generation prompt does."""
@@ -214,20 +233,35 @@ class TurnTemplate:
             UnparsableError: it ends elsewhere.
         """
         opens, header = self._marks.opens, self.header
-        asked = opens.removesuffix(header).strip()  # what ends the message before
-        speaks = prompt.rfind(header.strip())
-        if speaks >= 0 and not self._goes_on(prompt[speaks + len(header.strip()) :]):
+        if prompt.endswith(header):
             return prompt
-        if asked and prompt.rstrip().endswith(asked):
-            return prompt.rstrip().removesuffix(asked) + opens
+        bare, half = prompt.rstrip(), header.rstrip()
+        if half and bare.endswith(half):  # without the blank line behind it
+            return bare.removesuffix(half) + header
+        behind = prompt[prompt.rfind(half) + len(half) :] if half and half in prompt else None
+        if behind is not None and not self._goes_on(behind) and not (self.end and self.end in behind):
+            return prompt  # the assistant has begun to speak
+        asked = opens.removesuffix(header).strip()  # what ends the message before
+        if asked and bare.endswith(asked) and not self._closed_by_assistant(bare):
+            return bare.removesuffix(asked) + opens
+        start = max(0, prompt.find(self._marks.begin))
+        for open_one in (bare + opens, prompt + opens, bare + opens.lstrip()):
+            with suppress(UnparsableError):
+                asked_last = self._clean(self.parse(open_one[start:], open_turn=True))[-1]
+                if asked_last.role == "user":
+                    return open_one
         raise UnparsableError(
             f"the prompt ends with {prompt[-30:]!r}, not where the assistant is about to speak"
         )
 
+    def _closed_by_assistant(self, prompt: str) -> bool:
+        """Whether the last message of a prompt is the assistant's."""
+        return prompt.rfind(self.header.strip()) > prompt.rfind(self._marks.to_user.strip() or prompt)
+
     def _goes_on(self, text: str) -> bool:
-        """Whether a further message of the template stands in a text."""
-        forms = (self.header, self._marks.to_user, *self._marks.to_assistant)
-        return any(form.strip() and form.strip() in text for form in forms)
+        """Whether a further message of the user stands in a text."""
+        to_user = self._marks.to_user.strip()
+        return bool(to_user) and to_user in text
 
     def _around(self, roles: tuple[str, ...], *, thinks: bool) -> _Around:
         """What is written around a turn behind messages of these roles, with thoughts or without."""
@@ -250,6 +284,8 @@ class TurnTemplate:
             lead = whole[shared : thought if shown else at] if not prompt[shared:].strip() else ""
             found = self._marks_at.match(whole[at + len(_SAID) :].lstrip())
             end, to_user = found[0] if found else "", self._marks.to_user
+            if both := self._marks_at.match(common_beginning(end, to_user.lstrip())):
+                end = both[0]  # of several marks behind a last turn the first ones end it
             if to_user.strip() == end and self._marks.begin.endswith(to_user):
                 end = ""  # it opens the user's message, and closes nothing
             between = whole[thought + len(_THOUGHT) : at] if shown else None
@@ -313,18 +349,29 @@ class TurnTemplate:
             rest = rest[at + len(mark) :]
             role = "assistant" if role == "user" else "user"
 
+    def _clean(self, messages: list[Message]) -> list[Message]:
+        """The messages, in which no mark stands: that would be a message of another role."""
+        for message in messages:
+            if other := next((token for token in self.specials if token in message.content), None):
+                raise UnparsableError(f"a message of another role, or the mark {other!r}, stands inside one")
+        return messages
+
     def _parsed(self, prompt: str, text: str, *, cut: bool) -> list[Turn]:
         """The turns of a text with its history as this template writes it, each behind its own prompt."""
         whole = prompt + text.rstrip("\n")
         begins = {self._marks.begin, *(self._marks.system or ())[:1]}
         at = min((place for begin in begins if (place := whole.find(begin)) >= 0), default=0)
         opening, rest = whole[:at], whole[at:]
+        if self.has_marks(opening):
+            raise UnparsableError(f"it begins otherwise than the chat template does, with {opening[:60]!r}")
+        last: list[Turn] = []
         try:
-            turns = self.turns(self.parse(rest))
+            before = self.parse(rest)
         except UnparsableError:
             behind = rest.rfind(self._marks.opens) + len(self._marks.opens)
             before = self.parse(rest[:behind], open_turn=True)
-            turns = [*self.turns(before), self.said(rest[:behind], rest[behind:], cut=cut)]
+            last = [self.said(rest[:behind], rest[behind:], cut=cut)]
+        turns = [*self.turns(self._clean(before)), *last]
         turns = [turn._replace(prompt=opening + turn.prompt) for turn in turns]
         return [turn for turn in turns if len(turn.prompt) >= len(prompt)] if prompt else turns
 

@@ -221,7 +221,8 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     """Every token that ends a text: the tokenizer's, the chat template's, and the generation config's."""
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
-    closing = closing_ids(tokenizer)[-1:]
+    added = tokenizer.added_tokens_decoder  # a mark of several tokens would end at any word's last one
+    closing = [end for end in closing_ids(tokenizer)[-1:] if end in added]
     return frozenset(end for end in [*listed, tokenizer.eos_token_id, *closing] if end is not None)
 
 

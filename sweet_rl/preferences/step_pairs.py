@@ -231,8 +231,9 @@ def pair_row(
 
     result: dict[str, Json] = {} if no_prompt else {"prompt": row.prompt}
     result |= {"chosen": side(pair.chosen), "rejected": side(pair.rejected)}
-    if published:
-        return result
+    if published:  # it draws pairs of two that are alike, too
+        alike = pair.chosen != pair.rejected and result["chosen"] == result["rejected"]
+        return result | ({"guard": "twin"} if alike else {})
     ids = [row.candidates[place].token_ids for place in pair]
     if row.tokenizer is not None:
         result["tokenizer"] = row.tokenizer

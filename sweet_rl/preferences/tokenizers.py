@@ -49,7 +49,9 @@ def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
     header = TurnTemplate(TokenizerChat(tokenizer)).header if needs_header else ""
 
     def encode(text: str) -> list[int]:
-        if chat is not None and (given := read_back(text)) is not None:  # as training writes it, too
+        if (
+            chat is not None and (given := read_back(text)) is not None and not given[2]
+        ):  # as training writes it, too
             text = given[0] + chat.render(given[1])
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids

@@ -36,8 +36,16 @@ def rows_of(
         DataError: names the row that is no object.
     """
     suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
-    readers = {"jsonl": read_rows, "json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
+    readers = {
+        "jsonl": read_rows,
+        "ndjson": read_rows,
+        "json": _read_json,
+        "csv": _read_csv,
+        "parquet": _read_parquet,
+    }
     read = readers.get(suffix.rpartition(".")[2])
+    if read is None and Path(name).is_file():
+        raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
     splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
     rows, test = (list(itertools.islice(some, most)) for some in splits)
     return rows, test
@@ -61,7 +69,7 @@ def _read_json(path: str) -> Rows:
         return
     try:
         rows = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(
             f"is not JSON ({error})", path=path, repair="A list of objects is expected."
         ) from None
@@ -72,9 +80,13 @@ def _read_json(path: str) -> Rows:
 
 
 def _read_csv(path: str) -> Rows:
+    csv.field_size_limit(2**31 - 1)
     reader = csv.DictReader(io.StringIO(_text(path), newline=""))
-    for row in reader:
-        yield reader.line_num, dict(row)
+    try:
+        for row in reader:
+            yield reader.line_num, dict(row)
+    except csv.Error as error:
+        raise DataError(f"is no CSV ({error})", path=path, line=reader.line_num) from error
 
 
 def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
@@ -100,7 +112,7 @@ def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
     path, _, data_dir = name.partition("@")
     try:
         loaded = datasets.load_dataset(path, data_dir=data_dir or None)
-    except (OSError, ValueError, ConnectionError) as error:
+    except (OSError, ValueError, ConnectionError, datasets.exceptions.DatasetsError) as error:
         raise UsageError(
             f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json, .csv or "
             ".parquet file, or a dataset that is in the local cache or on the hub."

@@ -10,6 +10,7 @@ Published behaviour: docs/published/sweet_rl.md#files, #preference-training, #tr
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,6 +58,8 @@ class PairRow:
     line: int
     tokenizer: str | None = None
     """Digest of the tokenizer that the sides' ids are of."""
+    twin: bool = False
+    """Both sides may be the same."""
 
     @property
     def pictures(self) -> Pictures:
@@ -166,21 +169,12 @@ def read_pair(
     prompt = fields.said(key) if key else Said()
     sides = [fields.side(name) for name in (settings.chosen_key, settings.rejected_key)]
     if not published:
-        prompt, sides = _once(prompt, sides)
-        prompt = fields.with_system(prompt)
-        if sides[0] == sides[1] and row.get("guard") != "twin":
-            raise DataError(
-                f"is the same as {settings.chosen_key!r}, so nothing can be learned from it",
-                path=path,
-                line=line,
-                field=settings.rejected_key,
-                value=row.get(settings.rejected_key),
-                repair='Leave the row out, or say that it is meant: "guard": "twin".',
-            )
+        prompt, sides = fields.with_system(*fields.once(prompt, sides))
     if settings.input_template and prompt.text:
         prompt = replace(prompt, text=settings.input_template.replace("{}", prompt.text))
     tokenizer = row.get("tokenizer")
-    return PairRow(prompt, sides[0], sides[1], path, line, tokenizer if isinstance(tokenizer, str) else None)
+    known = tokenizer if isinstance(tokenizer, str) else None
+    return PairRow(prompt, sides[0], sides[1], path, line, known, twin=fields.own)
 
 
 def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[TextRow], SelectionReport]:
@@ -224,7 +218,8 @@ def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
     for name in listed(data.dataset):
         one = replace(data, dataset=name)
         rows = rows_of(name, most=1, split=data.train_split)[0]
-        if rows and data.rejected_key in rows[0][1]:
+        first = rows[0][1] if rows else {}
+        if data.rejected_key in first and first[data.rejected_key] != first.get(data.chosen_key):
             pairs += read_pairs(one, seed=0).train
         else:
             texts += read_texts(one, SelectionSettings())[0]
@@ -237,8 +232,16 @@ def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, galler
     fields = _Fields(row, path, line, gallery)
     key = data.prompt_key or ("prompt" if row.get("prompt") and name != "messages" else None)
     text, prompt = fields.side(name), fields.said(key) if key else Said()
-    prompt, (text,) = _once(prompt, [text])
-    prompt = fields.with_system(prompt)
+    if isinstance(row.get("label"), bool) and name == "completion":
+        raise DataError(
+            "says whether the completion is wanted, and texts are imitated here",
+            path=path,
+            line=line,
+            field="label",
+            value=row["label"],
+            repair="Keep the wanted rows only, without the field.",
+        )
+    prompt, (text,) = fields.with_system(*fields.once(prompt, [text]))
     if data.input_template and prompt.text:
         prompt = replace(prompt, text=data.input_template.replace("{}", prompt.text))
     if text.pictures or prompt.pictures:
@@ -309,22 +312,44 @@ class _Fields:
 
     def __init__(self, row: dict[str, Json], path: str, line: int, gallery: Gallery) -> None:
         self._row, self._path, self._line, self._gallery = row, path, line, gallery
-        self._own = any(name in row for name in ("turn_index", "guard"))
+        self.own = any(name in row for name in ("turn_index", "guard"))
         """Whether a stage of ours wrote the row: an agent's turn may be empty, and is an end token then."""
 
     def said(self, name: str) -> Said:
         value = self._row.get(name)
+        if isinstance(value, str) and value.lstrip().startswith(
+            ("[{", "{'role'")
+        ):  # a list in a table's cell
+            try:
+                value = json.loads(value)
+            except ValueError:
+                if "role" in value:
+                    raise self._fail("is a list of messages that is no JSON", name, value) from None
         if isinstance(value, list) and value:
+            for place, message in enumerate(value):
+                self._check_message(message, f"{name}[{place}]")
             messages, pictures = self._gallery.take(value, path=self._path, line=self._line, field=name)
-            for place, message in enumerate(messages):
-                self._check(str(message["content"]), f"{name}[{place}].content")
             return Said(messages=tuple(messages), pictures=pictures)
         if isinstance(value, dict):
             return self._turns(name, [value])
-        if isinstance(value, str) and (value.strip() or self._own):
+        if isinstance(value, str) and (value.strip() or self.own):
             self._check(value, name)
             return Said(value)
         raise self._fail(_FORMS, name, value)
+
+    def _check_message(self, message: Json, name: str) -> None:
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise self._fail("must be a message with role and content", name, message)
+        if message.get("tool_calls") or message["role"] in {"tool", "function"}:
+            repair = "Write calls and results as text, or leave the row out."
+            raise self._fail("calls a tool, which is no text of the assistant", name, message, repair)
+        content = message.get("content")
+        parts = content if isinstance(content, list) else [content]
+        for part in (*parts, *(message.get(key) for key in ("role", "reasoning_content", "thinking"))):
+            text = part.get("text") if isinstance(part, Mapping) else part
+            if text is not None and not isinstance(text, str):
+                raise self._fail("must hold texts", name, message)
+            self._check(text or "", name)
 
     def side(self, name: str) -> Said:
         """What is learned, with its ids and single turns; of messages, something that the assistant says."""
@@ -338,16 +363,70 @@ class _Fields:
             raise self._fail("has no words of the assistant", name, self._row.get(name))
         return replace(said, ids=self._ids(f"{name}_token_ids"))
 
-    def with_system(self, prompt: Said) -> Said:
-        """The prompt behind the text of a column `system`, where the rows have one."""
+    def with_system(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
+        """Prompt and sides behind the text of a column `system`, where the rows have one."""
         system = self._row.get("system")
-        if not isinstance(system, str) or not system.strip() or not prompt:
-            return prompt
+        if system is None or system == "":
+            return prompt, sides
+        if not isinstance(system, str):
+            raise self._fail("must be a text", "system", system)
         self._check(system, "system")
+        first = {"role": "system", "content": system}
+        if not prompt:
+            if any(side.messages and side.messages[0] == first for side in sides):
+                return prompt, sides
+            if not all(side.messages and side.messages[0]["role"] != "system" for side in sides):
+                raise self._fail(
+                    "is another system text than the dialogue has, or the dialogue is a text",
+                    "system",
+                    system,
+                )
+            return prompt, [replace(side, messages=(first, *side.messages)) for side in sides]
         before = prompt.messages or ({"role": "user", "content": prompt.text},)
+        if before[0]["role"] == "system" and before[0]["content"] != system:
+            raise self._fail("is another system text than the prompt's", "system", system)
         if before[0]["role"] == "system":
-            return prompt
-        return replace(prompt, text="", messages=({"role": "system", "content": system}, *before))
+            return prompt, sides
+        return replace(prompt, text="", messages=(first, *before)), sides
+
+    def once(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
+        """Prompt and sides, of which no side begins with the prompt again."""
+        if prompt.text and any(side.messages for side in sides):
+            said = [_words(entry)[1] for side in sides for entry in side.messages if entry["role"] == "user"]
+            if prompt.text.strip() in said:  # the sides are whole dialogues
+                return Said(), sides
+        if prompt.messages:
+            sides = [self._behind(prompt, side) for side in sides]
+        elif prompt.text and all(
+            side.text.startswith(prompt.text) and not side.ids and not side.messages for side in sides
+        ):
+            rest = [side.text[len(prompt.text) :] for side in sides]
+            words = prompt.text[-1].isalnum() and any(text[:1].isalnum() for text in rest)
+            if not words and all(text.strip() for text in rest):
+                return prompt, [replace(side, text=text) for side, text in zip(sides, rest, strict=True)]
+        begins = next((side for side in sides if side.messages and side.messages[0]["role"] == "user"), None)
+        if begins is not None and prompt and (prompt.text or prompt.messages[-1]["role"] == "user"):
+            raise self._fail(
+                "begins with a user's message, and so ends the prompt",
+                "prompt",
+                begins.messages[0],
+                "Repeat the prompt in both sides or in none of them.",
+            )
+        return prompt, sides
+
+    def _behind(self, prompt: Said, side: Said) -> Said:
+        """A side without the messages of its prompt, which it may repeat."""
+        known = [_words(entry) for entry in prompt.messages]
+        for given in (known, [words for words in known if words[0] != "system"]):
+            if given and [_words(entry) for entry in side.messages[: len(given)]] == given:
+                rest = side.messages[len(given) :]
+                if not any(entry["role"] == "assistant" for entry in rest):
+                    raise self._fail(
+                        "repeats the prompt and says nothing more", "prompt", prompt.messages[-1]
+                    )
+                # their pictures are the prompt's, then their own
+                return replace(side, messages=rest, pictures=side.pictures[len(prompt.pictures) :])
+        return side
 
     def _turns(self, name: str, values: Sequence[Any]) -> Said:
         turns = []
@@ -355,7 +434,7 @@ class _Fields:
             asked, answered = (
                 value.get(key) if isinstance(value, Mapping) else None for key in ("input", "output")
             )
-            if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self._own)):
+            if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self.own)):
                 raise self._fail(_FORMS, name, value)
             self._check(asked + answered, name)
             turns.append(AgentTurn("assistant", answered, asked, answered))
@@ -365,7 +444,11 @@ class _Fields:
         value = self._row.get(name)
         if value is None:
             return None
-        if not isinstance(value, list) or not value or not all(type(item) is int for item in value):
+        if (
+            not isinstance(value, list)
+            or not value
+            or not all(type(item) is int and 0 <= item < 2**31 for item in value)
+        ):
             repair = "Leave the field out to have the text tokenised."
             raise self._fail("must be a list of token ids", name, value, repair)
         return tuple(value)
@@ -378,31 +461,14 @@ class _Fields:
             repair = "Write the character whole, or replace it, as by text.encode(errors='replace').decode()."
             raise self._fail(problem, name, text, repair) from None
 
-    def _fail(self, problem: str, name: str, value: Json, repair: str = _REPAIR) -> DataError:
+    def _fail(self, problem: str, name: str, value: Json, repair: str = "") -> DataError:
+        repair = repair or f"{_REPAIR} The row has {', '.join(map(str, self._row))}."
         return DataError(problem, path=self._path, line=self._line, field=name, value=value, repair=repair)
 
 
-def _once(prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
-    """Prompt and sides, of which no side begins with the prompt again."""
-    lists = all(side.messages for side in sides)
-    if prompt.messages and lists:
-        length = len(prompt.messages)
-        if all(side.messages[:length] == prompt.messages for side in sides):
-            # their pictures are the prompt's, then their own
-            shown = len(prompt.pictures)
-            return prompt, [
-                replace(side, messages=side.messages[length:], pictures=side.pictures[shown:])
-                for side in sides
-            ]
-    elif prompt.text and lists:
-        texts = [next((m["content"] for m in side.messages if m["role"] == "user"), None) for side in sides]
-        if all(text == prompt.text for text in texts):
-            return Said(), sides
-    elif prompt.text and all(side.text.startswith(prompt.text) and not side.ids for side in sides):
-        rest = [replace(side, text=side.text.removeprefix(prompt.text)) for side in sides]
-        if all(side.text.strip() for side in rest):
-            return prompt, rest
-    return prompt, sides
+def _words(entry: Entry) -> tuple[str, Any]:
+    content = entry["content"]
+    return entry["role"], content.strip() if isinstance(content, str) else content
 
 
 def _probabilities(text: str, names: Sequence[str]) -> list[float]:

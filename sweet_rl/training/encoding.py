@@ -171,11 +171,19 @@ class TurnEncoder:
         self._tokenizer, self._vision, self._max_len = tokenizer, vision, max_len
         self._rows = RowTurns(tokenizer, **rules)
         ends = self._ids([self._rows.end])[0] if self._rows.end else []
-        self._end_id = ends[-1] if ends else None
-        tails = ("A b", " A", "\nA", "\n\n<a>")
-        whole, alone = self._ids([self._rows.end + tail for tail in tails]), self._ids(list(tails))
-        self._splits = whole == [ends + ids for ids in alone]
-        """Whether what stands behind an end token is tokenised by itself."""
+        self._end_id = ends[-1] if ends and ends[-1] in tokenizer.added_tokens_decoder else None
+        tails = ("Hello b", "I", "\nA", "\n\n<a>", "{")
+        alone = self._ids(list(tails))
+
+        def splits(before: str, which: int) -> bool:
+            ids = self._ids([before])[0] if before else []
+            whole = self._ids([before + tail for tail in tails])
+            return whole[:which] == [ids + tail for tail in alone[:which]]
+
+        self._context_free = splits(self._rows.header, 2)
+        """Whether a turn is tokenised behind its prompt as it is by itself: not where blanks are word parts."""
+        self._splits = self._context_free and bool(ends) and splits(self._rows.end, len(tails))
+        """Whether what stands behind an end token is, too."""
 
     def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
         """Encoded pairs in the order of the rows, without those that are too long.
@@ -195,10 +203,18 @@ class TurnEncoder:
                     else "carry ids of another tokenizer: their text was tokenised"
                 )
             shown = row.prompt.pictures
+            chosen, rejected = (self._rows.of(row, side, sampled=own) for side in (row.chosen, row.rejected))
+            if chosen == rejected and not row.twin:
+                raise DataError(
+                    "has two sides of which the same is learned, so nothing is",
+                    path=row.path,
+                    line=row.line,
+                    repair='Leave the row out, or say that it is meant: "guard": "twin".',
+                )
             return _Sides(
                 row.place,
                 bool(row.prompt),
-                [self._rows.of(row, side, sampled=own) for side in (row.chosen, row.rejected)],
+                [chosen, rejected],
                 (shown + row.chosen.pictures, shown + row.rejected.pictures),
             )
 
@@ -237,6 +253,8 @@ class TurnEncoder:
                 for part in self._parts(turns, pictures, row.place)
                 for text in part[1:]
             }
+            if not self._context_free:
+                texts |= {turn.text + turn.end: None for row in some for turns in row.turns for turn in turns}
             known = dict(zip(texts, self._ids(list(texts)), strict=True)) if texts else {}
             for place, row in enumerate(some, first):
                 sides = self._fitted(
@@ -268,8 +286,13 @@ class TurnEncoder:
                 prompt = self._vision.expanded(prompt, shown, place=place)
                 said = self._vision.expanded(said, (), place=place)
             goes_on = bool(before) and self._vision is None and prompt.startswith(before)
-            yield goes_on, prompt.removeprefix(before) if goes_on else prompt, turn.lead, said
-            before = f"{turn.prompt}{turn.lead}{said}" if turn.end and self._splits and not turn.ids else ""
+            if self._context_free:
+                yield goes_on, prompt.removeprefix(before) if goes_on else prompt, turn.lead, said
+            else:  # each part is what it adds to the tokens before it
+                yield False, prompt, prompt + turn.lead, prompt + turn.lead + said
+            blank = turn.text[:1].isspace()  # may be one token with the end of the prompt
+            simple = turn.end and self._splits and not (turn.ids or blank)
+            before = f"{turn.prompt}{turn.lead}{said}" if simple else ""
 
     def _branches(
         self, turns: Sequence[Turn], pictures: Pictures, row: _Sides, known: Mapping[str, list[int]]
@@ -280,6 +303,11 @@ class TurnEncoder:
             zip(turns, self._parts(turns, pictures, row.place), strict=True)
         ):
             before, lead, said = (known[text] for text in parts[1:])
+            if not self._context_free:
+                alone = known[turn.text + turn.end]
+                read = lead[len(before) :] if lead[: len(before)] == before else None
+                said = said[len(lead) :] if said[: len(lead)] == lead and read is not None else alone
+                lead = read or []
             if parts[0]:
                 before = [*found[-1].ids, *before]
             prompt_length = len(before) if row.prompted and not number else prompt_length
@@ -472,8 +500,12 @@ def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = Non
 
 def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
     """What is learned, turn by turn, special tokens written out."""
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
     return [
-        str(tokenizer.decode(list(branch.ids[start:end]), clean_up_tokenization_spaces=False))
+        decode(branch.ids[:end]).removeprefix(decode(branch.ids[:start]))
         for branch in branches
         for start, end in branch.scored
     ]

@@ -20,7 +20,9 @@ from sweet_rl.types import AgentTurn, FinishReason
 
 _THOUGHT_TAG = re.compile(r"</?think(?:ing)?>|\[/?THINK\]", re.IGNORECASE)
 _ROLE = re.compile(r"^(?:system|developer|user|human|assistant|model)(?:\n|\Z)", re.IGNORECASE)
-_ANY_MARK = re.compile(r"<\|?[^<>\s]{1,40}>|\[/?[A-Z_]{2,20}\]|<</?SYS>>")
+_ANY_MARK = re.compile(r"<\|?[^<>\s]{1,40}>|\[/?[A-Z_]{2,20}\]|<</?SYS>>|\[\|\w+\|\]")
+_ANSWER_OPENS = re.compile(r"(?:^|\s)(?:### ?)?(?:Assistant|ASSISTANT|Response)\s*:\s*\Z")
+_QUESTION_OPENS = re.compile(r"\A\s*(?:### ?)?(?:Human|User|USER|Instruction)\s*:")
 _FOREIGN = re.compile(r"<\|[\w ]+\|>|<start_of_turn>|\[/?INST\]|<\uff5c\w+\uff5c>")
 """Marks that templates write and people do not."""
 
@@ -47,6 +49,7 @@ class RowTurns:
         plain_prompts: bool = False,
     ) -> None:
         self._tokenizer, self._plain_prompts = tokenizer, plain_prompts
+        self._name = tokenizer.name_or_path
         self._template: TurnTemplate | None = None
         if tokenizer.chat_template:
             self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=learn_thoughts)
@@ -54,6 +57,7 @@ class RowTurns:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
         self.end: str = self._template.end if self._template else tokenizer.eos_token
         """What ends a turn; empty where the chat template writes nothing behind one."""
+        self.header: str = self._template.header if self._template else ""
         self._header = response_template
         if response_template is not None:
             if not tokenizer(response_template, add_special_tokens=False)["input_ids"]:
@@ -72,10 +76,8 @@ class RowTurns:
             DataError: names the row, which cannot be read as its owner would expect.
         """
         template, prompt = self._template, row.prompt
-        asked, answered = (
-            {"role": "user", "content": prompt.text},
-            {"role": "assistant", "content": side.text},
-        )
+        asked: Entry = {"role": "user", "content": prompt.text}
+        answered: Entry = {"role": "assistant", "content": side.text}
         try:
             if side.turns:
                 return self._played(side)
@@ -83,24 +85,32 @@ class RowTurns:
                 before = prompt.messages or ((asked,) if prompt.text else ())
                 return self._of_messages(before, side.messages or (answered,))
             if sampled and template:
+                if (largest := max(side.ids or ())) >= len(self._tokenizer):
+                    raise UsageError(
+                        f"its token id {largest} is none of the tokenizer's {len(self._tokenizer):,}"
+                    )
                 return [template.said(prompt.text, side.text, ids=side.ids)]
             if self._header is not None:
                 return between_marks(self._header, self.end, prompt.text, side.text)
             if template is None:
                 return self._without_template(prompt.text, side)
+            if (given := read_back(prompt.text or side.text)) is not None and bool(given[2]) is not bool(
+                prompt
+            ):
+                opening, before, last = given
+                said = side.text if prompt else last
+                said_last: Entry = {"role": "assistant", "content": said}
+                turns = self._of_messages(before if prompt else (), [*([] if prompt else before), said_last])
+                return [turn._replace(prompt=opening + turn.prompt) for turn in turns]
             if not prompt:
                 return template.written("", side.text)
-            if (given := read_back(prompt.text)) is not None:
-                turns = self._of_messages(given[1], (answered,))
-                return [turn._replace(prompt=given[0] + turn.prompt) for turn in turns]
             if self._plain_prompts:
                 return [template.said(prompt.text, side.text)]
             if template.has_marks(prompt.text):
                 return template.written(template.opened(prompt.text), side.text)
-            if foreign := _FOREIGN.search(prompt.text):
+            if found := _ANSWER_OPENS.search(prompt.text) or _QUESTION_OPENS.search(side.text):
                 raise UsageError(
-                    f"the prompt has the mark {foreign[0]!r}, which is of another chat template than that of "
-                    f"{self._tokenizer.name_or_path!r}"
+                    f"{found[0].strip()!r} is how another template writes who speaks; {self._name!r} has its own"
                 )
             return self._of_messages((asked,), (answered,))
         except (UnparsableError, UsageError) as error:
@@ -131,10 +141,10 @@ class RowTurns:
             texts = [content := content.removesuffix(self.end)]
             entry = {**entry, "content": content}
         for text in texts:
-            if found := self._specials.search(text):
+            if found := self._specials.search(text) or _FOREIGN.search(text):
                 raise UsageError(
-                    f"the {entry['role']}'s message has the special token {found[0]!r} in it, which would be "
-                    "read as the template's own; take it out"
+                    f"the {entry['role']}'s message has the mark {found[0]!r} in it, which chat templates write and "
+                    "nobody says; take it out"
                 )
         return entry
 
@@ -158,14 +168,17 @@ class RowTurns:
         """The system message in the prompt of a first turn, whichever template wrote it."""
         if given.strip() in {"", asked.strip()}:
             return []
-        if (known := read_back(given)) is not None:
+        if (known := read_back(given)) is not None and not known[2]:
             return [entry for entry in known[1] if entry["role"] == "system"]
-        before, found, _ = given.partition(asked)
+        places = [found.start() for found in re.finditer(re.escape(asked), given)]
+        # what was asked is followed by a mark
+        ends = [at for at in places if _ANY_MARK.match(given[at + len(asked) :].lstrip())]
+        before = given[: ends[-1]] if ends else ""
         said = [text for part in _ANY_MARK.split(before) if (text := _ROLE.sub("", part.strip()))]
-        if not found or len(said) > 1:
+        if not _ANY_MARK.search(before) or len(said) > 1 or any(text.endswith(":") for text in said):
             raise UsageError(
                 "its agent was given a prompt of another chat template, in which the system text cannot be told "
-                "from the rest. Play with --tokenizer of the model that is trained, or take `input` out of the rows"
+                'from the rest. Play with --tokenizer of the model that is trained, or set `input` to "" in its turns'
             )
         return [{"role": "system", "content": text} for text in said]
 

@@ -64,17 +64,6 @@ def test_files_that_are_packed_or_tables(tmp_path, shared):
         read(packed)
 
 
-def test_the_same_side_twice_is_refused_unless_it_is_meant(tmp_path):
-    path, row = tmp_path / "a.jsonl", {"chosen": [ASK, SAY], "rejected": [ASK, SAY]}
-    path.write_text(json.dumps(row))
-    with pytest.raises(
-        DataError, match=r"line 1: field 'rejected' is the same as 'chosen'.*\"guard\": \"twin\""
-    ):
-        read(path)
-    path.write_text(json.dumps(row | {"guard": "twin"}))
-    assert len(read(path)) == 1
-
-
 def test_an_empty_turn_of_an_agent_is_a_turn_and_an_empty_text_of_others_is_none(tmp_path):
     path, row = tmp_path / "a.jsonl", {"prompt": "p", "chosen": "", "rejected": "b"}
     path.write_text(json.dumps(row | {"turn_index": 0}))

@@ -165,16 +165,16 @@ def test_both_sides_of_a_prompt_lose_the_same_turns(tokenizer):
         ({"chosen": "just text", "rejected": "other"}, "no turn of the assistant stands in it"),
         ({"prompt": "[INST] a [/INST]", "chosen": "b", "rejected": "c"}, r"has the mark '\[INST\]'"),
         (
-            {"prompt": "<|begin|>" + turn("user", "a")[:-12] + " and", "chosen": "b", "rejected": "c"},
-            "not where the",
+            {"prompt": ASK + turn("assistant", "which?"), "chosen": "b", "rejected": "c"},
+            "not where the assistant is about to speak",
         ),
         (
             {"prompt": "a", "chosen": [{"role": "assistant", "content": f"b{OPEN}"}], "rejected": "c"},
-            "special token '<|header|>'",
+            "the assistant's message has the mark '<|header|>'",
         ),
         (
             {"prompt": [{"role": "user", "content": f"a{TURN_END}"}], "chosen": "b", "rejected": "c"},
-            "the user's message has the special token",
+            "the user's message has the mark",
         ),
     ],
 )
@@ -332,3 +332,16 @@ def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
     assert found[:2] == [f"hm\n</think>\n\n{said}{TURN_END}" for said in ("which base?", "four")]
     first, second = (tokenizer.decode(branch.ids) for branch in encoded.sides[0].branches)
     assert first.startswith("In light that the final answer is: 4.") and "hm" not in second.split("ten")[0]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected"),
+    [("yes", "yes"), ("yes", f"yes{TURN_END}"), ("yes", [{"role": "assistant", "content": "yes"}])],
+)
+def test_the_same_side_twice_is_refused_unless_it_is_meant(chosen, rejected, tokenizer):
+    rows = {"prompt": "what?", "chosen": chosen, "rejected": rejected}
+    with pytest.raises(
+        DataError, match=r'line 7: has two sides of which the same is learned.*"guard": "twin"'
+    ):
+        read(tokenizer, rows)
+    assert read(tokenizer, rows | {"guard": "twin"})[0] == [f"yes{TURN_END}"] * 2
