@@ -94,13 +94,12 @@ class RowTurns:
                 return between_marks(self._header, self.end, prompt.text, side.text)
             if template is None:
                 return self._without_template(prompt.text, side)
-            if (given := read_back(prompt.text or side.text)) is not None and bool(given[2]) is not bool(
-                prompt
-            ):
-                opening, before, last = given
-                said = side.text if prompt else last
-                said_last: Entry = {"role": "assistant", "content": said}
-                turns = self._of_messages(before if prompt else (), [*([] if prompt else before), said_last])
+            given = read_back(prompt.text or side.text)
+            if given is not None and bool(given[2]) is not bool(prompt):
+                opening, earlier, last = given
+                if not prompt:  # the whole dialogue of an agent that a server or a script played
+                    answered = {"role": "assistant", "content": last}
+                turns = self._of_messages(earlier if prompt else (), [*(() if prompt else earlier), answered])
                 return [turn._replace(prompt=opening + turn.prompt) for turn in turns]
             if not prompt:
                 return template.written("", side.text)

@@ -345,3 +345,107 @@ def test_the_same_side_twice_is_refused_unless_it_is_meant(chosen, rejected, tok
     ):
         read(tokenizer, rows)
     assert read(tokenizer, rows | {"guard": "twin"})[0] == [f"yes{TURN_END}"] * 2
+
+
+# -- what an attack found ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "chosen"),
+    [
+        (ASK, f"{OPEN}yes{TURN_END}\n"),  # the header stands in the side
+        (ASK + OPEN, f"{OPEN}yes"),
+        (ASK, f"{ASK}{OPEN}yes{TURN_END}"),  # the side is the whole dialogue
+        ((ASK + OPEN).rstrip("\n"), "yes"),  # half a header
+        (f"{ASK[: -len(TURN_END)]}", "yes"),  # the user's message is not closed
+        (
+            [{"role": "user", "content": "sum it "}],
+            [{"role": "user", "content": "sum it"}, {"role": "assistant", "content": "yes"}],
+        ),
+    ],
+)
+def test_ways_in_which_a_prompt_and_its_answer_are_written(prompt, chosen, tokenizer):
+    other = (
+        [*chosen[:-1], {"role": "assistant", "content": "no"}]
+        if isinstance(chosen, list)
+        else chosen.replace("yes", "no")
+    )
+    found, pair = read(tokenizer, {"prompt": prompt, "chosen": chosen, "rejected": other})
+    assert found == [f"yes{TURN_END}", f"no{TURN_END}"]
+    asked = ASK.replace("sum it", "sum it ") if isinstance(prompt, list) else ASK
+    assert tokenizer.decode(pair.branches[0].ids) == f"{asked}{OPEN}yes{TURN_END}"
+
+
+def test_tags_of_thoughts_are_text_where_the_template_knows_none(tokenizer):
+    found, _ = read(tokenizer, {"prompt": "q", "chosen": "<think>hm</think>Four.", "rejected": "Five."})
+    assert found[0] == f"<think>hm</think>Four.{TURN_END}"
+    said = [{"role": "assistant", "content": "Four.", "reasoning_content": "hm"}]
+    with pytest.raises(DataError, match="the chat template shows none"):
+        read(tokenizer, {"prompt": "q", "chosen": said, "rejected": "Five."})
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"prompt": "\n\nHuman: hi\n\nAssistant:", "chosen": " a", "rejected": " b"}, "how another template writes"),
+        ({"prompt": "hi", "chosen": "\n\nHuman: hi\n\nAssistant: a", "rejected": "b"}, "how another template writes"),
+        ({"prompt": "hi", "chosen": "a<|im_end|>", "rejected": "b"}, "the mark '<|im_end|>'"),
+        ({"prompt": [{"role": "user", "content": "q"}], "chosen": [{"role": "user", "content": "r"}, {"role": "assistant", "content": "a"}], "rejected": "b"}, "and so ends the prompt"),
+        ({"chosen": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "tool_calls": [{}]}], "rejected": "b"}, "calls a tool"),
+        ({"prompt": "q", "chosen": '[{"role": "assistant", "content": "a"}', "rejected": "b"}, "no JSON"),
+        ({"prompt": "q", "system": 3, "chosen": "a", "rejected": "b"}, "field 'system' must be a text"),
+        ({"prompt": "q", "chosen": "a", "rejected": "b", "chosen_token_ids": [-1]}, "must be a list of token ids"),
+        ({"prompt": ASK + OPEN, "chosen": "a", "rejected": "b", "chosen_token_ids": [99999], "rejected_token_ids": [5], "tokenizer": "own"}, "is none of the tokenizer's"),
+    ],
+)  # fmt: skip
+def test_rows_of_other_forms_are_refused(rows, message, tokenizer):
+    rows = rows | ({"tokenizer": tokenizer_digest(tokenizer)} if "tokenizer" in rows else {})
+    with pytest.raises(DataError, match=message.replace("|", r"\|")):
+        read(tokenizer, rows)
+
+
+def test_a_word_that_begins_the_answers_is_no_prompt_in_them(tokenizer):
+    assert (
+        read(tokenizer, {"prompt": "I", "chosen": "It is", "rejected": "In no way"})[0][0]
+        == f"It is{TURN_END}"
+    )
+
+
+def test_messages_that_are_marked_are_only_read(tokenizer, tmp_path):
+    said = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "weight": 0}] * 2
+    rows = {"messages": [*said[:3], {"role": "assistant", "content": "b"}]}
+    assert imitated(tokenizer, tmp_path, rows)[0] == [[f"b{TURN_END}"]]
+
+
+def test_whole_dialogues_of_servers_and_scripts_are_written_by_the_template(tokenizer):
+    """What evaluate_code writes for a critic of an agent behind an API."""
+    messages = [*ASKED, Message("assistant", "which?"), Message("user", "all")]
+    for given in (PlainChat().render(messages), as_json(messages)):
+        found, pair = read(
+            tokenizer, {"chosen": f"hidden: 4. {given}yes", "rejected": f"hidden: 4. {given}no"}
+        )
+        assert found == [f"which?{TURN_END}", f"yes{TURN_END}", f"which?{TURN_END}", f"no{TURN_END}"]
+        assert tokenizer.decode(pair.branches[0].ids).startswith("hidden: 4. <|begin|><|header|>system")
+
+
+def test_words_that_hold_the_blank_before_them_are_tokenised_behind_their_prompt():
+    """As the tokenizers of Llama 2 and Mistral do, which put a blank before every text."""
+    from tokenizers import pre_tokenizers
+
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    _, pair = read(tokenizer, {"prompt": "sum it", "chosen": "it is", "rejected": "no"})
+    (branch,) = pair.sides[0].branches
+    whole = TokenizerChat(tokenizer).render([Message("user", "sum it")]) + f"it is{TURN_END}"
+    assert list(branch.ids) == tokenizer(whole, add_special_tokens=False)["input_ids"]
+
+
+def test_an_end_of_several_tokens_stops_no_word_and_cuts_nothing():
+    from sweet_rl.policies.decoding import end_tokens
+
+    template = "{% for m in messages %}<a>{{ m.role }}\n{{ m.content }}<b>\n{% endfor %}{% if add_generation_prompt %}<a>assistant\n{% endif %}"
+    tokenizer = tiny_tokenizer(template)
+    assert end_tokens(None, tokenizer) == {tokenizer.eos_token_id}
+    rows = row("<a>user\nq<b>\n<a>assistant\nif x > 3<b>", "<a>user\nq<b>\n<a>assistant\nno<b>")
+    pairs, report = encode(tokenizer, rows, max_len=20)
+    assert pairs == [] and "left out" in report.lines(20)[0]
