@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -51,8 +50,11 @@ def fetch_model(flags: FetchFlags, /) -> None:
     llama.cpp, and converted to a folder for transformers and vLLM (270 MB, half a minute), which is checked whenever
     it is loaded. The same command repairs an incomplete or changed folder; the changed one is kept beside it.
     """
-    from sweet_rl.records import locked
+    from sweet_rl.records import locked, replace_file, sync_path
 
+    for package in ("torch", "transformers", "gguf"):
+        if importlib.util.find_spec(package) is None:
+            raise missing_package(package, SMOLLM2, needed_for=f"The model {SMOLLM2}")
     models = user_cache() / "models"
     folder, gguf = models / SMOLLM2, models / SMOLLM2_GGUF
     try:
@@ -66,6 +68,17 @@ def fetch_model(flags: FetchFlags, /) -> None:
                     (work / gguf.name).replace(gguf)
                 if problem_of(folder):
                     _convert(gguf, work / SMOLLM2)
+                    files = {}
+                    for path in sorted((work / SMOLLM2).iterdir()):
+                        sync_path(path)
+                        facts = path.stat()
+                        files[path.name] = {
+                            "bytes": facts.st_size,
+                            "mtime": facts.st_mtime,
+                            "sha256": sha256_of(path),
+                        }
+                    listed = json.dumps({"source": SMOLLM2_SHA256, "files": files}, indent=1)
+                    replace_file(work / SMOLLM2 / FETCHED, [listed.encode()])
                     if folder.exists():
                         changed = Path(tempfile.mkdtemp(prefix=f"{SMOLLM2}.changed.", dir=models))
                         folder.replace(changed / SMOLLM2)
@@ -120,15 +133,12 @@ def _get(source: Path, target: Path) -> None:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    """A folder that transformers and vLLM load, with bfloat16 weights, and the digests of its files."""
-    try:
-        import gguf as _  # noqa: F401
-        import torch
-        from tokenizers import pre_tokenizers
-        from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
-        from transformers.utils.logging import disable_progress_bar
-    except ImportError as error:
-        raise missing_package(str(error.name), SMOLLM2, needed_for=f"The model {SMOLLM2}") from error
+    """Make a folder that transformers and vLLM load, with bfloat16 weights."""
+    import torch
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
     disable_progress_bar()  # type: ignore[no-untyped-call]
     tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     # transformers drops the file's tokenizer.ggml.pre, smollm: digits are tokens of their own, before all else.
@@ -147,11 +157,3 @@ def _convert(gguf: Path, folder: Path) -> None:
     model.load_state_dict(read.state_dict())
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    files = {}
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        facts = path.stat()
-        files[path.name] = {"bytes": facts.st_size, "mtime": facts.st_mtime, "sha256": sha256_of(path)}
-    listed = {"source": SMOLLM2_SHA256, "file": gguf.name, "files": files}
-    (folder / FETCHED).write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
