@@ -170,7 +170,8 @@ class VLLMServer:
             raise UsageError(f"There is no interpreter {self._python!r} to run vLLM with.")
         command = [
             *(self._python, "-m", "vllm.entrypoints.openai.api_server"),
-            *("--model", model_path(self.model), "--host", _HOST, "--port", str(self._port)),
+            *("--model", model_path(self.model), "--served-model-name", self.model),
+            *("--host", _HOST, "--port", str(self._port)),
             *self._args,
         ]
         try:
