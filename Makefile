@@ -75,8 +75,8 @@ $(VLLM_VENV)/.installed:
 	$(VLLM_VENV)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	touch $@
 
-test-vllm: install $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
-	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest tests/vllm
+test-vllm: smollm2 $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
+	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest -m vllm tests/vllm tests/test_smollm2_servers.py
 
 # llama.cpp, compiled here in a few minutes, serves SmolLM2's GGUF file.
 $(LLAMA_VENV)/.installed:
@@ -86,7 +86,7 @@ $(LLAMA_VENV)/.installed:
 	touch $@
 
 test-llama: smollm2 $(LLAMA_VENV)/.installed  ## SmolLM2 behind a llama.cpp server, as agent and as human
-	SWEET_RL_LLAMA_PYTHON=$(CURDIR)/$(LLAMA_VENV)/bin/python $(BIN)/pytest -rs tests/test_smollm2_servers.py -k llama
+	SWEET_RL_LLAMA_PYTHON=$(CURDIR)/$(LLAMA_VENV)/bin/python $(BIN)/pytest -m llama tests/test_smollm2_servers.py
 
 # Other people's tools want versions of their own, too: an environment for each, with its extra of ours.
 $(DOORS)/%/.installed: pyproject.toml
