@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import urllib.request
 
 import pytest
@@ -23,29 +24,31 @@ pytestmark = [pytest.mark.smollm2, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def llama(tmp_path_factory):
+def llama():
     """The address of a llama.cpp server."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [
-        os.environ["SWEET_RL_LLAMA_PYTHON"], "-m", "llama_cpp.server", "--port", str(port), "--n_ctx", "4096",
+        os.environ["SWEET_RL_LLAMA_PYTHON"], "-m", "llama_cpp.server", "--port", str(port), "--n_ctx", "1024",
         "--model", str(user_cache() / "models" / SMOLLM2_GGUF), "--model_alias", SMOLLM2,
     ]  # fmt: skip
-    log = tmp_path_factory.mktemp("llama") / "log"
-    with (
-        log.open("w") as file,
-        subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE, text=True) as server,
-    ):
-        told = []
-        for line in server.stderr:
+    told, up = [], threading.Event()
+
+    def listen(server):
+        for line in server.stdout:
             told.append(line)
             if "startup complete" in line:
-                break
-        else:
-            pytest.fail("".join(told))
-        server.stderr.close()  # nobody reads on: a full pipe would stop it
+                up.set()
+        up.set()
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        reader = threading.Thread(target=listen, args=[server])
+        reader.start()
+        up.wait(120)
+        assert server.poll() is None, "".join(told)
         yield f"http://127.0.0.1:{port}"
         server.terminate()
+        reader.join()
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +61,10 @@ def vllm(tmp_path_factory):
             "VLLM_NO_USAGE_STATS": "1",
         }.items():
             patch.setenv(name, value)
+        # the human is greedy, as published, and this one then repeats itself up to the 4,096 tokens that it is asked for
+        args = (*ARGS, "--override-generation-config", '{"max_new_tokens": 64}')
         server = VLLMServer(
-            SMOLLM2, python=PYTHON, args=ARGS, log_path=tmp_path_factory.mktemp("vllm") / "log"
+            SMOLLM2, python=PYTHON, args=args, log_path=tmp_path_factory.mktemp("vllm") / "log"
         )
         asyncio.run(server.start())
         yield server.base_url.removesuffix("/v1")

@@ -58,7 +58,7 @@ class OpenAIPolicy:
     The begin-of-text token: a server adds one to a prompt *string*, and most chat
     templates have written one already. With the tokenizer's chat format, vLLM is asked to add nothing, and
     another server gets such a prompt as token ids where the tokenizer would add a second one
-    (llama-cpp-python, which takes no token ids, without the first). With the plain format the server adds one.
+    (llama-cpp-python, which takes no ids, without the first). With the plain format the server adds its own.
 
     Args:
         client: of the server; closed with the policy.
