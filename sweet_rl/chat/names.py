@@ -21,8 +21,8 @@ SMOLLM2: Final = "smollm2"
 SMOLLM2_GGUF: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """Of that file, from which the folder is converted."""
-FETCHED: Final = "fetched.json"
-"""In that folder: the digest of its source, and size, time and digest of each file."""
+FETCHED: Final = ".fetched.json"
+"""In that folder: digests of its source and its files, with sizes and times. Hidden: no part of the model."""
 
 
 def user_cache() -> Path:
@@ -56,7 +56,7 @@ def problem_of(folder: Path) -> str:
         if fetched["source"] != SMOLLM2_SHA256:
             return f"in {str(folder)!r} was converted from another file (SHA-256 {fetched['source']})"
         expected = fetched["files"]
-        names = {path.name for path in folder.iterdir() if not path.name.startswith(".")} - {FETCHED}
+        names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
         if differing := sorted(names ^ expected.keys()):
             return f"in {str(folder)!r} has other files than were fetched ({differing[0]!r})"
         for name, then in expected.items():

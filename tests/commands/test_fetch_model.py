@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from hashlib import sha256
 import pytest
 
 from sweet_rl.chat import model_path, names
+from sweet_rl.cli import load
 from sweet_rl.commands import fetch_model as module
 from sweet_rl.commands.agent_flags import is_no_model
 from sweet_rl.commands.fetch_model import fetch_model
@@ -79,6 +81,14 @@ def test_a_copy_of_the_cache_is_as_good(cache, gguf):
     fetch_model("smollm2", file=gguf)
     os.utime(cache / "smollm2/model.safetensors", (1, 1))
     assert model_path("smollm2") == str(cache / "smollm2")
+
+
+def test_records_call_it_the_same_on_every_machine(cache, gguf):
+    fetch_model("smollm2", file=gguf)
+    first = identity_of("smollm2")
+    shutil.rmtree(cache)
+    fetch_model("smollm2", file=gguf)
+    assert identity_of("smollm2") == first
 
 
 CHANGES = {
@@ -208,3 +218,32 @@ def test_kill_9_leaves_nothing_half(cache, gguf):
     assert {path for path in tree(cache) if not path.endswith(".lock")} == WHOLE
     listed = json.loads((cache / "smollm2" / names.FETCHED).read_text())
     assert listed["source"] == DIGEST
+
+
+@pytest.mark.parametrize(
+    ("stage", "flags"),
+    [
+        ("simulate_interactions", {"input_path": "mini:test", "agent_model": "smollm2", "env_model": "scripted"}),
+        ("simulate_interactions", {"input_path": "mini:test", "agent_model": "expert", "env_model": "scripted", "tokenizer": "smollm2"}),
+        ("rank_best_of_n", {"input_path": "in.jsonl", "model_id": "smollm2"}),
+        ("credit", {"saved_path": "in.jsonl", "critic": "smollm2"}),
+        ("train_sft", {"dataset": "in.jsonl", "pretrain": "smollm2", "save_path": "out"}),
+    ],
+)  # fmt: skip
+def test_a_stage_without_it_ends_before_it_writes(stage, flags, cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").write_text("of an earlier run\n")
+    if stage != "train_sft":
+        flags = flags | {"output_path": "out"}
+    with pytest.raises(UsageError, match="fetch_model smollm2"):
+        load(stage)(**flags, overwrite=True)
+    assert tree(tmp_path) == {"out"}
+    assert (tmp_path / "out").read_text() == "of an earlier run\n"
+
+
+def test_a_server_may_call_its_model_so_without_it(cache, tmp_path):
+    flags = {"agent": "openai", "agent_model": "smollm2", "agent_base_url": "http://127.0.0.1:9/v1"}
+    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
+        load("simulate_interactions")(
+            "mini:test", str(tmp_path / "out.jsonl"), env_model="scripted", num_tasks=1, quiet=True, **flags
+        )
