@@ -14,7 +14,7 @@ GPU_OUT ?= outputs/bench-gpu
 PIP := pip install --quiet --disable-pip-version-check
 
 .PRECIOUS: $(DOORS)/%/.installed
-.PHONY: help install smollm2 demo demo-archer demo-reflect docs test check format test-vllm test-llama test-doors dist test-dist bench bench-training bench-gpu clean
+.PHONY: help install smollm2 demo demo-archer demo-reflect docs test check format budget test-vllm test-llama test-doors dist test-dist bench bench-training bench-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,9 @@ check: install  ## formatter, linter, type checker, import rule
 format: install  ## let the formatter and the linter mend what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+budget: install  ## lower budget.toml to what there is; it never raises a number
+	$(BIN)/python -m tests.test_house
 
 # vLLM wants versions of its own: it gets an environment of its own, and is spoken to over HTTP only.
 $(VLLM_VENV)/.installed:

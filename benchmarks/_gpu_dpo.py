@@ -20,9 +20,9 @@ from _gpu_shapes import GIB, SHAPES, Shape, free_memory, made, work_of
 from _trainer_clock import Clock, callback, on_gpu
 
 from sweet_rl.chat import Span
-from sweet_rl.training.batches import Collator, Reader
-from sweet_rl.training.data import PairRow
-from sweet_rl.training.encoding import EncodedPair, Side
+from sweet_rl.training.batches import Collator, Reader, to_device
+from sweet_rl.training.data import PairRow, Said
+from sweet_rl.training.encoding import Encoded, Side
 
 LORA_MODULES = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 
@@ -44,23 +44,26 @@ class Data:
         """Over all its turns."""
         return self.turns * self.pairs_of_turn
 
-    def pairs(self, vocabulary: int) -> list[EncodedPair]:
+    def pairs(self, vocabulary: int) -> list[Encoded]:
         """Random tokens, no special ones; every side ends with the end token 1."""
         rng = random.Random(0)
 
         def words(count: int) -> tuple[int, ...]:
             return tuple(rng.randrange(6, vocabulary) for _ in range(count))
 
-        found: list[EncodedPair] = []
+        found: list[Encoded] = []
         for _ in range(self.steps * self.turns):
             least = round(self.shortest * self.history)
             history = words(rng.randint(least, self.history))
             span = Span(len(history), len(history) + self.response)
             for _ in range(self.pairs_of_turn):
                 sides = [
-                    Side((*history, *words(self.response - 1), 1), (span,), len(history)) for _ in range(2)
+                    Side.single((*history, *words(self.response - 1), 1), (span,), len(history))
+                    for _ in range(2)
                 ]
-                found.append(EncodedPair(len(found), *sides, PairRow("", "", "", "made", len(found) + 1)))
+                found.append(
+                    Encoded(len(found), tuple(sides), PairRow(Said(), Said(), Said(), "made", len(found) + 1))
+                )
         return found
 
 
@@ -78,11 +81,11 @@ def ours(
 
     from sweet_rl.training.adapters import bare_model
     from sweet_rl.training.fitting import Rows, begin, reader, trainable
-    from sweet_rl.training.forward import PairForward
+    from sweet_rl.training.forward import PairForward, PreferenceObjective
     from sweet_rl.training.metrics import MetricsLog
-    from sweet_rl.training.objectives import PreferenceObjective
     from sweet_rl.training.trainer import StepTrainer
 
+    torch.backends.cuda.enable_cudnn_sdp(False)  # as wherever the library loads a model
     pairs = data.pairs(shape.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(shape, data, device, folder, tree=tree, compiled=compiled)
@@ -93,7 +96,7 @@ def ours(
         reference = torch.zeros(len(pairs), 2)
         with torch.inference_mode(), _autocast(device):
             for pair in pairs:
-                batch = _on(Collator("sum", read)([(pair, 0.0)]), device)
+                batch = to_device(Collator("sum", read)([(pair, 0.0)]), device)
                 logps = ask(model, batch)[0]
                 reference[pair.index] = torch.stack([logps.chosen_B[0], logps.rejected_B[0]]).cpu()
         model = trainable(model, settings)
@@ -109,6 +112,7 @@ def ours(
             collator=Collator(settings.loss.reduction, read, reference),
             objective=PreferenceObjective(bare_model(model), settings.loss),
             metrics=MetricsLog(None),
+            say=lambda _: None,
         )
         trainer.add_callback(callback(clock))
         trainer.train()
@@ -118,17 +122,9 @@ def ours(
 def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool, compiled: bool) -> Any:
     from pathlib import Path
 
-    from sweet_rl.training.settings import (
-        DataSettings,
-        LossSettings,
-        ModelSettings,
-        OptimizerSettings,
-        OutputSettings,
-        ShardSettings,
-        TrainSettings,
-    )
+    from sweet_rl.training import settings as made_of
 
-    model = ModelSettings(
+    model = made_of.ModelSettings(
         "made",
         bf16=on_gpu(device),
         dtype=shape.dtype,
@@ -139,19 +135,19 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool,
         gradient_checkpointing=shape.checkpointing,
         torch_compile=compiled,
     )
-    optimizer = OptimizerSettings(
+    optimizer = made_of.OptimizerSettings(
         train_batch_size=data.pairs_of_step,
         max_tokens_per_batch=max(16_384, 2 * (data.history + data.response)),
         shuffle=False,
         prefix_tree=tree,
     )
-    return TrainSettings(
-        data=DataSettings("made", eval_fraction=0, max_len=data.history + data.response),
+    return made_of.TrainSettings(
+        data=made_of.DataSettings("made", eval_fraction=0, max_len=data.history + data.response),
         model=model,
-        loss=LossSettings(),
+        loss=made_of.LossSettings(),
         optimizer=optimizer,
-        shards=ShardSettings(),
-        output=OutputSettings(ckpt_path=Path(folder), save_path=Path(folder), quiet=True),
+        shards=made_of.ShardSettings(),
+        output=made_of.OutputSettings(ckpt_path=Path(folder), save_path=Path(folder), quiet=True),
     )
 
 
@@ -198,15 +194,16 @@ def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
     return clock
 
 
-def _texts(pair: EncodedPair, tokenizer: Any) -> dict[str, str]:
+def _texts(pair: Encoded, tokenizer: Any) -> dict[str, str]:
     """Words, which TRL's tokenizing makes the same ids of."""
-    cut = pair.chosen.prompt_length
+    chosen, rejected = pair.sides[0].branches[0], pair.sides[1].branches[0]
+    cut = chosen.prompt_length
 
     def text(ids: tuple[int, ...]) -> str:
         return " ".join(tokenizer.convert_ids_to_tokens(list(ids)))
 
-    sides = {"chosen": pair.chosen.ids[cut:], "rejected": pair.rejected.ids[cut:]}
-    return {"prompt": text(pair.chosen.ids[:cut]) + " ", **{name: text(ids) for name, ids in sides.items()}}
+    sides = {"chosen": chosen.ids[cut:], "rejected": rejected.ids[cut:]}
+    return {"prompt": text(chosen.ids[:cut]) + " ", **{name: text(ids) for name, ids in sides.items()}}
 
 
 def _lora(shape: Shape) -> Any:
@@ -237,13 +234,13 @@ def published(shape: Shape, data: Data, device: str) -> Clock:
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=on_gpu(device))
     pairs = data.pairs(shape.vocabulary)
 
-    def logps(pair: EncodedPair) -> Any:
+    def logps(pair: Encoded) -> Any:
         """[chosen, rejected]; both sides are equally long, so nothing is padded."""
-        ids = torch.tensor([pair.chosen.ids, pair.rejected.ids], device=device)
+        ids = torch.tensor([branch.ids for branch in pair.branches], device=device)
         with _autocast(device):
             logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         table = logits[:, :-1].float().log_softmax(-1)
-        return table.gather(2, ids[:, 1:, None])[:, pair.chosen.prompt_length - 1 :, 0].sum(-1)
+        return table.gather(2, ids[:, 1:, None])[:, pair.branches[0].prompt_length - 1 :, 0].sum(-1)
 
     model.eval()
     with torch.no_grad():
@@ -268,12 +265,6 @@ def _autocast(device: str) -> Any:
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=on_gpu(device))
 
 
-def _on(batch: Any, device: str) -> Any:
-    from sweet_rl.training.batches import to_device
-
-    return to_device(batch, device)
-
-
 OURS, FLEX, PUBLISHED = "ours", "ours, flex_attention", "published layout"
 ONE_BY_ONE = "TRL, one pair at a time"
 COMPILED = "ours, flex_attention, compiled"
@@ -296,7 +287,7 @@ def steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     pairs, size = data.pairs(shape.vocabulary), data.pairs_of_step
     timed = [pairs[start : start + size] for start in range(size, len(pairs), size)]  # all but the first step
     works = [work_of(Collator("sum", Reader(0))([(pair, 1.0) for pair in step])) for step in timed]
-    tokens = [sum(len(side.ids) for pair in step for side in pair.sides) for step in timed]
+    tokens = [sum(len(branch.ids) for pair in step for branch in pair.branches) for step in timed]
 
     def rate(amounts: Iterable[float]) -> float:
         return statistics.median(each / s for each, s in zip(amounts, found["steps"], strict=True))

@@ -1,18 +1,24 @@
 """Log-probabilities and gradients of a small model on a device, by each precision and kind of attention.
 
-They are compared with the CPU's in float32, which reads each sequence alone.
+They are compared with the CPU's in float32, which reads each sequence alone. Three layouts: two trees of one
+length, trees of several lengths in padded rows, and rows of a length that is 64 above a multiple of 128,
+where a kernel of cuDNN made NaN.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from _gpu_dpo import Data
-from _gpu_shapes import SHAPES, Shape
+from _gpu_shapes import SHAPES, Shape, made
 from _trainer_clock import on_gpu
 
+from sweet_rl.chat import model_path
+from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.forward import PairForward
@@ -32,6 +38,8 @@ class Way:
     """Weights in float32, computing in bfloat16."""
     compiled: bool = False
     """Layers that torch has compiled."""
+    pretrained: str = ""
+    """A model whose weights are taken instead of random ones."""
 
 
 WAYS = {
@@ -44,6 +52,7 @@ WAYS = {
     "flex_attention, compiled, float32": Way("flex_attention", compiled=True),
     "flex_attention, compiled, autocast": Way("flex_attention", autocast=True, compiled=True),
     "flash_attention_2, bfloat16": Way("flash_attention_2", "bfloat16"),
+    "smollm2, sdpa, autocast": Way(autocast=True, pretrained="smollm2"),
     "sdpa, 8 bits": Way(dtype="bfloat16", bits=8),
     "sdpa, 4 bits": Way(dtype="bfloat16", bits=4),
 }
@@ -55,28 +64,38 @@ def parity(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     import torch
 
     shape, way, device = SHAPES[arguments.shape], WAYS[arguments.way], arguments.device
-    pairs = Data(arguments.history, arguments.response, turns=2, steps=1).pairs(shape.vocabulary)
-    expected, exact = _measured(_on_cpu(shape), pairs, "cpu", Way(), alone=True)
-    model = _loaded(shape, way, device)
+    history, response = arguments.history, arguments.response
+    tree = history + 8 * (response - 1)  # four pairs behind a history; nothing is read behind a last token
+    layouts = {
+        "": Data(history, response, turns=2, steps=1),
+        "padded rows": Data(history, response, turns=5, steps=1, shortest=0.2),
+        "64 above a multiple of 128": Data(history + (64 - tree) % 128, response, turns=2, steps=1),
+    }
+    model, rows = _loaded(shape, way, device), []
     trains = not way.bits and (on_gpu(device) or way.attention != "flex_attention")  # it learns on GPUs only
-    found, gradients = _measured(model, pairs, device, way, trains=trains)
-    apart = (found - expected).abs() / arguments.response
-    row: dict[str, Any] = {"logprob_apart": float(apart.max()), "logprob_apart_mean": float(apart.mean())}
-    remark = f"log-probabilities of tokens differ by {row['logprob_apart']:.1e} at most (mean of a response)"
-    if gradients:
-        square = sum(float((gradients[name] - exact[name]).square().sum()) for name in exact)
-        row["gradient_apart"] = (square / sum(float(one.square().sum()) for one in exact.values())) ** 0.5
-        remark += f", gradients by {row['gradient_apart']:.1e} of their length"
-    if not torch.isfinite(found).all():
-        raise ValueError("some log-probabilities are not finite numbers")
-    return [row | {"remark": remark}]
+    for side, data in layouts.items():
+        pairs = data.pairs(shape.vocabulary)
+        expected, exact = _measured(_on_cpu(shape, way), pairs, "cpu", Way(), alone=True)
+        model.zero_grad()
+        found, gradients = _measured(model, pairs, device, way, trains=trains)
+        if not all(torch.isfinite(one).all() for one in (found, *gradients.values())):
+            raise ValueError(f"{side or 'trees'}: log-probabilities or gradients are not finite numbers")
+        apart = (found - expected).abs() / response
+        row: dict[str, Any] = {"logprob_apart": float(apart.max()), "logprob_apart_mean": float(apart.mean())}
+        if gradients:
+            square = sum(float((gradients[name] - exact[name]).square().sum()) for name in exact)
+            row["gradient_apart"] = (square / sum(float(one.square().sum()) for one in exact.values())) ** 0.5
+        rows.append(row | ({"side": side} if side else {}))
+    return rows
 
 
-def _on_cpu(shape: Shape) -> Any:
-    """The model that all ways begin with."""
-    from _gpu_shapes import made
-
-    return made(replace(shape, dtype="float32"), "cpu")
+def _on_cpu(shape: Shape, way: Way) -> Any:
+    """The model that a way begins with."""
+    if not way.pretrained:
+        return made(replace(shape, dtype="float32"), "cpu")
+    if not Path(model_path(way.pretrained)).is_dir():
+        raise FileNotFoundError(f"{way.pretrained} is not on this machine: skipped")
+    return pretrained(way.pretrained, dtype="float32")[0]
 
 
 def _loaded(shape: Shape, way: Way, device: str) -> Any:
@@ -84,10 +103,8 @@ def _loaded(shape: Shape, way: Way, device: str) -> Any:
 
     Through a folder, as users load them: quantisation happens there.
     """
-    import tempfile
-
     import torch
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from transformers import BitsAndBytesConfig
 
     options: dict[str, Any] = {"dtype": getattr(torch, way.dtype), "attn_implementation": way.attention}
     if way.bits:
@@ -96,8 +113,8 @@ def _loaded(shape: Shape, way: Way, device: str) -> Any:
         )
         options["device_map"] = {"": device}
     with tempfile.TemporaryDirectory() as folder:
-        _on_cpu(shape).save_pretrained(folder)
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
+        _on_cpu(shape, way).save_pretrained(folder)
+        model: Any = pretrained(folder, **options)[0]
     if way.compiled:
         compile_layers(model, ModelSettings("made"))
     return model if way.bits else model.to(device)

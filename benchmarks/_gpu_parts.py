@@ -53,7 +53,7 @@ def parts_of(size: str, *, vllm: str | None) -> dict[str, Part]:
     """All parts of a size by their names; without an interpreter for vLLM, none of its."""
     of = {"full": FULL, "tiny": TINY}[size]
     parts = [
-        *(Part(f"parity: {way}", "_gpu_parity:parity", {**of["parity"], "way": way}, 120) for way in WAYS),
+        *(Part(f"parity: {way}", "_gpu_parity:parity", {**of["parity"], "way": way}, 180) for way in WAYS),
         *_steps(of),
         *_of_others(of, vllm),
         *(

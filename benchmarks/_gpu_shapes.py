@@ -3,8 +3,6 @@
 Axes: R rows of tokens, T places in a row, K log-probabilities asked for.
 """
 
-# ruff: noqa: N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import re

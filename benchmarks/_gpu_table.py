@@ -48,7 +48,12 @@ def _lines(found: dict[str, dict[str, Any] | None], columns: Columns) -> list[st
                 row["over_first"] = row["s"] / firsts.setdefault(group, row["s"])
             side = f", {row['side']}" if "side" in row else ""
             remark = "" if "logprob_apart" in row else row.get("remark", "")
-            lines.append(f"| {name}{side} | {' | '.join(_cells(row, columns))} | {_plain(remark)} |")
+            cells = [
+                form.format(factor * row[key]) if row.get(key) is not None else ""
+                for key, form, factor in columns.values()
+            ]
+            cells.append(remark.replace("|", "/").replace("\n", " "))
+            lines.append(f"| {name}{side} | {' | '.join(cells)} |")
     return lines
 
 
@@ -78,14 +83,3 @@ def rows_of(part: dict[str, Any] | None) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = part["rows"]
         return rows
     return [{"remark": "out of memory" if "out_of_memory" in part else f"failed: {part['error'][:300]}"}]
-
-
-def _cells(row: dict[str, Any], columns: Columns) -> list[str]:
-    return [
-        form.format(factor * row[key]) if row.get(key) is not None else ""
-        for key, form, factor in columns.values()
-    ]
-
-
-def _plain(remark: str) -> str:
-    return remark.replace("|", "/").replace("\n", " ")

@@ -183,7 +183,7 @@ class OnTrades(Critics):
         Axes("return", "mean share of hidden tests", "turns played to learn from"),
     )
 
-    def policy(self, seed: int) -> Path:  # noqa: ARG002 - the same for all
+    def policy(self, seed: int) -> Path:
         """The embedded agent."""
         return Path(model_path(EMBEDDED))
 

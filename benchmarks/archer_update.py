@@ -180,7 +180,7 @@ class Ours:
 
     def actor_step(self, rows: Sequence[Any]) -> None:
         """One step, sampling included."""
-        self.learner._train_actor(lambda _: rows)  # noqa: SLF001 - `update` would train the critic, too
+        self.learner._train_actor(lambda _: rows)  # `update` would train the critic, too
 
 
 class Causal(Ours):

@@ -44,8 +44,8 @@ def published_value(code: str, expression: str) -> Any:
     """Definition and expression with separate globals and locals; any exception is None."""
     own: dict[str, Any] = {}
     try:
-        exec(code, globals(), own)
-        return eval(expression, globals(), own)
+        exec(code, globals(), own)  # noqa: S102 - what the published grader does, to compare with
+        return eval(expression, globals(), own)  # noqa: S307
     except Exception:
         return None
 

@@ -124,11 +124,11 @@ def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
 
     def step(*, chained: bool) -> None:
         for one in (critic, target):
-            one.encoder._chained = chained  # noqa: SLF001 - the peer reads every text by itself
+            one.encoder._chained = chained  # the peer reads every text by itself
         draw(GAMES * turns)  # takes its time; all sides learn from the same rows
         critic_step(critic, target, optimizer, rows, [[row.action] for row in reversed(rows)], settings)
 
-    read = [critic.encoder._ids(text) for row in rows for text in (row.observation, row.next_observation)]  # noqa: SLF001
+    read = [critic.encoder._ids(text) for row in rows for text in (row.observation, row.next_observation)]
     tokens = sum(len(read[chain[-1]]) for chain in chains(read))
     work: dict[str, Callable[[], object]] = {"ours": lambda: step(chained=True)}
     if alone:
@@ -160,7 +160,7 @@ def _plain(model: Any, tokens: int, *, passes: int) -> Callable[[], object]:
 def _history(history: int) -> Row:
     """A step of four pairs among eight candidates."""
     torch.manual_seed(0)
-    found = scaling._point(scaling.make_model(), candidates=8, history=history, pairs=4)  # noqa: SLF001 - a benchmark beside it
+    found = scaling._point(scaling.make_model(), candidates=8, history=history, pairs=4)
     return {"ours": found["tree"], "alone": found["alone"], "limit": found["ideal"]}
 
 

@@ -24,8 +24,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from sweet_rl.chat import Span
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Batch, Collator, Reader
-from sweet_rl.training.data import PairRow
-from sweet_rl.training.encoding import EncodedPair, Side
+from sweet_rl.training.data import PairRow, Said
+from sweet_rl.training.encoding import Encoded, Side
 from sweet_rl.training.forward import PairForward
 
 SERIES: dict[str, list[dict[str, int]]] = {
@@ -87,10 +87,10 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
     rng = np.random.default_rng(0)
     before = tuple(rng.integers(0, 32_000, history).tolist())
     texts = [tuple(rng.integers(0, 32_000, RESPONSE).tolist()) for _ in range(candidates)]
-    sides = [Side((*before, *text), (Span(history, history + RESPONSE),), history) for text in texts]
-    row = PairRow("", "", "", "made", 1)
+    sides = [Side.single((*before, *text), (Span(history, history + RESPONSE),), history) for text in texts]
+    row = PairRow(Said(), Said(), Said(), "made", 1)
     encoded = [
-        EncodedPair(i, sides[i % candidates], sides[(i + 1 + i // candidates) % candidates], row)
+        Encoded(i, (sides[i % candidates], sides[(i + 1 + i // candidates) % candidates]), row)
         for i in range(pairs)
     ]
     forward = PairForward(model)

@@ -5,7 +5,7 @@ import re
 PAGE = re.compile(r"docs/([\w/]+)\.md(#[\w-]+)?")
 
 
-def on_page_content(html, page, **_):  # noqa: ANN001, ANN003, ANN201 - as mkdocs calls it
+def on_page_content(html, page, **_):
     """The page's HTML with links; other pages than those of the reference link for themselves."""
     if not page.url.startswith("reference/"):
         return html

@@ -257,7 +257,7 @@ def open_workers(
     if cluster.address != "local":  # one try to connect takes 40 s when the cluster is gone, and Ray makes 20
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
     try:
-        import ray  # noqa: PLC0415 - half a second, and only for those who use it
+        import ray  # half a second, and only for those who use it
     except ImportError as error:
         raise missing_package("ray", "ray", needed_for="--fan_out ray") from error
     ours = not ray.is_initialized()  # else the program that uses us has connected, and continues after us

@@ -19,6 +19,12 @@ _MARKER = re.compile(re.escape(ANSWER_MARKER))
 _PREFILLED = re.compile(rf"(?:<(?:{_NAMES})>|\[THINK\])\s*\Z", re.IGNORECASE)
 
 
+def closing_tag(prompt: str) -> str | None:
+    """What closes the thought that a prompt ends with opening; None where it opens none."""
+    opened = _PREFILLED.search(prompt[-64:])
+    return re.sub(r"^([<\[])", r"\1/", opened[0].strip()) if opened else None
+
+
 class Spoken(NamedTuple):
     """A text taken apart. `thoughts` is None where there are none; `text` is the rest, as it was written."""
 

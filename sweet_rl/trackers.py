@@ -103,15 +103,15 @@ class TensorBoard:
     """Event files in a folder, written by the package tensorboard alone."""
 
     def __init__(self, folder: Path) -> None:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._writer: Any = EventFileWriter(str(folder))
         self._begun = False
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Add a point to every curve; points of an earlier session from this step on are replaced."""
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # noqa: PLC0415
-        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
 
         now = time.time()
         if not self._begun:

@@ -1,15 +1,42 @@
-"""The house keeps its own rules: imports point down, the wheel is whole, nothing of a workplace leaks in."""
+"""The house keeps its own rules: imports point down, the wheel is whole, no room is larger than budget.toml allows.
 
+`make budget` runs this file as a command: it lowers the numbers of budget.toml to what there is, and never raises one.
+"""
+
+import ast
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
+from collections import Counter, defaultdict
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from statistics import mean
+
+import pytest
 
 from sweet_rl.worlds import names, world_of
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "sweet_rl"
+BUDGET = ROOT / "budget.toml"
+FIGURES = {  # how far a figure may be from its budget on the good side; what to do on the other
+    "lines": (100, "take lines out of it, or move them to another room"),
+    "files": (3, "merge small files"),
+    "words": (500, "shorten a page"),
+    "pages": (1, "merge two pages"),
+    "short_helpers": (10, "inline helpers of at most six lines that are called once"),
+    "single_importers": (5, "merge a module into the only one that imports it"),
+    "circles": (0, "let one module of the new circle not import the others"),
+    "mean_body": (0.2, "inline short helpers: a function is one whole thought"),
+}
+LIBRARY = ("sweet_rl", "examples")  # how the folders begin that are one
+in_git = pytest.mark.skipif(
+    not (ROOT / ".git").exists(), reason="git says which files are part of the project"
+)
 
 
 def test_imports_point_down_only():
@@ -99,18 +126,198 @@ def test_nothing_points_to_a_document_that_readers_do_not_have():
     assert not found
 
 
-def test_no_world_is_named_outside_its_folder():
-    """Studies apart: they are about worlds. A world's name is its class's, as people and modules write it."""
-    ours = (type(world) for world in map(world_of, names()) if type(world).__module__.startswith("sweet_rl."))
-    worlds = {kind.__module__.split(".")[2]: kind.__name__ for kind in ours}
+@cache
+def sources():
+    """The text of every file of the project that has a budget, committed or not, by path."""
+    command = [
+        "git",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "*/*.py",
+        "docs/*.md",
+        "README.md",
+    ]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return {path: (ROOT / path).read_text("utf-8") for path in map(Path, found) if (ROOT / path).is_file()}
+
+
+@cache
+def modules():
+    """The syntax tree of every module of the library, by name."""
+    ours = {
+        path: text
+        for path, text in sources().items()
+        if path.suffix == ".py" and path.parts[0].startswith(LIBRARY)
+    }
+    return {
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): ast.parse(text)
+        for path, text in ours.items()
+    }
+
+
+@cache
+def imports():
+    """The modules of the library that each one imports when it runs, not for a type checker alone."""
+    graph, trees = {}, modules()
+    for module, tree in trees.items():
+        named, nodes = set(), set(ast.walk(tree))
+        for node in list(nodes):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                nodes.difference_update(ast.walk(node))
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                named.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                named.update(name if name in trees else node.module for name in inner)
+        graph[module] = (named & trees.keys()) - {module}
+    return graph
+
+
+def circles(graph):
+    """Groups of modules that import each other."""
+    reached = {}
+    for module in graph:
+        reached[module], waiting = set(), [module]
+        while waiting:
+            new = graph[waiting.pop()] - reached[module]
+            reached[module] |= new
+            waiting += new
+    return {frozenset(one for one in reached[module] if module in reached[one]) for module in graph} - {
+        frozenset()
+    }
+
+
+def measured():
+    """The figures of each room (a package of sweet_rl, a world, a folder beside sweet_rl), and of the library as a whole."""
+    rooms, words, bodies, short_helpers = defaultdict(Counter), Counter(), [], 0
+    for path, text in sources().items():
+        folders = path.parts[:-1] or ("docs",)  # README.md
+        depth = 1 if folders[0] != "sweet_rl" else 3 if folders[1:2] == ("worlds",) else 2
+        python = {"lines": text.count("\n"), "files": 1}
+        page = {"words": len(text.split()), "pages": 1}
+        rooms["/".join(folders[:depth])].update(python if path.suffix == ".py" else page)
+        if path.suffix == ".py" and folders[0].startswith(LIBRARY):
+            words.update(re.findall(r"\w+", text))
+    ours = [figures for room, figures in rooms.items() if room.startswith(LIBRARY)]
+    for node in (node for tree in modules().values() for node in ast.walk(tree)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            bodies.append(node.end_lineno - body[0].lineno + 1 if body else 0)
+            once = words[node.name] == 2 and not node.name.startswith("__") and not node.decorator_list
+            short_helpers += once and bodies[-1] <= 6
+    importers = Counter(target for targets in imports().values() for target in targets)
+    library = {
+        "lines": sum(figures["lines"] for figures in ours),
+        "files": sum(figures["files"] for figures in ours),
+        "short_helpers": short_helpers,
+        "single_importers": sum(number == 1 for number in importers.values()),
+        "circles": len(circles(imports())),
+        "mean_body": round(mean(bodies), 1),
+    }
+    return {"library": library, **dict(sorted(rooms.items()))}
+
+
+def line(room, figures):
+    """What budget.toml says of a room."""
+    return f'"{room}" = {{ {", ".join(f"{name} = {figures[name]}" for name in FIGURES if name in figures)} }}'
+
+
+def above(budget, now):
+    """What exceeds the budget, and how to repair it."""
+    found = []
+    for room, figures in now.items():
+        if budget.get(room, {}).keys() != figures.keys():
+            found.append(f"{room}: write this line into budget.toml: {line(room, figures)}")
+            continue
+        for name, value in figures.items():
+            limit, advice = budget[room][name], FIGURES[name][1]
+            if value < limit if name == "mean_body" else value > limit:
+                off = f"{round(abs(value - limit), 1)} {'below' if value < limit else 'above'}"
+                found.append(f"{room}: {name} is {value}, {off} its budget of {limit}: {advice}")
+    return found
+
+
+def below(budget, now):
+    """Budgets that are no longer needed: a ratchet only falls."""
+    found = [
+        f"{room}: there is no such room: remove its line from budget.toml"
+        for room in budget.keys() - now.keys()
+    ]
+    for room in budget.keys() & now.keys():
+        shared = budget[room].keys() & now[room].keys()
+        if any(abs(now[room][name] - budget[room][name]) > FIGURES[name][0] for name in shared):
+            found.append(f"{room}: its line is now {line(room, now[room])}")
+    return sorted(found)
+
+
+def lowered(text, now):
+    """budget.toml with the numbers of now, none of them worse."""
+    if exceeded := above(tomllib.loads(text), now):
+        sys.exit("\n".join([*exceeded, "budget.toml was not changed: this command never raises a number."]))
+    head = takewhile(lambda one: not one.startswith('"'), text.splitlines())
+    return "\n".join([*head, *(line(room, figures) for room, figures in now.items()), ""])
+
+
+@in_git
+def test_every_room_keeps_its_budget():
+    budget, now = tomllib.loads(BUDGET.read_text("utf-8")), measured()
+    exceeded, spare = above(budget, now), below(budget, now)
+    assert not exceeded, "\n".join(exceeded)
+    assert not spare, "\n".join([*spare, "`make budget` writes all of this."])
+
+
+def test_a_budget_only_falls():
+    text = '# head\n\n"library" = { circles = 2, mean_body = 7.2 }\n"a" = { lines = 300, files = 5 }\n"b" = { lines = 9, files = 1 }\n'
+    budget = tomllib.loads(text)
+    assert above(budget, budget) == below(budget, budget) == []
+    assert lowered(text, budget) == text
+
+    now = {
+        "library": {"circles": 3, "mean_body": 7.1},
+        "a": {"lines": 345, "files": 2},
+        "c": {"lines": 9, "files": 1},
+    }
+    found = above(budget, now)
+    assert found[0].startswith("library: circles is 3, 1 above its budget of 2: ")
+    assert found[1].startswith("library: mean_body is 7.1, 0.1 below its budget of 7.2: ")
+    assert found[2].startswith("a: lines is 345, 45 above its budget of 300: ")
+    assert found[3:] == ['c: write this line into budget.toml: "c" = { lines = 9, files = 1 }']
+    with pytest.raises(SystemExit, match="never raises"):
+        lowered(text, now)
+
+    now = {"library": {"circles": 1, "mean_body": 7.3}, "a": {"lines": 200, "files": 2}}
+    assert above(budget, now) == []
+    assert below(budget, now) == [
+        "b: there is no such room: remove its line from budget.toml",
+        'library: its line is now "library" = { circles = 1, mean_body = 7.3 }',
+    ]
+    now["a"]["lines"] = 199
+    assert below(budget, now)[0] == 'a: its line is now "a" = { lines = 199, files = 2 }'
+    wanted = '# head\n\n"library" = { circles = 1, mean_body = 7.3 }\n"a" = { lines = 199, files = 2 }\n'
+    assert lowered(text, now) == wanted
+
+
+def test_a_file_has_at_most_500_lines():
+    assert not [str(path) for path in PACKAGE.rglob("*.py") if path.read_text("utf-8").count("\n") > 500]
+
+
+@in_git
+def test_no_world_is_imported_outside_its_folder():
+    """Studies apart: they are about worlds."""
+    kinds = (type(world).__module__.split(".") for world in map(world_of, names()))
+    worlds = {".".join(parts[:3]) for parts in kinds if parts[0] == "sweet_rl"}
     assert len(worlds) >= 10
     found = []
-    for folder, name in worlds.items():
-        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "[ _-]?", name)
-        named = re.compile(rf"(?<![a-z]){words}(?![a-z])", re.IGNORECASE)
-        for path in PACKAGE.rglob("*.py"):
-            place = path.relative_to(PACKAGE).as_posix()
-            text = re.sub(r"docs/[\w/.]+(?:,? ?#[a-z-]+)*", "", path.read_text("utf-8"))
-            if not place.startswith((f"worlds/{folder}/", "studies/")):
-                found += [(place, match[0]) for match in named.finditer(text)]
+    for module, targets in imports().items():
+        theirs = {".".join(target.split(".")[:3]) for target in targets} & worlds
+        if not module.startswith("sweet_rl.studies."):
+            found += [(module, world) for world in theirs if not f"{module}.".startswith(f"{world}.")]
     assert not found
+
+
+if __name__ == "__main__":
+    BUDGET.write_text(lowered(BUDGET.read_text("utf-8"), measured()), "utf-8")

@@ -12,7 +12,7 @@ from sweet_rl.chat.formats import (
     with_system,
 )
 from sweet_rl.chat.names import EMBEDDED, SMOLLM2, model_path
-from sweet_rl.chat.turns import Span, TurnFormat
+from sweet_rl.chat.turns import Span, Turn, TurnTemplate, UnparsableError
 
 __all__ = [
     "EMBEDDED",
@@ -22,7 +22,9 @@ __all__ = [
     "PlainChat",
     "Span",
     "TokenizerChat",
-    "TurnFormat",
+    "Turn",
+    "TurnTemplate",
+    "UnparsableError",
     "as_json",
     "fold_system",
     "load_tokenizer",

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from sweet_rl.chat.names import model_path, tell_of_search
 from sweet_rl.errors import UsageError, first_line, missing_package
 from sweet_rl.types import Message, digest
 
+Entry: TypeAlias = Mapping[str, Any]
+"""A message as chat APIs have it: role, content (a text, or a list of parts), perhaps reasoning_content."""
+
 _LOG = logging.getLogger(__name__)
 _PROBE = "A line that no template writes by itself."
+_HEADING = re.compile(r"### (system|user|assistant):\n")
 
 
 class ChatFormat(Protocol):
@@ -55,13 +60,13 @@ class TokenizerChat:
 
     A template that refuses a system message or drops it silently is found out once, here, by rendering a
     probe; for such a model the system text becomes the beginning of the first user message, followed by a
-    blank line (`folds_system`).
+    blank line (`folds_system`). Likewise a template that reads contents as lists of parts only.
 
     Args:
         tokenizer: a transformers tokenizer.
 
     Raises:
-        UsageError: it has no chat template.
+        UsageError: it has no chat template, or one that shows no contents.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -72,7 +77,16 @@ class TokenizerChat:
                 "plain chat format."
             )
         self.tokenizer = tokenizer
-        self.folds_system = not self._takes_system()
+        self._in_parts = self.folds_system = False
+        question, system = Message("user", "Hi."), Message("system", _PROBE)
+        if not self._shows(Message("user", _PROBE)):
+            self._in_parts = True
+            if not self._shows(Message("user", _PROBE)):
+                raise UsageError(
+                    f"The chat template of {tokenizer.name_or_path!r} does not show a user's message, neither "
+                    "a text nor a list of parts. Repair chat_template.jinja, or choose another model."
+                )
+        self.folds_system = not self._shows(system, question)
 
     @classmethod
     def from_pretrained(cls, model: str | Path) -> TokenizerChat:
@@ -83,21 +97,29 @@ class TokenizerChat:
         """
         return cls(load_tokenizer(model))
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
         """The prompt string; begins with the begin-of-text token if the template writes one.
+
+        Args:
+            messages: ours, or objects as chat APIs have them, whose further keys the template may read.
+            open_turn: end where the assistant is about to speak (the template's generation prompt).
 
         Raises:
             UsageError: the template refuses these messages.
         """
-        if self.folds_system:
-            messages = fold_system(messages)
         try:
-            return self._apply(messages)
-        except _template_error() as error:
-            roles = ", ".join(message.role for message in messages)
+            return self._apply(messages, open_turn=open_turn)
+        except (_template_error(), TypeError, ValueError) as error:
+            roles = ", ".join(str(entry["role"]) for entry in map(_entry, messages))
+            shown = any(isinstance(entry["content"], list) for entry in map(_entry, messages))
+            repair = (
+                "Messages with pictures need a vision-language model."
+                if shown
+                else ("Choose the plain chat format or another model.")
+            )
             raise UsageError(
                 f"The chat template of {self.tokenizer.name_or_path!r} refuses a dialogue with the roles "
-                f"{roles}: {error}. Choose the plain chat format or another model."
+                f"{roles}: {error}. {repair}"
             ) from error
 
     def encode(self, prompt: str) -> list[int]:
@@ -110,17 +132,22 @@ class TokenizerChat:
         begin: str | None = self.tokenizer.bos_token
         return bool(begin) and prompt.startswith(str(begin))
 
-    def _takes_system(self) -> bool:
+    def _shows(self, *messages: Message) -> bool:
         try:
-            return _PROBE in self._apply([Message("system", _PROBE), Message("user", "Hi.")])
-        except _template_error():
+            return _PROBE in self._apply(messages)
+        except (_template_error(), TypeError, ValueError):
             return False
 
-    def _apply(self, messages: Sequence[Message]) -> str:
+    def _apply(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
+        entries = [_entry(message) for message in messages]
+        if self.folds_system:
+            entries = _folded(entries)
+        if self._in_parts:
+            for entry in entries:
+                if isinstance(entry["content"], str):
+                    entry["content"] = [{"type": "text", "text": entry["content"]}]
         prompt: str = self.tokenizer.apply_chat_template(
-            [{"role": message.role, "content": message.content} for message in messages],
-            add_generation_prompt=True,
-            tokenize=False,
+            entries, add_generation_prompt=open_turn, tokenize=False
         )
         return prompt
 
@@ -190,13 +217,48 @@ def as_json(messages: Sequence[Message]) -> str:
     return json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
+def read_back(prompt: str) -> tuple[str, list[Entry]] | None:
+    """What stands before a prompt, and its messages, if `PlainChat` or `as_json` wrote it; else None."""
+    at = prompt.find('[{"content":')
+    if at >= 0 and prompt.endswith("}]"):
+        try:
+            return prompt[:at], json.loads(prompt[at:])
+        except ValueError:
+            return None
+    first = _HEADING.search(prompt)
+    if first is None or not prompt.endswith("### assistant:\n"):
+        return None
+    _, *parts = _HEADING.split(prompt.removesuffix("### assistant:\n"))
+    roles, texts = parts[::2], parts[1::2]
+    messages: list[Entry] = [
+        {"role": role, "content": text.removesuffix("\n\n")} for role, text in zip(roles, texts, strict=True)
+    ]
+    return prompt[: first.start()], messages
+
+
 def fold_system(messages: Sequence[Message]) -> list[Message]:
     """The same dialogue without system role: its text opens the first user message."""
-    match list(messages):
-        case [Message(role="system") as system, Message(role="user") as first, *rest]:
-            return [Message("user", f"{system.content}\n\n{first.content}"), *rest]
-        case [Message(role="system") as system, *rest]:
-            return [Message("user", system.content), *rest]
+    return [Message(entry["role"], entry["content"]) for entry in _folded([*map(_entry, messages)])]
+
+
+def _entry(message: Message | Entry) -> dict[str, Any]:
+    """A message as templates read it; a list of nothing but text parts is a text."""
+    if isinstance(message, Message):
+        return {"role": message.role, "content": message.content}
+    content = message.get("content")
+    if isinstance(content, list) and all(part.get("type") == "text" for part in content):
+        content = "".join(part["text"] for part in content)
+    return {**message, "content": content}
+
+
+def _folded(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    match entries:
+        case [{"role": "system", "content": system}, {"role": "user", "content": str(text)} as first, *rest]:
+            return [{**first, "content": f"{system}\n\n{text}"}, *rest]
+        case [{"role": "system", "content": system}, {"role": "user", "content": [*parts]} as first, *rest]:
+            return [{**first, "content": [{"type": "text", "text": f"{system}\n\n"}, *parts]}, *rest]
+        case [{"role": "system"} as system, *rest]:
+            return [{**system, "role": "user"}, *rest]
         case unchanged:
             return unchanged
 

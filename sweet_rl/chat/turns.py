@@ -1,28 +1,34 @@
-"""Where the assistant's turns stand in a sequence of token ids, for any tokenizer with a chat template.
+"""An assistant's turns as a model wrote them, by any chat template: what it was given, and what it wrote.
 
-The published code knows Llama 3 only: a header of four tokens, an end token by its text.
-Here header and end are read off the tokenizer's own template, once, by rendering probe dialogues.
+The prompt of a turn is the template over the messages before it with the generation prompt: what the model
+saw when it spoke. What it wrote is its text and the end token that the template puts behind a last message.
+What a template writes around a text is read off a probe in its place, never searched for in people's texts.
 
 Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from sweet_rl.chat.formats import TokenizerChat
+from sweet_rl.chat.formats import Entry, TokenizerChat
 from sweet_rl.errors import UsageError
-from sweet_rl.types import Message
+from sweet_rl.thoughts import closing_tag, split_thoughts
+from sweet_rl.types import Message, Role
 
-_PROBES = (
-    ("Hello there.", "Which one?"),
-    ("42 or more", "def f(x):\n    return x"),
-    ("(yes)", "I WANT TO ANSWER:\npass"),
-    ("Bonjour", '"No" is fine'),
+_SAID, _THOUGHT = "qqsaidqq", "qqthoughtqq"
+_DIALOGUE = (
+    Message("system", "qqsystemqq"),
+    Message("user", "qqfirstqq"),
+    Message("assistant", "qqanswerqq"),
+    Message("user", "qqsecondqq"),
+    Message("assistant", "qqlastqq"),
 )
-"""Texts that begin and end in different ways, so that what their surroundings share is the template's own."""
+_MARK = r"<[^<>\s]+>|\[[^\[\]\s]+\]"
+"""What a mark of a template looks like, where the tokenizer does not know it as a token."""
 
 
 class Span(NamedTuple):
@@ -32,107 +38,336 @@ class Span(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFormat:
-    """What opens and closes an assistant turn, in token ids.
+class Turn(NamedTuple):
+    """One turn of the assistant.
 
-    `header_ids` stand before the turn's first token (Llama 3: start of header, "assistant", end of header,
-    blank line; Mistral: the end of the instruction). `end_id` closes the turn, and may close those of other
-    roles, too.
+    A model reads `prompt` and `lead` (what the template writes before the text: a channel, an empty thought)
+    and learns `text` and `end`; `end` is empty where the turn was cut. `ids` are text and end as they were
+    sampled, token for token.
     """
 
-    header_ids: tuple[int, ...]
-    end_id: int
+    prompt: str
+    lead: str
+    text: str
+    end: str
+    ids: tuple[int, ...] | None = None
 
-    @classmethod
-    def of(cls, tokenizer: Any) -> TurnFormat:
-        """Read the format off a tokenizer's chat template.
+
+class UnparsableError(ValueError):
+    """A text that the template does not write for any messages; `str(error)` says why, as a clause."""
+
+
+class _Around(NamedTuple):
+    """What a template writes between prompt and thoughts, thoughts and text (None: it drops them), behind."""
+
+    lead: str
+    between: str | None
+    end: str
+
+
+class _Marks(NamedTuple):
+    """What a template writes around the contents of a dialogue; `to_assistant` in all its forms."""
+
+    begin: str
+    to_assistant: tuple[str, ...]
+    to_user: str
+    end: str
+    opens: str
+    system: tuple[str, str] | None
+
+
+class TurnTemplate:
+    """A chat template, asked for single turns.
+
+    Args:
+        chat: the template.
+        learn_thoughts: what a model thought before it spoke is learned, too; else it is only read.
+    """
+
+    def __init__(self, chat: TokenizerChat, *, learn_thoughts: bool = True) -> None:
+        self.chat, self.learn_thoughts = chat, learn_thoughts
+        self._known: dict[tuple[tuple[str, ...], bool], _Around] = {}
+        added = {str(token): token.special for token in chat.tokenizer.added_tokens_decoder.values()}
+        tokens = sorted(filter(str.strip, added), key=len, reverse=True)
+        self._marks_at = re.compile(f"(?:{'|'.join([*map(re.escape, tokens), _MARK])})+")
+        self.specials = [token for token in tokens if added[token]]
+        """Special tokens as text, the longest first."""
+        self.end = self._around(("user",), thinks=False).end
+        """What the template writes behind the assistant's last text, without blanks; may be nothing."""
+
+    def turns(self, messages: Sequence[Message | Entry], first: int = 0) -> list[Turn]:
+        """The assistant's turns from the message `first` on.
+
+        A message's thoughts are its `reasoning_content`, or stand in its content between tags.
 
         Raises:
-            UsageError: no chat template, or one under which a turn's beginning or end cannot be distinguished
-                from its text (no tokens of its own).
+            UsageError: the template refuses the messages.
         """
-        chat = TokenizerChat(tokenizer)
-        name = tokenizer.name_or_path
-        befores: list[tuple[int, ...]] = []
-        ends: set[int | None] = set()
-        for question, text in _PROBES:
-            before, after = _surroundings(chat, question, text)
-            befores.append(before)
-            ends.add(after)
-        end = ends.pop()
-        header = _without_lead(_common_suffix(befores), end, tokenizer)
-        if ends or end is None:
-            raise UsageError(
-                f"The chat template of {name!r} closes an assistant turn with no token of its own, so its "
-                "end cannot be found in token ids. Put the end token (for example eos_token) after the "
-                "assistant's text in chat_template.jinja."
+        found: list[Turn] = []
+        for place, message in enumerate(messages):
+            entry = (
+                message
+                if isinstance(message, Mapping)
+                else {"role": message.role, "content": message.content}
             )
-        if not header:
-            raise UsageError(
-                f"The chat template of {name!r} opens an assistant turn with no tokens of its own, so its "
-                "beginning cannot be found in token ids. Write a header before the assistant's text in "
-                "chat_template.jinja."
-            )
-        return cls(header, end)
-
-    def spans(self, ids: Sequence[int]) -> list[Span]:
-        """All assistant turns, each with its end token; the last one runs to the end where it was cut.
-
-        A header at the very end (an open prompt) has no turn yet and is left out.
-        """
-        found: list[Span] = []
-        for start in self._starts(ids):
-            if found and start < found[-1].end:  # a header inside a turn's text
+            if entry["role"] != "assistant" or place < first:
                 continue
-            if start < len(ids):
-                end = next((i + 1 for i in range(start, len(ids)) if ids[i] == self.end_id), len(ids))
-                found.append(Span(start, end))
+            prompt = self.chat.render(messages[:place])
+            text, thoughts = split_thoughts(_plain(entry["content"]))
+            thoughts = entry.get("reasoning_content") or thoughts
+            roles = tuple(str(m["role"] if isinstance(m, Mapping) else m.role) for m in messages[:place])
+            lead, between, end = self._around(roles, thinks=bool(thoughts))
+            closes = closing_tag(prompt)
+            if closes and between is None and closes not in lead:  # the prompt opens a thought
+                lead, between = ("", f"\n{closes}\n\n") if thoughts else (f"\n{closes}\n\n", None)
+            if thoughts and between is not None:
+                if self.learn_thoughts:  # with what opens them, where the prompt does not
+                    lead, text = "", f"{lead}{thoughts}{between}{text}"
+                else:
+                    lead = f"{lead}{thoughts}{between}"
+            found.append(Turn(prompt, lead if lead.strip() else "", text, end))
         return found
 
-    def _starts(self, ids: Sequence[int]) -> Iterator[int]:
-        width, header = len(self.header_ids), self.header_ids
-        last = header[-1]
-        for end in range(width, len(ids) + 1):
-            if ids[end - 1] == last and tuple(ids[end - width : end]) == header:
-                yield end
+    def written(self, prompt: str, text: str, *, cut: bool = False) -> list[Turn]:
+        """The turns in a text that the template wrote, behind its beginning `prompt`.
+
+        Anything may stand before what the template writes (a hidden solution). Where a prompt ends with
+        another word than the template's, the whole text is one turn. The last turn is closed unless `cut`.
+
+        Raises:
+            UnparsableError: no turn is found, or the template writes turns in different ways and does not
+                write this text.
+        """
+        if prompt and not self._goes_on(text):
+            return [self.said(prompt, text, cut=cut)]
+        if self.writes_alike:
+            return between_marks(self.header, self.end, prompt, text, cut=cut)
+        return self._parsed(prompt, text, cut=cut)
+
+    def said(self, prompt: str, text: str, *, cut: bool = False, ids: tuple[int, ...] | None = None) -> Turn:
+        """A model's own text behind a prompt, as one turn; its thoughts are in it as it wrote them."""
+        text = text.rstrip("\n").removesuffix(self.end) if self.end else text.rstrip("\n")
+        lead = ""
+        if not self.learn_thoughts and (spoken := split_thoughts(text, prompt).text) != text:
+            lead = text.removesuffix(spoken)
+            text = spoken
+        return Turn(prompt, lead, text, "" if cut else self.end, ids)
+
+    def parse(self, text: str, *, open_turn: bool = False) -> list[Message]:
+        """The messages for which the template writes exactly this text, user and assistant in turns.
+
+        Args:
+            text: begins where the template begins. Blanks behind the last turn's end are of no account.
+            open_turn: it ends where the assistant is about to speak, not with a turn of the assistant.
+
+        Raises:
+            UnparsableError: there are none.
+        """
+        problem = f"it does not begin as that does, with {self._marks.begin[:60]!r}"
+        for with_system in (False, True):
+            messages = self._divided(text, with_system=with_system, open_turn=open_turn)
+            if messages is None:
+                continue
+            try:
+                written = self.chat.render(messages, open_turn=open_turn)
+            except UsageError as error:
+                problem = f"the template refuses it: {error}"
+                continue
+            if written == text or (not open_turn and written.rstrip() == text.rstrip()):
+                return messages
+            at = len(common_beginning(written, text))
+            problem = (
+                f"at character {at} it has {text[at : at + 30]!r} where the template writes "
+                f"{written[at : at + 30]!r}"
+            )
+        raise UnparsableError(problem)
+
+    @cached_property
+    def header(self) -> str:
+        """What stands before a turn where the assistant is about to speak, without the end of the message before."""
+        whole = header = self._marks.opens.lstrip()
+        while self.end and header.startswith(self.end):
+            header = header.removeprefix(self.end).lstrip()
+        return whole if self._marks_at.search(whole) and not self._marks_at.search(header) else header
+
+    @cached_property
+    def writes_alike(self) -> bool:
+        """Whether it writes each turn as the model spoke: then a text of several turns is what it read."""
+        dialogue = _DIALOGUE[1:]
+        lead, _, end = self._around(("user",), thinks=False)
+        spoken = self.chat.render(dialogue[:1]) + lead + dialogue[1].content + end
+        whole = self.chat.render(dialogue, open_turn=False)
+        return not lead.strip() and bool(end and self.header.strip()) and whole.startswith(spoken)
+
+    def has_marks(self, text: str) -> bool:
+        """Whether a mark of this template stands in a text, or a special token."""
+        return any(mark and mark in text for mark in (self.header.strip(), self.end, *self.specials))
+
+    def opens(self, prompt: str) -> bool:
+        """Whether a prompt ends as the template's generation prompt does."""
+        return prompt.endswith(self._marks.opens) or prompt.endswith(self.header)
+
+    def opened(self, prompt: str) -> str:
+        """A prompt of this template up to where the assistant speaks, which may be missing at its end.
+
+        Raises:
+            UnparsableError: it ends elsewhere.
+        """
+        opens, header = self._marks.opens, self.header
+        asked = opens.removesuffix(header).strip()  # what ends the message before
+        speaks = prompt.rfind(header.strip())
+        if speaks >= 0 and not self._goes_on(prompt[speaks + len(header.strip()) :]):
+            return prompt
+        if asked and prompt.rstrip().endswith(asked):
+            return prompt.rstrip().removesuffix(asked) + opens
+        raise UnparsableError(
+            f"the prompt ends with {prompt[-30:]!r}, not where the assistant is about to speak"
+        )
+
+    def _goes_on(self, text: str) -> bool:
+        """Whether a further message of the template stands in a text."""
+        forms = (self.header, self._marks.to_user, *self._marks.to_assistant)
+        return any(form.strip() and form.strip() in text for form in forms)
+
+    def _around(self, roles: tuple[str, ...], *, thinks: bool) -> _Around:
+        """What is written around a turn behind messages of these roles, with thoughts or without."""
+        if (roles, thinks) not in self._known:
+            before: list[Entry] = [{"role": role, "content": f"qq{n}qq"} for n, role in enumerate(roles)]
+            said: dict[str, Any] = {"role": "assistant", "content": _SAID}
+            if thinks:
+                said |= {"reasoning_content": _THOUGHT, "thinking": _THOUGHT}
+            prompt = self.chat.render(before)
+            whole = self.chat.render([*before, said], open_turn=False)
+            shared = len(common_beginning(prompt, whole))
+            at, thought = whole.rfind(_SAID), whole.rfind(_THOUGHT)
+            if at < shared:
+                raise UsageError(
+                    f"The chat template of {self.chat.tokenizer.name_or_path!r} does not show the assistant's "
+                    "last message, so nothing can be learned from it. Repair chat_template.jinja."
+                )
+            shown = thinks and thought >= shared
+            # what the prompt ends with is written otherwise behind a text: only the prompt's is read
+            lead = whole[shared : thought if shown else at] if not prompt[shared:].strip() else ""
+            found = self._marks_at.match(whole[at + len(_SAID) :].lstrip())
+            end, to_user = found[0] if found else "", self._marks.to_user
+            if to_user.strip() == end and self._marks.begin.endswith(to_user):
+                end = ""  # it opens the user's message, and closes nothing
+            between = whole[thought + len(_THOUGHT) : at] if shown else None
+            self._known[roles, thinks] = _Around(lead, between, end)
+        return self._known[roles, thinks]
+
+    @cached_property
+    def _marks(self) -> _Marks:
+        system, dialogue = _DIALOGUE[:1], _DIALOGUE[1:]
+        begin, to_assistant, to_user, to_last, end = self._between(dialogue)
+        opens = self.chat.render(dialogue[:1]).partition(dialogue[0].content)[2]
+        before, behind = self._between(_DIALOGUE)[:2] if not self.chat.folds_system else ("", "")
+        first = self.chat.render([*system, *dialogue]).find(dialogue[0].content)
+        leads = not self.chat.folds_system and self.chat.render(_DIALOGUE).find(system[0].content) < first
+        forms = tuple(sorted({to_assistant, to_last, opens} - {""}, key=len, reverse=True))
+        return _Marks(begin, forms, to_user, end, opens, (before, behind) if leads else None)
+
+    def _between(self, messages: Sequence[Message]) -> list[str]:
+        """What stands before, between and behind the contents of probes, each of which stands there once."""
+        rest, pieces = self.chat.render(messages, open_turn=False), list[str]()
+        for message in messages:
+            piece, _, rest = rest.partition(message.content)
+            pieces.append(piece)
+        return [*pieces, rest]
+
+    def _divided(self, text: str, *, with_system: bool, open_turn: bool) -> list[Message] | None:
+        marks, messages = self._marks, list[Message]()
+        begin = marks.begin
+        if with_system:
+            if marks.system is None:
+                return None
+            begin, behind = marks.system
+            content, found, _ = text.removeprefix(begin).partition(behind)
+            if not found:
+                return None
+            messages.append(Message("system", content))
+            begin = f"{begin}{content}{behind}"
+        if not text.startswith(begin):
+            return None
+        rest = text[len(begin) :]
+        if open_turn:
+            rest = rest.removesuffix(marks.opens)
+        else:
+            rest = (
+                rest.removesuffix(marks.end)
+                if rest.endswith(marks.end)
+                else rest.rstrip().removesuffix(marks.end.rstrip())
+            )
+        role: Role = "user"
+        while True:
+            forms = marks.to_assistant if role == "user" else (marks.to_user,)
+            at, mark = min(
+                ((rest.find(form), form) for form in forms if form in rest),
+                key=lambda f: (f[0], -len(f[1])),
+                default=(-1, ""),
+            )
+            if at < 0:
+                messages.append(Message(role, rest))
+                return messages
+            messages.append(Message(role, rest[:at]))
+            rest = rest[at + len(mark) :]
+            role = "assistant" if role == "user" else "user"
+
+    def _parsed(self, prompt: str, text: str, *, cut: bool) -> list[Turn]:
+        """The turns of a text with its history as this template writes it, each behind its own prompt."""
+        whole = prompt + text.rstrip("\n")
+        begins = {self._marks.begin, *(self._marks.system or ())[:1]}
+        at = min((place for begin in begins if (place := whole.find(begin)) >= 0), default=0)
+        opening, rest = whole[:at], whole[at:]
+        try:
+            turns = self.turns(self.parse(rest))
+        except UnparsableError:
+            behind = rest.rfind(self._marks.opens) + len(self._marks.opens)
+            before = self.parse(rest[:behind], open_turn=True)
+            turns = [*self.turns(before), self.said(rest[:behind], rest[behind:], cut=cut)]
+        turns = [turn._replace(prompt=opening + turn.prompt) for turn in turns]
+        return [turn for turn in turns if len(turn.prompt) >= len(prompt)] if prompt else turns
 
 
-def _surroundings(chat: TokenizerChat, question: str, text: str) -> tuple[tuple[int, ...], int | None]:
-    """Ids that stand between a user's text and an assistant's, and the id after the assistant's text."""
-    opening = [Message("user", question)]
-    prompt = chat.render(opening)
-    whole = chat.render([*opening, Message("assistant", text), Message("user", question)])
-    at = whole.find(text, whole.find(question) + len(question))
-    prompt_ids = tuple(chat.encode(prompt))
-    # What the policy is given is the prompt, then it writes: the header is how the prompt's ids end.
-    if at < 0 or not whole.startswith(prompt.rstrip()):
-        return prompt_ids, None
-    asked = len(chat.encode(prompt[: prompt.find(question) + len(question)]))
-    before = prompt_ids[min(asked, len(prompt_ids)) :]
-    written = chat.encode(whole[: at + len(text)])
-    closed = chat.encode(whole)
-    end = closed[len(written)] if closed[: len(written)] == written else None
-    return before, end if end in _own_tokens(chat.tokenizer) else None
+def turn_end(tokenizer: Any) -> str:
+    """The text of what ends a turn: the chat template's, else the end token's; empty where there is neither."""
+    end = TurnTemplate(TokenizerChat(tokenizer)).end if tokenizer.chat_template else ""
+    return end or str(tokenizer.eos_token or "")
 
 
-def _own_tokens(tokenizer: Any) -> frozenset[int]:
-    """Ids that no ordinary text turns into: special and added tokens."""
-    added = tokenizer.get_added_vocab().values() if hasattr(tokenizer, "get_added_vocab") else ()
-    return frozenset({*tokenizer.all_special_ids, *added})
+def between_marks(header: str, end: str, prompt: str, text: str, *, cut: bool = False) -> list[Turn]:
+    """The turns behind `prompt` in a text that is what a model read, each between a header and an end.
 
-
-def _common_suffix(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    length = 0
-    for column in zip(*(sequence[::-1] for sequence in sequences), strict=False):
-        if len(set(column)) > 1:
+    Raises:
+        UnparsableError: there is none.
+    """
+    whole, found, position = prompt + text.rstrip("\n"), list[Turn](), 0
+    while (at := whole.find(header, position)) >= 0:
+        start = at + len(header)
+        stop = whole.find(end, start) if end else -1
+        last = stop < 0
+        stop = len(whole) if last else stop
+        position = stop + len(end)
+        if start == len(whole) and not prompt:  # an open prompt
             break
-        length += 1
-    return sequences[0][len(sequences[0]) - length :]
+        if stop > len(prompt) or start == len(prompt):
+            begin = max(start, len(prompt))
+            found.append(Turn(whole[:begin], "", whole[begin:stop], "" if last and cut else end))
+    if not found and prompt:
+        found.append(Turn(prompt, "", text.rstrip("\n").removesuffix(end), "" if cut else end))
+    if not found:
+        raise UnparsableError(f"no turn of the assistant stands in it, which would begin with {header!r}")
+    return found
 
 
-def _without_lead(header: tuple[int, ...], end: int | None, tokenizer: Any) -> tuple[int, ...]:
-    """Without what belongs to the user's turn: its end token, and blanks that may merge with its text."""
-    while header and (header[0] == end or not tokenizer.decode(header[:1]).strip()):
-        header = header[1:]
-    return header
+def common_beginning(first: str, second: str) -> str:
+    """The longest text that both begin with."""
+    if second.startswith(first):
+        return first
+    pairs = zip(first, second, strict=False)
+    return first[: next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))]
+
+
+def _plain(content: Any) -> str:
+    """A content as one text; the assistant's holds nothing but text."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)

@@ -123,9 +123,15 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _cells(content: Mapping[str, Any]) -> list[str]:
-    from sweet_rl.runs.watching import duration
+def duration(seconds: float) -> str:
+    """In words: 3.2 s, 4:05, 1:30:00."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
+
+def _cells(content: Mapping[str, Any]) -> list[str]:
     used = [(model, row) for models in content["usage"].values() for model, row in models.items()]
     outputs = [str(output["path"]) for output in content.get("outputs") or []]
     seeds = content.get("seeds") or {}

@@ -31,7 +31,7 @@ class ImitationFlags(TrainedOn, FieldFlags, MinReward, ExpertsFlags):
     wandb_project="openrlhf_train_sft",
     helps={
         "min_reward": "of trajectories only those with at least this reward; default all.",
-        "dataset": ".jsonl files, several with commas between them: trajectories (of simulate_interactions.py, or published), or pairs, whose chosen side is imitated (generate_random_pairs_from_ranks.py --get_sft).",
+        "dataset": "files or hub names, several with commas between them: trajectories (of simulate_interactions.py, of eval, or published), messages, prompt and completion, or pairs, whose chosen side is imitated (generate_random_pairs_from_ranks.py --get_sft).",
         "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
         "chosen_key": "of pairs, the field that is imitated.",
     },

@@ -125,7 +125,7 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowFlags(OtherTokenizer):
+class TokenFlags(OtherTokenizer):
     """The rows."""
 
     max_len: int = flag(
@@ -133,14 +133,25 @@ class RowFlags(OtherTokenizer):
         "tokens of one text at most; oldest turns go first, rows that cannot be cut at a turn are left out.",
         at_least=1,
     )
-    max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
-    eval_fraction: float = flag(
-        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
-    )
     response_template: str | None = flag(
         None,
         "text that opens an assistant turn, for models whose chat template does not say it.",
         shown="all",
+    )
+    learn_thoughts: bool = flag(
+        True,
+        "learn what the agent thought before it spoke, too; --nolearn_thoughts only reads it.",
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFlags(TokenFlags):
+    """The rows."""
+
+    max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
+    eval_fraction: float = flag(
+        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
     )
 
     def data(self, dataset: str, **own: Any) -> DataSettings:
@@ -158,12 +169,14 @@ class OptimizerFlags(Settings):
     learning_rate: float = flag(1e-5, "the highest.", at_least=0)
     max_epochs: int = flag(1, "passes over the data.", at_least=1)
     train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
-    micro_train_batch_size: int = flag(
-        8, "rows in one forward pass at most; has no influence on the result.", at_least=1
+    micro_train_batch_size: int | None = flag(
+        None,
+        "rows in one forward pass at most; has no influence on the result; default 8, on one GPU as its memory allows.",
+        at_least=1,
     )
     max_tokens_per_batch: int | None = flag(
         None,
-        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size.",
+        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size; default on one GPU: measured by its free memory.",
         at_least=1,
     )
     lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
@@ -197,11 +210,7 @@ class OptimizerFlags(Settings):
     )
 
     def optimizer(self, *, published: bool) -> OptimizerSettings:
-        """AdamW, its schedule and its batches.
-
-        Raises:
-            UsageError: Adam's betas are not two numbers.
-        """
+        """AdamW, its schedule and its batches."""
         from sweet_rl.training.settings import OptimizerSettings
 
         usual = not published and self.shuffle

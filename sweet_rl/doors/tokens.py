@@ -129,8 +129,9 @@ def agent_turn(ids: Sequence[int], encoding: Encoding, given: str = "") -> Agent
         encoding: of the sampler's tokenizer.
         given: its prompt as text; "": a critic's chat template is to write it.
     """
-    ended = list(ids[-1:]) == [encoding.end_id]
-    said = encoding.decode(ids[:-1] if ended else ids)
+    width = len(encoding.end_ids)
+    ended = tuple(ids[-width:]) == encoding.end_ids
+    said = encoding.decode(ids[:-width] if ended else ids)
     why = FinishReason.STOP if ended else FinishReason.LENGTH
     return AgentTurn("assistant", said, given, said, token_ids=tuple(ids), finish_reason=why)
 

@@ -103,7 +103,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """The table that `sweet-rl compare` prints."""
-        from sweet_rl.evaluation.words import text_of  # noqa: PLC0415 - words are about comparisons
+        from sweet_rl.evaluation.words import text_of  # words are about comparisons
 
         return text_of(self)
 

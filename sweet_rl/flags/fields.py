@@ -155,7 +155,7 @@ class Flag:
 
 def flag(
     default: Any,
-    help: str,  # noqa: A002 - the word that everybody knows
+    help: str,
     *,
     at_least: float | None = None,
     above: float | None = None,

@@ -102,7 +102,7 @@ def _read(reference: str) -> _Reference:
     return _Reference(own, frozenset(classes), imports)
 
 
-class _NotDivisible(Exception):  # noqa: N818 - a verdict, not an error
+class _NotDivisible(Exception):
     """The expected values cannot be kept from the answer."""
 
 

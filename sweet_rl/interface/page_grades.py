@@ -69,8 +69,8 @@ def _check_pictures(episodes: Sequence[Trajectory], folder: Path) -> None:
 async def _graded(
     episodes: Sequence[Trajectory], metric: str, flags: RenderFlags, folder: Path | None
 ) -> list[dict[str, Json]]:
-    from sweet_rl.grading.pages.grader import PageGrader, row_fields  # noqa: PLC0415 - needs numpy
-    from sweet_rl.grading.pages.looks import Looks  # noqa: PLC0415 - likewise
+    from sweet_rl.grading.pages.grader import PageGrader, row_fields  # needs numpy
+    from sweet_rl.grading.pages.looks import Looks  # likewise
 
     with tempfile.TemporaryDirectory(prefix="sweet_rl_pages_") as own:
         async with open_renderer(flags.rendering()) as renderer:

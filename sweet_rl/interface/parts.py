@@ -121,12 +121,12 @@ def _is_model(name: str) -> bool:
 
 
 def _model(name: str, wanted: AgentRequest, world: World) -> Policy:
-    from sweet_rl.policies.transformers import TransformersPolicy  # noqa: PLC0415 - needs torch
+    from sweet_rl.policies.transformers import TransformersPolicy  # needs torch
 
     policy = TransformersPolicy(name, system_prompt=wanted.system_prompt, seed=wanted.seed)
     if world.action_head is None:
         return policy
-    from sweet_rl.policies.markov import MarkovPolicy  # noqa: PLC0415
+    from sweet_rl.policies.markov import MarkovPolicy
 
     return MarkovPolicy(policy)
 

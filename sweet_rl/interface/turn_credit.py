@@ -167,7 +167,7 @@ def credit(
 
 def _model(name: str | Path, tokenizer: str, *, device: str, dtype: str) -> Model:
     try:
-        from sweet_rl.training.scoring import CandidateScorer, ScorerInThread  # noqa: PLC0415 - needs torch
+        from sweet_rl.training.scoring import CandidateScorer, ScorerInThread  # needs torch
     except ImportError as error:
         raise missing_package("torch", "transformers", needed_for="a critic") from error
     scorer = CandidateScorer(name, device=device, dtype=dtype)

@@ -31,7 +31,7 @@ _CROWDED_WAIT_S: Final = 5.0
 """The longest wait of our own choosing while the server accepts others: a place may be free any moment."""
 
 
-class RequestFailed(Exception):  # noqa: N818 - it is data for a row, not an error of the program
+class RequestFailed(Exception):
     """One request has failed for good; `failure` is recorded in the episode's row."""
 
     def __init__(self, failure: Failure) -> None:
@@ -42,7 +42,7 @@ class RequestFailed(Exception):  # noqa: N818 - it is data for a row, not an err
         return RequestFailed, (self.failure,)
 
 
-class AttemptFailed(Exception):  # noqa: N818 - caught by the client, which may try again
+class AttemptFailed(Exception):
     """One attempt has failed. `can_pass` says whether another one may succeed."""
 
     def __init__(

@@ -33,6 +33,6 @@ def open_renderer(settings: RenderSettings | None = None) -> RenderService:
     Raises:
         UsageError: the browser is not installed.
     """
-    from sweet_rl.pages import service  # noqa: PLC0415 - most who know pages start no browser
+    from sweet_rl.pages import service  # most who know pages start no browser
 
     return service.open_renderer(settings)

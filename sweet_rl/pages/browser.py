@@ -171,7 +171,7 @@ def version_of(program: str) -> str:
         UsageError: it cannot be run.
     """
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(
             f"{program} --version fails: {error}. Is the browser installed completely?"

@@ -80,7 +80,7 @@ class BrowserProcess:
         try:
             (home / "fonts.conf").write_text(_fonts_conf(home))
             with (home / "stderr.txt").open("wb") as complaints:
-                process = subprocess.Popen(  # noqa: S603, ASYNC220 - returns once it is forked
+                process = subprocess.Popen(  # noqa: ASYNC220 - returns once it is forked
                     [*prefix, "sh", "-c", _ATTACH, "sh", *command(home)],
                     stdin=to_child,
                     stdout=from_child,
@@ -144,7 +144,7 @@ def namespaces() -> tuple[str, ...]:
     ):
         command = ("unshare", *user, "--net", *more)
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=20)  # noqa: S603
+            done = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=20)
             if done.returncode == 0:
                 return command
     return ()

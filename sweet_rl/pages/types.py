@@ -56,7 +56,7 @@ class RenderedPage:
     problems: tuple[str, ...] = ()
 
 
-class RenderFailed(Exception):  # noqa: N818 - as `openai_client.RequestFailed`: it becomes a record
+class RenderFailed(Exception):
     """This page gives no picture: "timeout", "crash", "too_large", "empty", "navigation".
 
     The service itself lives on; only what has to be repaired first (no browser) is a `SweetRLError`.

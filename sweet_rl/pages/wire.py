@@ -20,11 +20,11 @@ EventHandler = Callable[[str, Json], None]
 """Is given an event's name and its parameters."""
 
 
-class BrowserGone(Exception):  # noqa: N818 - as `RenderFailed`: the service acts upon it
+class BrowserGone(Exception):
     """The browser, or the page's process in it, ended in the middle."""
 
 
-class CommandFailed(Exception):  # noqa: N818 - likewise
+class CommandFailed(Exception):
     """The browser answered a command with an error."""
 
 
@@ -86,7 +86,7 @@ class Wire(asyncio.Protocol):
         if rest:
             self._chunks.append(rest)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """Fail everything that waits: the other side has closed the connection."""
         self.closed.set()
         waiting, self._waiting = self._waiting, {}

@@ -238,7 +238,7 @@ def _way(flags: Any, processes: int) -> Training:
         stage, offload = int(zero.get("stage", 0)), "offload_optimizer" in zero
     fsdp = flags.shard_with == "fsdp2"
     deepspeed = not fsdp and (processes > 1 or offload)
-    micro = 2 * int(flags.micro_train_batch_size) * int(flags.max_len)  # both sides of a pair
+    micro = 2 * int(flags.micro_train_batch_size or 1) * int(flags.max_len)  # both sides of a pair
     return Training(
         processes=processes,
         sharded=3 if fsdp else stage if deepspeed else 0,

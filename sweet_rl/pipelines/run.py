@@ -47,7 +47,7 @@ class RunFlags(FileFlags, Jobs):
 
 @recorded("run", reads=("file",))
 @stage("file", defaults={"jobs": 1}, helps={"jobs": "stages at once, where they do not need each other."})
-def run(flags: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
+def run(flags: RunFlags, /, *set: str) -> None:
     """Run a pipeline: stages of a YAML file, each once, skipping what is done; it resumes where it stopped.
 
     A stage is done if its last run ended well, with the settings that it has now, and its inputs are the same
@@ -98,7 +98,7 @@ def run(flags: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the 
 
 
 @stage("file")
-def preflight(flags: FileFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
+def preflight(flags: FileFlags, /, *set: str) -> None:
     """Look at what a pipeline needs, before it begins: data, model, disk, GPUs, packages, servers.
 
     Takes seconds and changes nothing. A line for each thing: OK, WARN or WRONG, the last two with a repair. Ends with

@@ -230,9 +230,7 @@ def _launch(step: Step) -> None:
     """
     entry = [_MODULE[step.launcher[0]], "sweet_rl"] if step.launcher[0] in _MODULE else [_console()]
     watched = [sys.executable, parent_watchdog.__file__, str(os.getpid())]
-    process = subprocess.Popen(  # noqa: S603 - the pipeline's own words
-        [*watched, *step.launcher, *entry, *step.arguments], start_new_session=True
-    )
+    process = subprocess.Popen([*watched, *step.launcher, *entry, *step.arguments], start_new_session=True)
     try:
         status = process.wait()
     except BaseException:

@@ -169,7 +169,7 @@ class Scope:
         if name in self.stages:
             return self
         if name in self._every and self._before is not None:
-            return self._before._known(name, place)  # noqa: SLF001 - of our own kind
+            return self._before._known(name, place)
         known = ", ".join(self._every)
         raise UsageError(
             f"{place}: there is no stage {name!r}{suggestion(name, self._every)}. Known: {known}."

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from sweet_rl.chat.turns import turn_end
 from sweet_rl.policies.caches import with_room
 
 
@@ -217,10 +218,16 @@ def write_tokens(logps_BV: Tensor, requests: Sequence[Request], draws_B: Tensor)
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every token that ends a text: the tokenizer's, and the generation config's (Llama 3 has three)."""
+    """Every token that ends a text: the tokenizer's, the chat template's, and the generation config's."""
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
-    return frozenset(end for end in [*listed, tokenizer.eos_token_id] if end is not None)
+    closing = closing_ids(tokenizer)[-1:]
+    return frozenset(end for end in [*listed, tokenizer.eos_token_id, *closing] if end is not None)
+
+
+def closing_ids(tokenizer: Any) -> tuple[int, ...]:
+    """What ends a turn; nothing where nothing does."""
+    return tuple(tokenizer(turn_end(tokenizer), add_special_tokens=False)["input_ids"])
 
 
 def keep_likeliest(logps_BV: Tensor, top_ks_B: Tensor) -> Tensor:

@@ -253,7 +253,8 @@ def _view(row: Candidates, critic: float | None, reference: float | None, *, val
 def spells(candidate: Candidate, encoding: Encoding) -> bool:
     """Whether a candidate's ids are its text in a tokenizer, with the end token behind it if not cut."""
     ids = candidate.token_ids or ()
-    own = ids if candidate.cut or ids[-1:] != (encoding.end_id,) else ids[:-1]
+    width = len(encoding.end_ids)
+    own = ids if candidate.cut or ids[-width:] != encoding.end_ids else ids[:-width]
     try:
         return encoding.decode(own) == candidate.text
     except (IndexError, OverflowError, TypeError):  # ids that this tokenizer does not have

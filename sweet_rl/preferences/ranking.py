@@ -55,7 +55,7 @@ class Encoding:
         encode_with_special: text to ids, with the begin token that an engine adds to a string.
         header: what opens an assistant turn, as text.
         header_length: its tokens.
-        end_id: what closes one.
+        end_ids: what closes one, of most models a single token.
         digest: `sweet_rl.chat.tokenizer_digest`.
         decode: ids to text, special tokens included.
     """
@@ -64,7 +64,7 @@ class Encoding:
     encode_with_special: Callable[[str], list[int]]
     header: str
     header_length: int
-    end_id: int
+    end_ids: tuple[int, ...]
     digest: str
     decode: Callable[[Sequence[int]], str]
 
@@ -91,7 +91,7 @@ def own_tokens(candidate: Candidate, encoding: Encoding, same_tokenizer: bool) -
     """A candidate's tokens; the sampler's own ids only where its tokenizer is the same."""
     if same_tokenizer and candidate.token_ids is not None:
         return candidate.token_ids
-    return (*encoding.encode(candidate.text), *([] if candidate.cut else [encoding.end_id]))
+    return (*encoding.encode(candidate.text), *(() if candidate.cut else encoding.end_ids))
 
 
 def published_request(context: str, text: str, encoding: Encoding) -> str:
@@ -109,7 +109,7 @@ def published_tokens(row: Candidates, context: str, encoding: Encoding) -> list[
     for candidate in row.candidates:
         request = published_request(context, candidate.text, encoding)
         ids = encoding.encode_with_special(request)[: -encoding.header_length]
-        last_end = max((i for i, token in enumerate(ids) if token == encoding.end_id and i), default=0)
+        last_end = max((i for i, token in enumerate(ids) if token == encoding.end_ids[-1] and i), default=0)
         found.append(Continuation(tuple(ids[: last_end + 1]), tuple(ids[last_end + 1 :])))
     return found
 

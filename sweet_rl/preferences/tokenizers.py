@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
-from sweet_rl.chat import TurnFormat, load_tokenizer, tokenizer_digest
+from sweet_rl.chat import TokenizerChat, TurnTemplate, load_tokenizer, tokenizer_digest
+from sweet_rl.chat.formats import read_back
+from sweet_rl.chat.turns import turn_end
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.ranking import Encoding
 
 
-def end_id_of(tokenizer: Any) -> int:
-    """The token that closes a turn: the chat template's, or eos_token where a template has none.
+def end_token_of(tokenizer: Any) -> str:
+    """The text of the token that ends a turn: the chat template's, or eos_token where it writes none.
 
     Raises:
         UsageError: there is neither.
     """
-    if tokenizer.chat_template:
-        with suppress(UsageError):
-            return TurnFormat.of(tokenizer).end_id
-    if tokenizer.eos_token_id is None:
+    if not (end := turn_end(tokenizer)):
         raise UsageError(
             f"The end of a turn is unknown under the tokenizer of {tokenizer.name_or_path!r}: no chat "
             "template with an end token, no eos_token. Set eos_token in its tokenizer_config.json."
         )
-    return int(tokenizer.eos_token_id)
-
-
-def end_token_of(tokenizer: Any) -> str:
-    """The end token as the text it decodes to, special tokens included."""
-    return str(tokenizer.decode([end_id_of(tokenizer)], skip_special_tokens=False))
+    return end
 
 
 def encoding_of(name: str, *, needs_header: bool) -> Encoding:
@@ -52,9 +45,12 @@ def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
     Raises:
         UsageError: it has no end token; with `needs_header`, no chat template.
     """
-    header = TurnFormat.of(tokenizer).header_ids if needs_header else ()
+    chat = TokenizerChat(tokenizer) if tokenizer.chat_template else None
+    header = TurnTemplate(TokenizerChat(tokenizer)).header if needs_header else ""
 
     def encode(text: str) -> list[int]:
+        if chat is not None and (given := read_back(text)) is not None:  # as training writes it, too
+            text = given[0] + chat.render(given[1])
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
@@ -68,9 +64,9 @@ def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
     return Encoding(
         encode=encode,
         encode_with_special=encode_with_special,
-        header=tokenizer.decode(list(header), skip_special_tokens=False),
-        header_length=len(header),
-        end_id=end_id_of(tokenizer),
+        header=header,
+        header_length=len(encode(header)),
+        end_ids=tuple(encode(end_token_of(tokenizer))),
         digest=tokenizer_digest(tokenizer),
         decode=decode,
     )

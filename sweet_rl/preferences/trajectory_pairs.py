@@ -9,11 +9,11 @@ Published behaviour: docs/published/sweet_rl.md#trajectory-pairs, #grading-pages
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
-from sweet_rl.types import Trajectory
+from sweet_rl.types import AgentTurn, Json, Trajectory
 
 PREFIX = "In light that the final answer is: {ground_truth}."
 """What precedes a dialogue whose reader is given the hidden solution."""
@@ -68,7 +68,7 @@ def margin_pairs(
             for row in group
             if (reward := rewards[row]) is not None and (usable is None or usable[row])
         ]
-        for (row, reward), (later, other) in itertools.combinations(known, 2):
+        for (row, reward), (later, other) in combinations(known, 2):
             if abs(reward - other) >= margin:
                 pairs.append(TrajectoryPair(row, later) if reward > other else TrajectoryPair(later, row))
     return pairs
@@ -94,15 +94,31 @@ def dialogue_text(trajectory: Trajectory, *, with_ground_truth: bool) -> str:
 
 def pair_rows(
     trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], *, with_ground_truth: bool
-) -> list[dict[str, str]]:
-    """The pairs as rows of a published preference file: `{"chosen": text, "rejected": text}`."""
-    return [
-        {
-            "chosen": dialogue_text(trajectories[pair.chosen], with_ground_truth=with_ground_truth),
-            "rejected": dialogue_text(trajectories[pair.rejected], with_ground_truth=with_ground_truth),
-        }
-        for pair in pairs
-    ]
+) -> list[dict[str, Json]]:
+    """The pairs as rows of a published preference file: `{"chosen": text, "rejected": text}`.
+
+    A text is the last turn's prompt and output. Where that does not hold what an earlier turn was given and
+    wrote (a chat template that strips thoughts from the history), the row has `chosen_turns` or
+    `rejected_turns`, too: every turn of the agent as `{"input", "output"}`.
+    """
+    rows = []
+    for pair in pairs:
+        row: dict[str, Json] = {}
+        for side, number in (("chosen", pair.chosen), ("rejected", pair.rejected)):
+            trajectory = trajectories[number]
+            solution = trajectory.task.ground_truth if with_ground_truth else None
+            row[side] = dialogue_text(trajectory, with_ground_truth=with_ground_truth)
+            turns = [turn for turn in trajectory.dialogue_history if isinstance(turn, AgentTurn)]
+            if any(not later.input.startswith(turn.input + turn.output) for turn, later in pairwise(turns)):
+                row[f"{side}_turns"] = [
+                    {
+                        "input": turn.input if solution is None else with_solution(turn.input, solution),
+                        "output": turn.output,
+                    }
+                    for turn in turns
+                ]
+        rows.append(row)
+    return rows
 
 
 def turn_pair_rows(

@@ -111,7 +111,7 @@ def _near(path: str, flag: str) -> str:
 
 def _is_cached(source: str) -> bool:
     try:
-        from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - an extra
+        from huggingface_hub import try_to_load_from_cache  # an extra
     except ImportError:
         return False
     split = source.partition(":")[2] or "test"

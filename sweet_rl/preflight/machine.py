@@ -71,7 +71,7 @@ def gpus() -> list[Gpu]:
         return []
     query = [program, "--query-gpu=memory.total,memory.free", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=8, check=True)  # noqa: S603
+        done = subprocess.run(query, capture_output=True, text=True, timeout=8, check=True)
         found = [Gpu(*(float(part) * 2**20 for part in line.split(","))) for line in done.stdout.splitlines()]
     except (OSError, ValueError, TypeError, subprocess.SubprocessError):
         return []

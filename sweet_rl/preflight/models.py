@@ -191,8 +191,8 @@ def _lacking(folder: Path) -> str:
 
 def _cached(name: str) -> Path | None:
     try:
-        from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - an extra
-        from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+        from huggingface_hub import try_to_load_from_cache  # an extra
+        from huggingface_hub.errors import HFValidationError
     except ImportError:
         return None
     try:

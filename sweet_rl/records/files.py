@@ -6,9 +6,11 @@ Published behaviour: docs/published/sweet_rl.md#files.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -26,10 +28,12 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
         DataError: a line is not UTF-8, not JSON, or not an object; names it.
     """
     try:
-        with Path(path).open("rb") as file:
+        with gzip.open(path) if Path(path).suffix == ".gz" else Path(path).open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, parse_line(line, path, number)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UsageError(f"{str(path)!r} is cut or no gzip file: {error}.") from error
     except FileNotFoundError:
         raise UsageError(
             f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."

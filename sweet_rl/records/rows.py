@@ -79,6 +79,13 @@ class Reader:
         """A field that may be missing or null."""
         return default if self.row.get(field) is None else self.get(field, kind, what, repair)
 
+    def identity(self, field: str, repair: str) -> str | None:
+        """A name that may be missing; public data sets count with integers."""
+        value = self.row.get(field)
+        if type(value) is int:
+            return str(value)
+        return self.get_or(field, str, "a string or an integer", None, repair)
+
     def inner(self, value: Json, name: str, what: str, repair: str) -> Reader:
         """A reader of the object `value` at `name` in this row."""
         if not isinstance(value, dict):
@@ -129,9 +136,7 @@ def _read_task(reader: Reader) -> Task:
     hidden = reader.get_or(
         "hidden_information", str, "a string", ground_truth, "Leave it out to use ground_truth."
     )
-    task_id = reader.get_or(
-        "task_id", str, "a string", None, "Leave it out to use a digest of the task."
-    ) or digest(reader.row)
+    task_id = reader.identity("task_id", "Leave it out to use a digest of the task.") or digest(reader.row)
     return Task(
         task_id=task_id,
         problem_description=description,
@@ -167,7 +172,7 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
             reader.row.get("task"), "task", "the task object", "A trajectory row carries its whole task."
         )
     )
-    if task_id := reader.get_or("task_id", str, "a string", None, "Leave it out to use the task's own."):
+    if task_id := reader.identity("task_id", "Leave it out to use the task's own."):
         task = replace(task, task_id=task_id)
     history = reader.get(
         "dialogue_history", list, "a list of messages", 'For example [{"role": "user", "content": "..."}].'

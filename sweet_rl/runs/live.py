@@ -1,6 +1,6 @@
-"""What a run says of itself while it works: progress, newest numbers, short curves; and its trackers.
+"""What a run says of itself while it works: progress, newest numbers; and its trackers.
 
-The record of the run (`sweet_rl.runs.record`) keeps `content`, which `sweet-rl watch` reads. Numbers that
+The record of the run (`sweet_rl.runs.record`) keeps `content`. Numbers that
 have steps of their own, such as losses, come by `log`; those of a rollout are taken now and then, by `tick`.
 """
 
@@ -19,37 +19,12 @@ from sweet_rl.errors import first_line
 from sweet_rl.tracking import Destination, Progress
 from sweet_rl.types import Json
 
-CURVES: Final = (
-    "success", "succ", "reward", "rollout.mean", "eval_rollout.mean", "cost", "acc", "loss", "eval_acc",
-    "eval_loss", "q1.loss", "pg.loss", "bc.loss",
-)  # fmt: skip
-"""Numbers of which the record keeps a short curve, the most telling first."""
-
-_POINTS: Final = 32
-"""At most so many points of a curve are kept, over the whole session."""
-
 _COUNTED: Final = ("requests", "retries", "failed_requests", "prompt_tokens", "completion_tokens")
 
 
 def now() -> str:
     """The date and the time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-class Curve:
-    """A curve of few points over all its values: when it is full, every second one goes."""
-
-    def __init__(self) -> None:
-        self.points: list[float] = []
-        self._every, self._count = 1, 0
-
-    def add(self, value: float) -> None:
-        """Take the next value."""
-        if self._count % self._every == 0:
-            self.points.append(float(f"{value:.6g}"))
-            if len(self.points) > _POINTS:
-                self.points, self._every = self.points[::2], 2 * self._every
-        self._count += 1
 
 
 class Live:
@@ -62,7 +37,6 @@ class Live:
         self._moved = now()
         self._step: int | None = None
         self._newest: dict[str, float] = {}
-        self._curves: dict[str, Curve] = {}
         self._destination = Destination()
         self._trackers: list[trackers.Tracker] = []
         self._ticked: int | None = None
@@ -148,7 +122,6 @@ class Live:
         if self._newest:
             finite = {name: value if math.isfinite(value) else None for name, value in self._newest.items()}
             found["numbers"] = {"step": self._step, **finite}
-            found["curves"] = {name: self._curves[name].points for name in CURVES if name in self._curves}
         return found
 
     def close(self) -> None:
@@ -163,9 +136,6 @@ class Live:
     def _keep(self, step: int, numbers: Mapping[str, float]) -> None:
         self._step, self._moved = step, now()
         self._newest |= numbers
-        for name in CURVES:
-            if name in numbers and math.isfinite(numbers[name]):
-                self._curves.setdefault(name, Curve()).add(numbers[name])
 
     def _track(self, step: int, numbers: Mapping[str, float]) -> None:
         for tracker in list(self._trackers):

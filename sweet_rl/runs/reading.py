@@ -55,7 +55,6 @@ _Record: Any = msgspec.defstruct(
         ("cost", _Cost | None, None),
         ("progress", _Progress | None, None),
         ("numbers", dict[str, float | None] | None, None),
-        ("curves", dict[str, list[float]] | None, None),
     ],
 )
 """What is read of a record by name; it may have more."""

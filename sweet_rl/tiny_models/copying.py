@@ -8,8 +8,6 @@ learn. Importing this module imports torch.
 Axes: H hidden, W dimensions of words, S dimensions of a neighbour, D of a head.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import math

@@ -43,8 +43,8 @@ def make_models(
         layers: depth of the policy.
         critic_layers: depth of the critic, which reads each text whole and many times a step.
     """
-    import torch  # noqa: PLC0415 - seconds; only for those who make models
-    from transformers import DistilBertConfig, DistilBertModel, GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
+    import torch  # seconds; only for those who make models
+    from transformers import DistilBertConfig, DistilBertModel, GPT2Config, GPT2LMHeadModel
 
     policy, critic = folder / POLICY, folder / CRITIC
     if (critic / "model.safetensors").is_file():
@@ -91,7 +91,7 @@ def make_models(
 
 def _tokenizer(texts: Iterable[str]) -> Any:
     """Byte-level BPE; what stands up to the mark of a question or the end of a line may become one token."""
-    from tokenizers import (  # noqa: PLC0415
+    from tokenizers import (
         Regex,
         Tokenizer,
         decoders,
@@ -100,7 +100,7 @@ def _tokenizer(texts: Iterable[str]) -> Any:
         processors,
         trainers,
     )
-    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+    from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from sweet_rl.chat import TokenizerChat, TurnFormat, load_tokenizer, model_path, with_system
+from sweet_rl.chat import TokenizerChat, TurnTemplate, load_tokenizer, model_path, with_system
+from sweet_rl.chat.turns import between_marks
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.prompts import load_prompt
@@ -30,7 +31,7 @@ def check_gates(model: str, school: School) -> list[Figure]:
     Raises:
         UsageError: a gate does not pass; says its figure.
     """
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
+    from transformers import AutoModelForCausalLM  # seconds
 
     folder = model_path(model)
     reader = Reader(load_tokenizer(folder), load_prompt(school.rules))
@@ -54,16 +55,20 @@ class Reader:
     def __init__(self, tokenizer: Any, system_prompt: str) -> None:
         self.tokenizer = tokenizer
         self._chat = TokenizerChat(tokenizer)
-        self._turns = TurnFormat.of(tokenizer)
+        self._header = TurnTemplate(self._chat).header
         self._system_prompt = system_prompt
 
     def read(self, text: Text) -> tuple[list[int], list[int]]:
         """Ids and mask of one text that ends with the agent's turn."""
         *before, last = text.messages
-        ids = self._chat.encode(self._written(before, text.solution) + last.content + END_OF_TURN)
-        mask = [0] * len(ids)
-        for start, end in self._turns.spans(ids)[text.skipped :]:
-            mask[start:end] = [1] * (end - start)
+        written = self._written(before, text.solution) + last.content + END_OF_TURN
+        turns = between_marks(self._header, END_OF_TURN, "", written)
+        ids, mask = list[int](), list[int]()
+        for number, turn in enumerate(turns):
+            given = self._chat.encode(turn.prompt)[len(ids) :]
+            said = self._chat.encode(turn.text + turn.end)
+            ids += given + said
+            mask += [0] * len(given) + [int(number >= text.skipped)] * len(said)
         return ids, mask
 
     def prompt(self, text: Text) -> list[int]:

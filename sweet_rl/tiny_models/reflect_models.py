@@ -64,7 +64,7 @@ def make_reflect_model(
             learns slowly where to look; needs `rotary`.
         copies: its attention can copy from the start (`copying`); needs `rotary` and two layers.
     """
-    import torch  # noqa: PLC0415 - seconds; only for those who make models
+    import torch  # seconds; only for those who make models
 
     if (folder / "model.safetensors").is_file():
         return folder
@@ -81,7 +81,7 @@ def make_reflect_model(
         else:
             model = _gpt2(tokenizer, hidden_size, layers, context)
     if copies:
-        from sweet_rl.tiny_models.copying import teach_copying  # noqa: PLC0415
+        from sweet_rl.tiny_models.copying import teach_copying
 
         teach_copying(model, tokenizer, seed=seed)
     tokenizer.save_pretrained(folder)
@@ -102,7 +102,7 @@ def _phrases(texts: Sequence[str], *, names: bool) -> list[str]:
 
 
 def _gpt2(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
         vocab_size=len(tokenizer),
@@ -122,13 +122,13 @@ def _gpt2(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
 
 
 def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int, *, copies: bool) -> Any:
-    import torch  # noqa: PLC0415
-    from transformers import LlamaConfig, LlamaForCausalLM  # noqa: PLC0415
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     heads, theta = max(2, hidden_size // 16), 1000.0
     head_dim = hidden_size // heads
     if copies:
-        from sweet_rl.tiny_models.copying import HEAD_DIM, THETA  # noqa: PLC0415
+        from sweet_rl.tiny_models.copying import HEAD_DIM, THETA
 
         heads, head_dim, theta = 4, HEAD_DIM, THETA
     config = LlamaConfig(
@@ -155,8 +155,8 @@ def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int, *, copie
 
 def _tokenizer(texts: Iterable[str], labels: Sequence[str]) -> Any:
     """Byte-level BPE over `_PIECES`; labels and markers are learnt first, being the most frequent."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
-    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(

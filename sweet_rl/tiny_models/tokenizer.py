@@ -30,8 +30,8 @@ def train_tokenizer(corpus: Iterable[str], *, vocab_size: int = 1200) -> Any:
         corpus: contents of messages, without headers.
         vocab_size: tokens at most; fewer where the corpus has nothing left to merge.
     """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
-    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 - seconds; only for those who train one
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast  # seconds; only for those who train one
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(

@@ -23,13 +23,7 @@ from sweet_rl.training.vision import Vision
 def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None) -> Any:
     """The model with a fresh LoRA adapter, which changes nothing before the first update.
 
-    Args:
-        model: gets adapters in its layers.
-        settings: rank, scale, dropout and names of the layers.
-        seed: of the adapter's first weights; None draws them from torch's own state.
-
-    Raises:
-        UsageError: peft is missing, or no module of the model has one of the names.
+    Its first weights are drawn with `seed`, or from torch's own state.
     """
     try:
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
@@ -67,18 +61,7 @@ def bare_model(model: Any) -> Any:
 
 
 def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, **changes: Any) -> Any:
-    """The model with the adapter that a folder holds.
-
-    Args:
-        model: what the adapter was trained on.
-        folder: with adapter_config.json and its weights.
-        flag: what named the model, for the message.
-        trains: the adapter gets gradients.
-        changes: entries of its configuration that are to be others.
-
-    Raises:
-        UsageError: peft is missing, or the adapter does not fit the model.
-    """
+    """The model, named by `flag`, with the adapter of a folder, whose configuration has some `changes`."""
     try:
         from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
 
@@ -104,13 +87,7 @@ def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, *
 def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
     """Write the model with the adapter merged into its weights, and its tokenizer (and image processor).
 
-    Args:
-        adapter: folder with adapter_config.json and its weights, such as a checkpoint of a training stage.
-        output: folder for the whole model.
-        settings: `pretrain` is the model below the adapter; empty: the one that the adapter names.
-
-    Raises:
-        UsageError: the folder holds no adapter, or it does not fit the model.
+    `settings.pretrain` is the model below the adapter; empty: the one that the adapter names.
     """
     config = _adapter_config(adapter)
     base = settings.pretrain or config.get("base_model_name_or_path") or ""

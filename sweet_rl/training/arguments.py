@@ -35,7 +35,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         engines.join_on_cpu(settings)
     arguments = TrainingArguments(
         output_dir=str(output.ckpt_path if output.save_steps > 0 else output.save_path),  # it is made at once
-        per_device_train_batch_size=options.micro_train_batch_size,
+        per_device_train_batch_size=options.micro_train_batch_size or 1,  # our own batches come
         gradient_accumulation_steps=accumulation,
         num_train_epochs=options.max_epochs,
         learning_rate=options.learning_rate,

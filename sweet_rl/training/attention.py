@@ -1,6 +1,6 @@
-"""Model calls in which sequences that share tokens do not see each other.
+"""Model calls in which sequences that share tokens do not see each other; attention under masks.
 
-Axes: R rows of tokens, T places in a row, N blocks of B places.
+Axes: R rows of tokens, T places in a row, N blocks of B places, H heads, D of a head.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -10,17 +10,29 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
-from sweet_rl.training import blocks
 from sweet_rl.training.batches import Question
 
+QUERIES = 512
+"""Queries of a block under a dense mask; fewer save more and start more kernels."""
+MOST_SCORES = 2**27
+"""Pairs of a query and a key that plain arithmetic looks at together: 512 MiB in float32."""
 BLOCK = 128
 """Queries, and keys, of a block of flex_attention."""
+
+BY_BLOCKS, PLAIN = "sdpa_by_blocks", "sdpa_plain"
+"""Names that transformers knows `attention_by_blocks` and `plain_attention` by."""
 
 _SHAREABLE = {"full_attention", "sliding_attention"}
 
@@ -28,14 +40,14 @@ _SHAREABLE = {"full_attention", "sliding_attention"}
 def attention_of(config: Any) -> str:
     """The attention that a loaded model computes with: sdpa, eager, flex_attention, flash_attention_2, ..."""
     name: str = config._attn_implementation  # noqa: SLF001 - it has no public name
-    return "sdpa" if name == blocks.NAME else name
+    return "sdpa" if name in {BY_BLOCKS, PLAIN} else name
 
 
 def attention_span(model: Any) -> float:
     """How much sharing is worth for a model (`sweet_rl.training.trees.grow`); 0 where it is impossible.
 
-    Dense masks are computed whole, or in blocks (`sweet_rl.training.blocks`): a pair of tokens costs at most
-    4 x hidden size in each layer, a token about 24 x hidden size squared. FlexAttention skips what is hidden.
+    Dense masks are computed whole, or in blocks of queries: a pair of tokens costs at most 4 x hidden size in
+    each layer, a token about 24 x hidden size squared. FlexAttention skips what is hidden.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
@@ -50,15 +62,11 @@ def attention_span(model: Any) -> float:
 
 
 def inputs_of(model: Any, question: Question) -> dict[str, Any]:
-    """What a model is called with.
+    """What a bare model is called with; the question's tensors are on its device.
 
     Where sequences share tokens, that is an attention mask and positions of ours. Where they do not it is
     neither: padding is on the right, so real tokens see neither padding nor wrong positions, and the fast
     causal kernels serve. A mixture of experts gets the padding mask, as its balance loss counts tokens.
-
-    Args:
-        model: the bare model.
-        question: its tensors are on the model's device.
     """
     inputs: dict[str, Any] = {"input_ids": question["ids_RT"]}
     if "use_cache" in _parameters(type(model).forward):
@@ -69,8 +77,8 @@ def inputs_of(model: Any, question: Question) -> dict[str, Any]:
         inputs["position_ids"] = question["positions_RT"]
         inputs["attention_mask"] = _tree_attention(model, question["positions_RT"], question["ends_RT"])
         config = model.config.get_text_config()
-        if attention_of(config) == "sdpa":
-            config._attn_implementation = blocks.NAME  # noqa: SLF001 - from now on; what it computes is the same
+        if config._attn_implementation == "sdpa":  # noqa: SLF001
+            config._attn_implementation = BY_BLOCKS  # noqa: SLF001 - from now on; what it computes is the same
     return inputs
 
 
@@ -80,13 +88,14 @@ def _parameters(forward: Any) -> frozenset[str]:
     return frozenset(inspect.signature(forward).parameters)
 
 
+# -- masks ------------------------------------------------------------------------------------------------
+
+
 def sees(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Callable[..., Tensor]:
     """Whether place q of row r sees place k, as a function of (r, head, q, k), any of them tensors.
 
-    Args:
-        positions_RT: each token's position in its own sequence.
-        ends_RT: see `sweet_rl.training.trees`; padding's is 0, and it sees itself.
-        window: how far back a token sees, itself included; None: to the beginning.
+    Every place sees itself, padding (whose end is 0) too: a kernel has no number for one that sees nothing.
+    With a window a token sees so many positions of its own sequence, itself included.
     """
 
     def mask(r: Tensor, _head: Any, q: Tensor, k: Tensor) -> Tensor:
@@ -101,11 +110,14 @@ def sees(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Ca
 def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
     """The mask as transformers wants it; one for each kind of layer where a model has several."""
     config = model.config.get_text_config()
+    attention = attention_of(config)
 
     def mask(window: int | None) -> Any:
-        if attention_of(config) == "flex_attention":
+        if attention == "flex_attention":
             return block_mask(positions_RT, ends_RT, window)
-        return _as_wanted(attention_of(config), sees(positions_RT, ends_RT, window), ends_RT, model.dtype)
+        return dense_mask(
+            positions_RT, ends_RT, window, added_to=None if attention == "sdpa" else model.dtype
+        )
 
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ())
@@ -114,6 +126,25 @@ def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
     if not kinds:
         return mask(window)
     return {"full_attention": mask(None), "sliding_attention": mask(window)}
+
+
+def dense_mask(
+    positions_RT: Tensor, ends_RT: Tensor, window: int | None = None, *, added_to: torch.dtype | None = None
+) -> Tensor:
+    """The mask of `sees` for all pairs, as [R, 1, T, T]: boolean, of which torch makes aligned numbers.
+
+    Or what is added to scores of a type: 0, or its least number.
+    """
+    rows, length = ends_RT.shape
+    r, q, k = (
+        torch.arange(n, device=ends_RT.device).view(shape)
+        for n, shape in ((rows, (-1, 1, 1)), (length, (1, -1, 1)), (length, (1, 1, -1)))
+    )
+    seen_R1TT = sees(positions_RT, ends_RT, window)(r, None, q, k)[:, None]
+    if added_to is None:
+        return seen_R1TT
+    added_R1TT = torch.zeros(seen_R1TT.shape, dtype=added_to, device=ends_RT.device)
+    return added_R1TT.masked_fill(~seen_R1TT, torch.finfo(added_to).min)
 
 
 def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Any:
@@ -138,30 +169,81 @@ def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None)
         some_RNN &= least_RN[:, :, None] - most_RN[:, None] < window
         all_RNN &= most_RN[:, :, None] - least_RN[:, None] < window
     some_RNN |= blocks_N == blocks_N[:, None]
+
+    def ordered(shown_RNN: Tensor) -> tuple[Tensor, Tensor]:
+        """How many blocks each block of queries is shown, and which, those first."""
+        shown_R1NN = shown_RNN[:, None]
+        numbers = shown_R1NN.int().argsort(dim=-1, descending=True, stable=True)
+        return shown_R1NN.sum(-1, dtype=torch.int32), numbers.int().contiguous()
+
     return BlockMask.from_kv_blocks(
-        *_ordered((some_RNN & ~all_RNN)[:, None]),
-        *_ordered(all_RNN[:, None]),
+        *ordered(some_RNN & ~all_RNN),
+        *ordered(all_RNN),
         BLOCK_SIZE=BLOCK,
         mask_mod=sees(positions_RT, ends_RT, window),
         seq_lengths=(length, length),
     )
 
 
-def _ordered(shown_R1NN: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks each block of queries is shown, and which, those first."""
-    numbers = shown_R1NN.int().argsort(dim=-1, descending=True, stable=True)
-    return shown_R1NN.sum(-1, dtype=torch.int32), numbers.int().contiguous()
+# -- attention under a dense mask -------------------------------------------------------------------------
 
 
-def _as_wanted(attention: str, mask: Callable[..., Tensor], like_RT: Tensor, dtype: torch.dtype) -> Any:
-    """[R, 1, T, T]: what is seen (sdpa), or what is added to scores (eager)."""
-    rows, length = like_RT.shape
-    r, q, k = (
-        torch.arange(n, device=like_RT.device).view(shape)
-        for n, shape in ((rows, (-1, 1, 1)), (length, (1, -1, 1)), (length, (1, 1, -1)))
-    )
-    seen_R1TT = mask(r, None, q, k)[:, None]
-    if attention == "sdpa":
-        return seen_R1TT
-    added_R1TT = torch.zeros(seen_R1TT.shape, dtype=dtype, device=like_RT.device)
-    return added_R1TT.masked_fill(~seen_R1TT, torch.finfo(dtype).min)
+def attention_by_blocks(
+    module: Any,
+    query_RHTD: Tensor,
+    key_RHTD: Tensor,
+    value_RHTD: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    plainly: bool = False,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention to the keys that the mask [R, 1, T, T] shows, as [R, T, H, D]; for causal models only.
+
+    torch's fused attention under a mask computes every pair of a query and a key, hidden or not. No query
+    sees a key behind it, in a prefix tree neither. So a block of queries is given the keys up to its own end
+    only: the same result for little more than half of the work.
+    """
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH) if plainly and mask is not None else nullcontext():
+            found: Tensor = sdpa_attention_forward(module, query, key, value, mask, **options)[0]
+        return found
+
+    rows, heads, places, _ = query_RHTD.shape
+    # Compiled it is done whole: every number of blocks would be compiled anew.
+    whole = not plainly and (torch.compiler.is_compiling() or places <= QUERIES)
+    if whole or attention_mask is None or places != key_RHTD.shape[2]:
+        return attend(query_RHTD, key_RHTD, value_RHTD, attention_mask), None
+    size = max(1, min(QUERIES, MOST_SCORES // (rows * heads * places))) if plainly else QUERIES
+    blocks = []
+    for start in range(0, places, size):
+        end = min(start + size, places)
+        keys, values = key_RHTD[:, :, :end], value_RHTD[:, :, :end]
+        given = query_RHTD[:, :, start:end], keys, values, attention_mask[:, :, start:end, :end]
+        blocks.append(checkpoint(attend, *given, use_reentrant=False) if plainly else attend(*given))
+    return torch.cat(blocks, dim=1), None
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def plain_attention(*given: Any, **options: Any) -> tuple[Tensor, None]:
+    """The same by products and a softmax in float32: no gradient that is not a number, from inputs that are.
+
+    Scores are made again in the backward pass, a block at a time, so that memory does not grow with their
+    number. Slower than a fused kernel.
+    """
+    return attention_by_blocks(*given, plainly=True, **options)
+
+
+def attend_plainly(model: Any) -> bool:
+    """Let a model compute `plain_attention` from now on; False where its attention is not torch's fused."""
+    config = model.config.get_text_config()
+    if config._attn_implementation not in {"sdpa", BY_BLOCKS}:  # noqa: SLF001
+        return False
+    config._attn_implementation = PLAIN  # noqa: SLF001
+    return True
+
+
+for _name, _attention in {BY_BLOCKS: attention_by_blocks, PLAIN: plain_attention}.items():
+    AttentionInterface.register(_name, _attention)
+    AttentionMaskInterface.register(_name, sdpa_mask)

@@ -5,55 +5,26 @@ data (pairs, or single texts), S sides (the chosen of all pairs, then the reject
 patches, D numbers of a patch.
 """
 
-# ruff: noqa: N803 - the names of tensors end in their axes
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sweet_rl.training.encoding import EncodedPair, EncodedText, Side
+from sweet_rl.training.encoding import Encoded, Side
 from sweet_rl.training.pictures import Pictures
 from sweet_rl.training.settings import Reduction
 from sweet_rl.training.trees import Layout, lay_out
 from sweet_rl.training.vision import Vision
 
 B = TypeVar("B")
-
-
-class Encoded(Protocol):
-    """A row that can be trained on: a pair, or a single text."""
-
-    @property
-    def index(self) -> int:
-        """Its number among all rows of the data."""
-        ...
-
-    @property
-    def row(self) -> Any:
-        """What it was made from; knows its `place`."""
-        ...
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The token sequences that a model reads of it."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Tokens that it takes in a batch."""
-        ...
-
-    @property
-    def weight(self) -> int:
-        """What it counts for in its optimizer step's mean."""
-        ...
 
 
 class Shown(TypedDict):
@@ -120,12 +91,12 @@ class ValueBatch(Shown):
 
 
 class Term(NamedTuple):
-    """A weighted sum over one side's tokens, into one of the outputs."""
+    """A weighted sum over one branch's tokens, into one of the outputs."""
 
-    side: int
+    branch: int
     output: int
     weights: np.ndarray
-    """One for each of the side's tokens; the first is 0, as nothing predicts it."""
+    """One for each of the branch's tokens; the first is 0, as nothing predicts it."""
 
 
 def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray | None = None) -> Question:
@@ -143,19 +114,16 @@ def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Sequences to questions.
-
-    Args:
-        pad_id: fills up rows; never read.
-        attention_span: how much sharing is worth (`sweet_rl.training.trees.grow`); 0 shares nothing.
-        with_attention: also give the padding mask, for models that count tokens. Nothing is shared then.
-        vision: needed where there are pictures.
-    """
+    """Sequences to questions."""
 
     pad_id: int
+    """Fills up rows; never read."""
     attention_span: float = math.inf
+    """How much sharing is worth (`sweet_rl.training.trees.lay_out`); 0 shares nothing."""
     with_attention: bool = False
+    """Also give the padding mask, for models that count tokens. Nothing is shared then."""
     vision: Vision | None = None
+    """Needed where there are pictures."""
 
     def ask(
         self,
@@ -163,17 +131,12 @@ class Reader:
         asked: Sequence[tuple[int, np.ndarray]],
         pictures: Sequence[Pictures] = (),
     ) -> tuple[Question, list[np.ndarray]]:
-        """One question for all; nothing is asked for twice.
+        """One question for all, and for each part of `asked` where its log-probabilities stand among the K.
 
-        Args:
-            sequences: token ids, none empty.
-            asked: some (sequence, positions of the tokens asked for, each at least 1).
-            pictures: those of each sequence, if any has some. Then nothing is shared: a picture's tokens
-                have positions on three axes, which the model finds for rows that hold one sequence only.
-
-        Returns:
-            The question, and for each part of `asked` where its log-probabilities stand among the K. Tokens
-            behind a sequence's last one that is asked for are not read, nor is that one itself.
+        Asked are some (sequence, positions of its tokens, each at least 1); nothing is asked for twice.
+        Tokens behind a sequence's last one that is asked for are not read, nor is that one itself. Where
+        there are `pictures` nothing is shared: their tokens have positions on three axes, which the model
+        finds for rows that hold one sequence only.
         """
         needed = [1] * len(sequences)
         for number, positions in asked:
@@ -201,11 +164,24 @@ class Reader:
         stops = np.cumsum([len(positions) for _, positions in asked])[:-1]
         return question, np.split(places.reshape(-1), stops)
 
-    def read(self, sides: Sequence[Side], terms: Sequence[Term]) -> Reading:
-        """The question whose answers the terms need, and the terms."""
-        asked = [(term.side, np.flatnonzero(term.weights)) for term in terms]
-        sequences = [np.asarray(side.ids, dtype=np.uint32) for side in sides]
-        question, places = self.ask(sequences, asked, [side.pictures for side in sides])
+    def read(self, sides: Sequence[Side], wanted: Sequence[tuple[int, int, list[np.ndarray]]]) -> Reading:
+        """The question whose answers are needed, and weighted sums of them.
+
+        Args:
+            sides: whose branches are read.
+            wanted: of some (side, output), the weights of the tokens of each of its branches; the first of a
+                branch is 0, as nothing predicts it.
+        """
+        branches = [branch for side in sides for branch in side.branches]
+        firsts = np.cumsum([0, *(len(side.branches) for side in sides)])
+        terms = [
+            Term(int(firsts[side]) + number, output, one)
+            for side, output, weights in wanted
+            for number, one in enumerate(weights)
+        ]
+        asked = [(term.branch, np.flatnonzero(term.weights)) for term in terms]
+        sequences = [np.asarray(branch.ids, dtype=np.uint32) for branch in branches]
+        question, places = self.ask(sequences, asked, [branch.pictures for branch in branches])
         outputs = [np.full(len(at), term.output) for at, term in zip(places, terms, strict=True)]
         weights = [term.weights[positions] for term, (_, positions) in zip(terms, asked, strict=True)]
         return Reading(
@@ -223,16 +199,16 @@ class Collator:
     reduction: Reduction
     reader: Reader
     reference: Tensor | None = None
-    """[pairs, 2]: chosen and rejected, by `EncodedPair.index`."""
+    """[pairs, 2]: chosen and rejected, by `Encoded.index`."""
 
-    def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> Batch:
+    def __call__(self, items: Sequence[tuple[Encoded, float]]) -> Batch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
         pairs = [pair for pair, _ in items]
         count = len(pairs)
-        sides = [*(pair.chosen for pair in pairs), *(pair.rejected for pair in pairs)]
-        terms = [Term(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
+        sides = [pair.sides[side] for side in (0, 1) for pair in pairs]
+        terms = [(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
         terms += [
-            Term(i, 2 * count + i, -token_weights(side, "trajectory", own=True))
+            (i, 2 * count + i, [-weights for weights in token_weights(side, "trajectory", own=True)])
             for i, side in enumerate(sides[:count])
         ]
         index = torch.tensor([pair.index for pair in pairs])
@@ -250,10 +226,10 @@ class TextCollator:
 
     reader: Reader
 
-    def __call__(self, items: Sequence[tuple[EncodedText, float]]) -> TextBatch:
+    def __call__(self, items: Sequence[tuple[Encoded, float]]) -> TextBatch:
         """A batch of (text, scale); a text with scale 0 fills a place and trains nothing."""
-        sides = [text.side for text, _ in items]
-        terms = [Term(i, i, token_weights(side, "sum")) for i, side in enumerate(sides)]
+        sides = [text.sides[0] for text, _ in items]
+        terms = [(i, i, token_weights(side, "sum")) for i, side in enumerate(sides)]
         return TextBatch(
             **self.reader.read(sides, terms),
             units_B=torch.tensor([text.weight for text, _ in items], dtype=torch.float32),
@@ -269,15 +245,20 @@ class ValueCollator:
     pad_id: int
     vision: Vision | None = None
 
-    def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> ValueBatch:
+    def __call__(self, items: Sequence[tuple[Encoded, float]]) -> ValueBatch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
         pairs = [pair for pair, _ in items]
-        sides = [*(pair.chosen for pair in pairs), *(pair.rejected for pair in pairs)]
-        ids, attention = _stacked(sides, self.pad_id)
+        # a text's value is that of its last turn's sequence, which holds what came before
+        texts = [side.branches[-1] for side in (pair.sides[side] for side in (0, 1) for pair in pairs)]
+        ids_ST = torch.full((len(texts), max(len(text.ids) for text in texts)), self.pad_id)
+        attention_ST = torch.zeros_like(ids_ST)
+        for row, text in enumerate(texts):
+            ids_ST[row, : len(text.ids)] = torch.tensor(text.ids)
+            attention_ST[row, : len(text.ids)] = 1
         return ValueBatch(
-            **show(self.vision, [side.pictures for side in sides]),
-            ids_ST=ids,
-            attention_ST=attention,
+            **show(self.vision, [text.pictures for text in texts]),
+            ids_ST=ids_ST,
+            attention_ST=attention_ST,
             scale_B=_scales(items),
             index_B=torch.tensor([pair.index for pair in pairs]),
         )
@@ -300,38 +281,24 @@ def to_device(batch: B, device: Any) -> B:
     return cast(B, moved)
 
 
-def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> np.ndarray:
-    """What each of a side's tokens counts for in its reduced log-probability, as float32.
+def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> list[np.ndarray]:
+    """What each token of each of a side's branches counts for in its reduced log-probability, as float32.
 
-    Args:
-        side: prompt and response.
-        reduction: sum, mean, or sum over turns of each turn's mean.
-        own: divide by the tokens that are scored, whatever the side's denominator is.
-
-    A mean over nothing is NaN, and so is its gradient, as in the published code; our encoder leaves such
-    pairs out.
+    `own` divides by the tokens that are scored, whatever the side's denominator is. A mean over nothing is
+    NaN, and so is its gradient, as in the published code; our encoder leaves such pairs out.
     """
-    weights = np.zeros(len(side.ids), dtype=np.float32)
-    spans = side.scored
-    total = sum(end - start for start, end in spans)
+    total = side.tokens
     denominator = total if own or side.denominator is None else side.denominator
-    if not total and not denominator and reduction != "sum":
-        weights[1:2] = np.nan
-    for start, end in spans:
-        weights[start:end] = 1.0 / {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
-    return weights
+    found = []
+    for branch in side.branches:
+        weights = np.zeros(len(branch.ids), dtype=np.float32)
+        if not total and not denominator and reduction != "sum":
+            weights[1:2] = np.nan
+        for start, end in branch.scored:
+            weights[start:end] = 1.0 / {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
+        found.append(weights)
+    return found
 
 
 def _scales(items: Sequence[tuple[Any, float]]) -> Tensor:
     return torch.tensor([scale for _, scale in items], dtype=torch.float32)
-
-
-def _stacked(sides: Sequence[Side], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Ids and attention of one length, padded on the right."""
-    length = max(len(side.ids) for side in sides)
-    ids = torch.full((len(sides), length), pad_id, dtype=torch.int64)
-    attention = torch.zeros_like(ids)
-    for row, side in enumerate(sides):
-        ids[row, : len(side.ids)] = torch.tensor(side.ids)
-        attention[row, : len(side.ids)] = 1
-    return ids, attention

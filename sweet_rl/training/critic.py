@@ -10,7 +10,7 @@ from sweet_rl.training.batches import ValueCollator
 from sweet_rl.training.dpo import pair_rows
 from sweet_rl.training.engines import half_weights
 from sweet_rl.training.fitting import Say, begin, check_sizes, fit, once, trainable
-from sweet_rl.training.objectives import CriticObjective
+from sweet_rl.training.forward import CriticObjective
 from sweet_rl.training.settings import TrainSettings
 
 

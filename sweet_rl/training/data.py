@@ -1,57 +1,83 @@
-"""Preference pairs as text: from files and from the hub, each with its line number. No torch.
+"""What training reads, as its files have it: preference pairs, and texts and dialogues to imitate. No torch.
 
-A pair is an object with a chosen and a rejected side, and possibly the prompt that both answer. A
-side is a text, `{"input", "output"}` (pages: the last prompt and its answer), or a list of messages, which
-may show pictures. Rows may also carry the token ids that were sampled (`chosen_token_ids`,
-`rejected_token_ids`) and a digest of the tokenizer they belong to (`tokenizer`).
+A pair has a chosen and a rejected side, and possibly the prompt that both answer. A prompt or a side is a
+text, a list of messages (which may show pictures), or `{"input", "output"}` (a turn with its prompt). Rows may
+also carry single turns (`chosen_turns`, lists of `{"input", "output"}`), and the token ids that were sampled
+(`chosen_token_ids`, `rejected_token_ids`) with a digest of their tokenizer (`tokenizer`).
 
-Published behaviour: docs/published/sweet_rl.md#files, #preference-training.
+Published behaviour: docs/published/sweet_rl.md#files, #preference-training, #trajectory-pairs.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sweet_rl.errors import DataError, UsageError, first_line, missing_package
+from sweet_rl.chat.formats import Entry
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import listed
-from sweet_rl.records import read_rows
+from sweet_rl.records import trajectories_from_rows
+from sweet_rl.records.tables import rows_of
 from sweet_rl.training.pictures import Gallery, Pictures
-from sweet_rl.training.settings import DataSettings
-from sweet_rl.types import Json
+from sweet_rl.training.settings import DataSettings, SelectionSettings
+from sweet_rl.types import AgentTurn, Json, Message, Trajectory
 
-Render = Callable[[list[Any], bool], str]
-"""Messages to text through a chat template; the flag asks for an open assistant header at the end."""
+_FORMS = "must be a text that is not empty, a list of messages, or an object with the texts input and output"
+_REPAIR = (
+    "A preference pair has a chosen and a rejected side; --chosen_key, --rejected_key and --prompt_key name "
+    "the fields."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A prompt or a side: a text, or messages, or an agent's turns (of which `text` is the whole dialogue)."""
+
+    text: str = ""
+    messages: tuple[Entry, ...] = ()
+    turns: tuple[AgentTurn, ...] = ()
+    ids: tuple[int, ...] | None = None
+    pictures: Pictures = ()
+    """Of a text one mark each stands in it, as the chat template writes it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.messages or self.turns)
 
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """One pair as text, and the place it comes from. `prompt` is "" when the sides are whole dialogues.
+    """One pair, and the place it comes from. There is no `prompt` where the sides are whole dialogues."""
 
-    Pictures stand in the texts as the chat template writes them, one mark each.
-    """
-
-    prompt: str
-    chosen: str
-    rejected: str
+    prompt: Said
+    chosen: Said
+    rejected: Said
     path: str
     line: int
-    chosen_ids: tuple[int, ...] | None = None
-    rejected_ids: tuple[int, ...] | None = None
     tokenizer: str | None = None
-    prompt_pictures: Pictures = ()
-    chosen_pictures: Pictures = ()
-    rejected_pictures: Pictures = ()
+    """Digest of the tokenizer that the sides' ids are of."""
 
     @property
     def pictures(self) -> Pictures:
         """Pictures of the prompt, of the chosen and of the rejected side, in this order."""
-        return self.prompt_pictures + self.chosen_pictures + self.rejected_pictures
+        return self.prompt.pictures + self.chosen.pictures + self.rejected.pictures
+
+    @property
+    def place(self) -> str:
+        """The row's position as `file:line`, for messages."""
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """One text or dialogue to imitate, and the place it comes from; `prompt` as of a pair."""
+
+    prompt: Said
+    text: Said
+    path: str
+    line: int
+    tokenizer: str | None = None
 
     @property
     def place(self) -> str:
@@ -67,7 +93,23 @@ class PairSets:
     test: list[PairRow]
 
 
-def read_pairs(settings: DataSettings, *, seed: int, render: Render | None = None) -> PairSets:
+@dataclass(slots=True)
+class SelectionReport:
+    """How many dialogues there were, and how many of them are not trained on; `lines` says it to people."""
+
+    rows: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """One line for each reason."""
+        return [
+            f"{count:,} of {self.rows:,} dialogues left out: {why}"
+            for why, count in self.counts.items()
+            if count
+        ]
+
+
+def read_pairs(settings: DataSettings, *, seed: int, published: bool = False) -> PairSets:
     """All pairs of the comma-separated datasets.
 
     One dataset is taken in its own order. Several are interleaved: each row is drawn from one of them with
@@ -76,7 +118,7 @@ def read_pairs(settings: DataSettings, *, seed: int, render: Render | None = Non
     Args:
         settings: names, fields and limits.
         seed: of the interleaving.
-        render: makes texts of lists of messages; without it they are refused.
+        published: rows are taken as they are; a prompt that the sides repeat is not found out.
 
     Raises:
         UsageError: no such file, a package is missing, names and probabilities do not match, no pairs at all.
@@ -88,15 +130,279 @@ def read_pairs(settings: DataSettings, *, seed: int, render: Render | None = Non
     train: list[list[PairRow]] = []
     test: list[PairRow] = []
     for name in names:
-        sets = _read_one(name, settings, render, gallery)
-        if not sets.train:
+        rows, held_out = rows_of(
+            name, most=settings.max_samples, split=settings.train_split, test_split=settings.eval_split
+        )
+        pairs = [
+            [read_pair(row, name, line, settings, gallery, published=published) for line, row in some]
+            for some in (rows, held_out)
+        ]
+        if not pairs[0]:
             raise UsageError(
                 f"There are no preference pairs in {name!r}. The stage that writes them reports how many it "
                 "found; tasks whose answers are all equally good give none."
             )
-        train.append(sets.train)
-        test += sets.test
+        train.append(pairs[0])
+        test += pairs[1]
     return PairSets(train[0] if len(train) == 1 else _interleave(train, probabilities, seed), test)
+
+
+def read_pair(
+    row: dict[str, Json],
+    path: str,
+    line: int,
+    settings: DataSettings,
+    gallery: Gallery | None = None,
+    *,
+    published: bool = False,
+) -> PairRow:
+    """One row as a pair; a prompt that its sides repeat stands there once.
+
+    Raises:
+        DataError: a side is missing or empty, both are the same, or a picture is of no use.
+    """
+    fields = _Fields(row, path, line, gallery or Gallery())
+    key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
+    prompt = fields.said(key) if key else Said()
+    sides = [fields.side(name) for name in (settings.chosen_key, settings.rejected_key)]
+    if not published:
+        prompt, sides = _once(prompt, sides)
+        prompt = fields.with_system(prompt)
+        if sides[0] == sides[1] and row.get("guard") != "twin":
+            raise DataError(
+                f"is the same as {settings.chosen_key!r}, so nothing can be learned from it",
+                path=path,
+                line=line,
+                field=settings.rejected_key,
+                value=row.get(settings.rejected_key),
+                repair='Leave the row out, or say that it is meant: "guard": "twin".',
+            )
+    if settings.input_template and prompt.text:
+        prompt = replace(prompt, text=settings.input_template.replace("{}", prompt.text))
+    tokenizer = row.get("tokenizer")
+    return PairRow(prompt, sides[0], sides[1], path, line, tokenizer if isinstance(tokenizer, str) else None)
+
+
+def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[TextRow], SelectionReport]:
+    """All texts of the comma-separated datasets, in order: dialogues that are selected, or texts to imitate.
+
+    What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file. Of other
+    rows the chosen side of a pair is imitated, or `messages`, or `completion` (behind `prompt`), or `text`.
+
+    Raises:
+        UsageError: no such file, nothing is left, or a selection by reward without rewards.
+        DataError: names the row that is none of these, or that lacks a reward where one is needed.
+    """
+    report, texts, gallery = SelectionReport(), list[TextRow](), Gallery()
+    for name in listed(data.dataset):
+        rows = rows_of(name, most=data.max_samples, split=data.train_split)[0]
+        if rows and "dialogue_history" in rows[0][1]:
+            texts += _dialogues(rows, name, selection, report)
+            continue
+        if rows and (selection.min_reward is not None or selection.best_of_task):
+            raise UsageError(
+                f"--min_reward and --best_of_task select dialogues by their reward, which the rows of {name!r} "
+                "do not have. Leave them out, or name a trajectory file."
+            )
+        texts += [_text(row, name, line, data, gallery) for line, row in rows]
+    if not texts:
+        raise UsageError(
+            f"There is nothing to imitate in {data.dataset!r}"
+            + "".join(f"; {line}" for line in report.lines())
+            + ". Lower --min_reward, or sample more dialogues (--best_of_n)."
+        )
+    return texts, report
+
+
+def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
+    """The rows of files of either kind, as the training that reads them does: pairs, and texts.
+
+    Raises:
+        SweetRLError: as `read_pairs` and `read_texts`.
+    """
+    pairs, texts = list[PairRow](), list[TextRow]()
+    for name in listed(data.dataset):
+        one = replace(data, dataset=name)
+        rows = rows_of(name, most=1, split=data.train_split)[0]
+        if rows and data.rejected_key in rows[0][1]:
+            pairs += read_pairs(one, seed=0).train
+        else:
+            texts += read_texts(one, SelectionSettings())[0]
+    return pairs, texts
+
+
+def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, gallery: Gallery) -> TextRow:
+    names = (data.chosen_key, "messages", "completion", "text")
+    name = next((name for name in names if row.get(name)), data.chosen_key)
+    fields = _Fields(row, path, line, gallery)
+    key = data.prompt_key or ("prompt" if row.get("prompt") and name != "messages" else None)
+    text, prompt = fields.side(name), fields.said(key) if key else Said()
+    prompt, (text,) = _once(prompt, [text])
+    prompt = fields.with_system(prompt)
+    if data.input_template and prompt.text:
+        prompt = replace(prompt, text=data.input_template.replace("{}", prompt.text))
+    if text.pictures or prompt.pictures:
+        raise DataError("shows a picture, and texts are imitated here", path=path, line=line, field=name)
+    tokenizer = row.get("tokenizer")
+    return TextRow(prompt, text, path, line, tokenizer if isinstance(tokenizer, str) else None)
+
+
+def _dialogues(
+    rows: Sequence[tuple[int, Json]], path: str, selection: SelectionSettings, report: SelectionReport
+) -> list[TextRow]:
+    report.rows += len(rows)
+    trajectories = trajectories_from_rows(rows, path=path)
+    kept = [(line, trajectory) for (line, _), trajectory in zip(rows, trajectories, strict=True)]
+
+    def keep(why: str, left: list[tuple[int, Trajectory]]) -> None:
+        nonlocal kept
+        report.counts[why] = report.counts.get(why, 0) + len(kept) - len(left)
+        kept = left
+
+    keep("the episode failed", [item for item in kept if not item[1].failed])
+    keep("they do not end with an agent turn", [item for item in kept if item[1].last_turn is not None])
+    if selection.min_reward is not None or selection.best_of_task:
+        keep("their tasks cannot be graded", [item for item in kept if not item[1].cannot_be_graded])
+    if (least := selection.min_reward) is not None:
+        below = f"reward below --min_reward {least}"
+        keep(below, [item for item in kept if _reward(item, path) >= least])
+    if selection.best_of_task:
+        best: dict[str, tuple[int, Trajectory]] = {}
+        for item in kept:
+            held = best.setdefault(item[1].task.task_id, item)
+            if _reward(item, path) > _reward(held, path):
+                best[item[1].task.task_id] = item
+        keep("not the best of their task", list(best.values()))
+    return [TextRow(Said(), played(trajectory), path, line) for line, trajectory in kept]
+
+
+def played(trajectory: Trajectory) -> Said:
+    """A dialogue that an agent played, up to its last turn."""
+    history = list(trajectory.dialogue_history)
+    while history and not isinstance(history[-1], AgentTurn):
+        history.pop()
+    turns = tuple(turn for turn in history if isinstance(turn, AgentTurn))
+    return Said(turns[-1].input + turns[-1].output, tuple(map(_message, history)), turns)
+
+
+def _message(message: Message) -> Entry:
+    entry = {"role": message.role, "content": message.content}
+    thoughts = getattr(message, "thoughts", None)
+    return {**entry, "reasoning_content": thoughts} if thoughts else entry
+
+
+def _reward(item: tuple[int, Trajectory], path: str) -> float:
+    line, trajectory = item
+    if trajectory.reward is None:
+        raise DataError(
+            "is missing",
+            path=path,
+            line=line,
+            field="reward",
+            repair="Grade the file with evaluate_code.py, or leave --min_reward and --best_of_task out.",
+        )
+    return trajectory.reward
+
+
+class _Fields:
+    """A row's fields, read and checked."""
+
+    def __init__(self, row: dict[str, Json], path: str, line: int, gallery: Gallery) -> None:
+        self._row, self._path, self._line, self._gallery = row, path, line, gallery
+        self._own = any(name in row for name in ("turn_index", "guard"))
+        """Whether a stage of ours wrote the row: an agent's turn may be empty, and is an end token then."""
+
+    def said(self, name: str) -> Said:
+        value = self._row.get(name)
+        if isinstance(value, list) and value:
+            messages, pictures = self._gallery.take(value, path=self._path, line=self._line, field=name)
+            for place, message in enumerate(messages):
+                self._check(str(message["content"]), f"{name}[{place}].content")
+            return Said(messages=tuple(messages), pictures=pictures)
+        if isinstance(value, dict):
+            return self._turns(name, [value])
+        if isinstance(value, str) and (value.strip() or self._own):
+            self._check(value, name)
+            return Said(value)
+        raise self._fail(_FORMS, name, value)
+
+    def side(self, name: str) -> Said:
+        """What is learned, with its ids and single turns; of messages, something that the assistant says."""
+        said = self.said(name)
+        if (turns := self._row.get(f"{name}_turns")) is not None:
+            if not isinstance(turns, list) or not turns:
+                raise self._fail('must be a list of {"input", "output"}', f"{name}_turns", turns)
+            said = replace(said, turns=self._turns(f"{name}_turns", turns).turns)
+        spoken = [message["content"] for message in said.messages if message["role"] == "assistant"]
+        if said.messages and not any(spoken):
+            raise self._fail("has no words of the assistant", name, self._row.get(name))
+        return replace(said, ids=self._ids(f"{name}_token_ids"))
+
+    def with_system(self, prompt: Said) -> Said:
+        """The prompt behind the text of a column `system`, where the rows have one."""
+        system = self._row.get("system")
+        if not isinstance(system, str) or not system.strip() or not prompt:
+            return prompt
+        self._check(system, "system")
+        before = prompt.messages or ({"role": "user", "content": prompt.text},)
+        if before[0]["role"] == "system":
+            return prompt
+        return replace(prompt, text="", messages=({"role": "system", "content": system}, *before))
+
+    def _turns(self, name: str, values: Sequence[Any]) -> Said:
+        turns = []
+        for value in values:
+            asked, answered = (
+                value.get(key) if isinstance(value, Mapping) else None for key in ("input", "output")
+            )
+            if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self._own)):
+                raise self._fail(_FORMS, name, value)
+            self._check(asked + answered, name)
+            turns.append(AgentTurn("assistant", answered, asked, answered))
+        return Said(turns[-1].input + turns[-1].output, turns=tuple(turns))
+
+    def _ids(self, name: str) -> tuple[int, ...] | None:
+        value = self._row.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not value or not all(type(item) is int for item in value):
+            repair = "Leave the field out to have the text tokenised."
+            raise self._fail("must be a list of token ids", name, value, repair)
+        return tuple(value)
+
+    def _check(self, text: str, name: str) -> None:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            problem = f"holds half a character ({text[error.start]!a}), which is no text"
+            repair = "Write the character whole, or replace it, as by text.encode(errors='replace').decode()."
+            raise self._fail(problem, name, text, repair) from None
+
+    def _fail(self, problem: str, name: str, value: Json, repair: str = _REPAIR) -> DataError:
+        return DataError(problem, path=self._path, line=self._line, field=name, value=value, repair=repair)
+
+
+def _once(prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
+    """Prompt and sides, of which no side begins with the prompt again."""
+    lists = all(side.messages for side in sides)
+    if prompt.messages and lists:
+        length = len(prompt.messages)
+        if all(side.messages[:length] == prompt.messages for side in sides):
+            # their pictures are the prompt's, then their own
+            shown = len(prompt.pictures)
+            return prompt, [
+                replace(side, messages=side.messages[length:], pictures=side.pictures[shown:])
+                for side in sides
+            ]
+    elif prompt.text and lists:
+        texts = [next((m["content"] for m in side.messages if m["role"] == "user"), None) for side in sides]
+        if all(text == prompt.text for text in texts):
+            return Said(), sides
+    elif prompt.text and all(side.text.startswith(prompt.text) and not side.ids for side in sides):
+        rest = [replace(side, text=side.text.removeprefix(prompt.text)) for side in sides]
+        if all(side.text.strip() for side in rest):
+            return prompt, rest
+    return prompt, sides
 
 
 def _probabilities(text: str, names: Sequence[str]) -> list[float]:
@@ -125,184 +431,3 @@ def _interleave(sets: Sequence[list[PairRow]], probabilities: Sequence[float], s
         if row is None:
             return mixed
         mixed.append(row)
-
-
-def _read_one(name: str, settings: DataSettings, render: Render | None, gallery: Gallery) -> PairSets:
-    suffix = Path(name).suffix.lower()
-    readers = {".jsonl": read_rows, ".json": _read_json, ".csv": _read_csv}
-    if suffix in readers:
-        return PairSets(_pairs(readers[suffix](name), name, settings, render, gallery), [])
-    splits = _from_hub(name, settings)
-    return PairSets(*(_pairs(enumerate(rows, 1), name, settings, render, gallery) for rows in splits))
-
-
-def _pairs(
-    rows: Iterator[tuple[int, dict[str, Json]]] | Any,
-    path: str,
-    settings: DataSettings,
-    render: Render | None,
-    gallery: Gallery,
-) -> list[PairRow]:
-    pairs: list[PairRow] = []
-    for line, row in rows:
-        if len(pairs) == settings.max_samples:
-            break
-        pairs.append(read_pair(row, path, line, settings, render, gallery))
-    return pairs
-
-
-def read_pair(
-    row: dict[str, Json],
-    path: str,
-    line: int,
-    settings: DataSettings,
-    render: Render | None = None,
-    gallery: Gallery | None = None,
-) -> PairRow:
-    """One row as a pair.
-
-    Raises:
-        DataError: a side is missing or empty, or a picture is of no use.
-    """
-    key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
-    texts = _Texts(row, path, line, render, gallery or Gallery())
-    prompt, prompt_pictures = texts.prompt(key) if key else ("", ())
-    chosen, chosen_pictures = texts.side(settings.chosen_key, prompt)
-    rejected, rejected_pictures = texts.side(settings.rejected_key, prompt)
-    if settings.input_template and prompt and not texts.before:
-        prompt = settings.input_template.replace("{}", prompt)
-    tokenizer = row.get("tokenizer")
-    return PairRow(
-        prompt,
-        chosen,
-        rejected,
-        path,
-        line,
-        chosen_ids=_token_ids(row, "chosen_token_ids", path, line),
-        rejected_ids=_token_ids(row, "rejected_token_ids", path, line),
-        tokenizer=tokenizer if isinstance(tokenizer, str) else None,
-        prompt_pictures=prompt_pictures,
-        chosen_pictures=chosen_pictures,
-        rejected_pictures=rejected_pictures,
-    )
-
-
-class _Texts:
-    """A row's fields as texts, each with the pictures in it. `before`: the prompt's messages, if any."""
-
-    def __init__(
-        self, row: dict[str, Json], path: str, line: int, render: Render | None, gallery: Gallery
-    ) -> None:
-        self._row, self._path, self._line = row, path, line
-        self._render, self._gallery = render, gallery
-        self.before: list[dict[str, Any]] = []
-
-    def prompt(self, field: str) -> tuple[str, Pictures]:
-        value = self._row.get(field)
-        if self._render is not None and isinstance(value, list) and value:
-            self.before, pictures = self._gallery.take(value, path=self._path, line=self._line, field=field)
-            return self._rendered(self.before, open_turn=True), pictures
-        return self._plain(field), ()
-
-    def side(self, field: str, prompt: str) -> tuple[str, Pictures]:
-        value = self._row.get(field)
-        if self._render is not None and isinstance(value, list) and value:
-            messages, pictures = self._gallery.take(value, path=self._path, line=self._line, field=field)
-            return self._rendered([*self.before, *messages]).removeprefix(prompt), pictures
-        if isinstance(value, dict):
-            asked, answered = value.get("input"), value.get("output")
-            if isinstance(asked, str) and isinstance(answered, str) and answered.strip():
-                return asked + answered, ()
-        return self._plain(field), ()
-
-    def _rendered(self, messages: list[dict[str, Any]], *, open_turn: bool = False) -> str:
-        if self._render is None:
-            raise ValueError("nothing makes texts of messages")
-        try:
-            return self._render(messages, open_turn)
-        except UsageError as error:
-            raise UsageError(f"{self._path}:{self._line}: {error}") from error
-
-    def _plain(self, field: str) -> str:
-        value = self._row.get(field)
-        if isinstance(value, str) and value.strip():
-            return value
-        raise DataError(
-            "must be a text that is not empty, or an object with the texts input and output"
-            + (", or a list of messages" if self._render else ""),
-            path=self._path,
-            line=self._line,
-            field=field,
-            value=value,
-            repair="A preference pair has a chosen and a rejected text; --chosen_key, --rejected_key and "
-            "--prompt_key name the fields.",
-        )
-
-
-def _token_ids(row: dict[str, Json], field: str, path: str, line: int) -> tuple[int, ...] | None:
-    value = row.get(field)
-    if value is None:
-        return None
-    if not isinstance(value, list) or not value or not all(type(item) is int for item in value):
-        raise DataError(
-            "must be a list of token ids",
-            path=path,
-            line=line,
-            field=field,
-            value=value,
-            repair="Leave the field out to have the text tokenised.",
-        )
-    return tuple(item for item in value if isinstance(item, int))
-
-
-def _read_json(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
-    """A JSON file: one list of objects (numbered from 1), or one object a line."""
-    try:
-        content = Path(path).read_text(encoding="utf-8-sig")
-    except OSError:
-        yield from read_rows(path)  # with its words for what is wrong
-        return
-    if not content.lstrip().startswith("["):
-        yield from read_rows(path)
-        return
-    try:
-        rows = json.loads(content)
-    except ValueError as error:
-        raise DataError(
-            f"is not JSON ({error})", path=path, repair="A list of objects is expected."
-        ) from None
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise DataError("must be an object", path=path, line=number, value=row)
-        yield number, row
-
-
-def _read_csv(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            for row in reader:
-                yield reader.line_num, dict(row)
-    except OSError as error:
-        raise UsageError(f"Cannot read {path!r}: {error.strerror}.") from error
-
-
-def _from_hub(name: str, settings: DataSettings) -> tuple[list[Any], list[Any]]:
-    """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
-    try:
-        import datasets  # noqa: PLC0415 - heavy; only for datasets that are not files
-    except ImportError as error:
-        raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
-    path, _, data_dir = name.partition("@")
-    try:
-        loaded = datasets.load_dataset(path, data_dir=data_dir or None)
-    except (OSError, ValueError, ConnectionError) as error:
-        raise UsageError(
-            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json or "
-            ".csv file, or a dataset that is in the local cache or on the hub."
-        ) from error
-    if settings.train_split not in loaded:
-        raise UsageError(
-            f"The dataset {name!r} has no split {settings.train_split!r}; it has {', '.join(loaded)}."
-        )
-    return list(loaded[settings.train_split]), list(loaded.get(settings.eval_split) or [])

@@ -11,8 +11,14 @@ from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.training import models
 from sweet_rl.training.batches import Collator
-from sweet_rl.training.data import PairRow, Render, read_pairs
-from sweet_rl.training.encoding import EncodedPair, Encoder, TurnEncoder, check_tokenizers
+from sweet_rl.training.data import PairRow, read_pairs
+from sweet_rl.training.encoding import (
+    Encoded,
+    PublishedEncoder,
+    TurnEncoder,
+    check_tokenizers,
+    turn_encoder,
+)
 from sweet_rl.training.engines import lost_processes_named
 from sweet_rl.training.fitting import (
     Rows,
@@ -25,10 +31,9 @@ from sweet_rl.training.fitting import (
     reader,
     say_what_was_encoded,
 )
+from sweet_rl.training.forward import PreferenceObjective
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.metrics import finite
-from sweet_rl.training.objectives import PreferenceObjective
-from sweet_rl.training.published import PublishedEncoder
 from sweet_rl.training.reference import reference_and_policy, score_alone
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.vision import Vision
@@ -115,7 +120,7 @@ def pair_rows(tokenizer: Any, settings: TrainSettings, say: Say) -> Rows:
 class _Pairs(NamedTuple):
     """Pairs that can be trained on; `total` rows come before those of a test split, if there is one."""
 
-    pairs: list[EncodedPair]
+    pairs: list[Encoded]
     vision: Vision | None
     total: int
     has_test: bool
@@ -123,16 +128,18 @@ class _Pairs(NamedTuple):
 
 def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
     data = settings.data
-    sets = read_pairs(data, seed=settings.seed, render=_render(tokenizer))
+    sets = read_pairs(data, seed=settings.seed, published=settings.published)
     rows = [*sets.train, *sets.test]
     check_tokenizers(rows, tokenizer, allowed=data.other_tokenizer)
     vision = _vision(tokenizer, rows, settings)
-    encode = PublishedEncoder if settings.published else TurnEncoder
-    encoder: Encoder = encode(
-        tokenizer, max_len=data.max_len, response_template=data.response_template, vision=vision
-    )
+    encoder: PublishedEncoder | TurnEncoder
+    if settings.published:
+        template = data.response_template
+        encoder = PublishedEncoder(tokenizer, max_len=data.max_len, response_template=template, vision=vision)
+    else:
+        encoder = turn_encoder(tokenizer, data, vision)
     pairs, report = encoder.encode(rows)
-    say_what_was_encoded(pairs, report, data, say)
+    say_what_was_encoded(pairs, report, data, tokenizer, say)
     return _Pairs(pairs, vision, len(sets.train), bool(sets.test))
 
 
@@ -145,26 +152,3 @@ def _vision(tokenizer: Any, rows: Sequence[PairRow], settings: TrainSettings) ->
         if first is None:
             return None
         raise UsageError(f"{first.place} shows a picture. {error}") from error
-
-
-def _render(tokenizer: Any) -> Render:
-    from jinja2 import TemplateError  # noqa: PLC0415 - comes with transformers
-
-    def render(messages: list[dict[str, Json]], open_turn: bool) -> str:
-        if not tokenizer.chat_template:
-            raise UsageError(
-                f"The data are messages, and the tokenizer of {tokenizer.name_or_path!r} has no chat "
-                "template to make texts of them. Put a chat_template.jinja into the model's folder."
-            )
-        try:
-            text: str = tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=open_turn
-            )
-        except (TemplateError, TypeError, ValueError) as error:  # many know texts only
-            raise UsageError(
-                f"The chat template of {tokenizer.name_or_path!r} makes no text of these messages: {error}. "
-                "Messages with pictures need a vision-language model."
-            ) from error
-        return text
-
-    return render

@@ -1,41 +1,45 @@
-"""Pairs and dialogues as token ids: which tokens are the agent's, and where long ones are cut.
+"""Pairs and texts as token ids: which tokens are learned, what a model reads before them, where they are cut.
 
-The rules here are ours; `published` holds those of the published system. Both give `EncodedPair`s.
+Every turn of the assistant is a prompt and a completion (`sweet_rl.chat.turns`). Where the prompt of a turn
+continues the turn before it, both are one sequence; where it does not, since the template strips thoughts
+from the history or moves the system text, they are branches, which share what they begin with.
 
-Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #in-training.
+Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #in-training,
+#preference-training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from sweet_rl.chat import Span, TurnFormat, tokenizer_digest
-from sweet_rl.errors import UsageError
-from sweet_rl.training.data import PairRow
-from sweet_rl.training.dialogues import TextRow
+from sweet_rl.chat import Span, TokenizerChat, Turn, tokenizer_digest
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.training.data import PairRow, TextRow
 from sweet_rl.training.pictures import Pictures
+from sweet_rl.training.settings import DataSettings
+from sweet_rl.training.turns import RowTurns
 from sweet_rl.training.vision import Vision
+
+_ROWS_AT_ONCE = 512
+"""Rows whose texts are tokenised together; more would hold many tokens twice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a pair.
+class Branch:
+    """One sequence of a side.
 
     Attributes:
-        ids: prompt and response.
+        ids: what a model reads.
         spans: the loss mask, as positions in `ids`: one span for each assistant turn.
-        prompt_length: tokens of the prompt; nothing before it is scored.
-        denominator: what a mean over the trajectory divides by; None: the number of scored tokens.
+        prompt_length: tokens of the row's prompt, before which nothing is scored; 0 for whole dialogues.
         pictures: whose tokens stand in `ids`, in that order.
     """
 
     ids: tuple[int, ...]
     spans: tuple[Span, ...]
     prompt_length: int = 0
-    denominator: int | None = None
     pictures: Pictures = ()
 
     @property
@@ -55,65 +59,62 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedPair:
-    """Both sides, the row's number among all rows of the data (from 0), and the row it was made from."""
+class Side:
+    """One side of a pair, or a text: its sequences, and what a mean over the side divides by.
 
-    index: int
-    chosen: Side
-    rejected: Side
-    row: PairRow
+    `denominator` None means the number of scored tokens.
+    """
+
+    branches: tuple[Branch, ...]
+    denominator: int | None = None
+
+    @classmethod
+    def single(
+        cls,
+        ids: tuple[int, ...],
+        spans: tuple[Span, ...],
+        prompt_length: int = 0,
+        *,
+        denominator: int | None = None,
+        pictures: Pictures = (),
+    ) -> Side:
+        """A side of one sequence; arguments as of `Branch`."""
+        return cls((Branch(ids, spans, prompt_length, pictures),), denominator)
 
     @property
-    def sides(self) -> tuple[Side, ...]:
-        """The token sequences that a model reads of it."""
-        return self.chosen, self.rejected
-
-    @property
-    def length(self) -> int:
-        """Tokens of the longer side: what the pair takes in a batch."""
-        return max(len(self.chosen.ids), len(self.rejected.ids))
-
-    @property
-    def weight(self) -> int:
-        """What it counts for in its optimizer step's mean: pairs count alike."""
-        return 1
+    def tokens(self) -> int:
+        """How many tokens are scored."""
+        return sum(end - start for branch in self.branches for start, end in branch.scored)
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedText:
-    """A text to imitate, the row's number among all rows of the data (from 0), and the row."""
+class Encoded:
+    """A pair, whose sides are the chosen and the rejected one, or a single text.
+
+    Attributes:
+        index: the row's number among all rows of the data, from 0.
+        sides: of it.
+        row: that it was made from.
+    """
 
     index: int
-    side: Side
-    row: TextRow
+    sides: tuple[Side, ...]
+    row: PairRow | TextRow
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def branches(self) -> tuple[Branch, ...]:
         """The token sequences that a model reads of it."""
-        return (self.side,)
+        return tuple(branch for side in self.sides for branch in side.branches)
 
     @property
     def length(self) -> int:
-        """Tokens: what the text takes in a batch."""
-        return len(self.side.ids)
+        """Tokens of its longest sequence."""
+        return max(len(branch.ids) for branch in self.branches)
 
     @property
     def weight(self) -> int:
-        """What it counts for in its optimizer step's mean: every scored token counts alike."""
-        return sum(end - start for start, end in self.side.scored)
-
-
-class _Text(NamedTuple):
-    """What the encoder sees of a row: a prompt, texts that answer it, and their sampled ids."""
-
-    prompt: str
-    responses: tuple[str, ...]
-    ids: tuple[tuple[int, ...] | None, ...]
-    tokenizer: str | None
-    closed: bool
-    place: str
-    pictures: tuple[Pictures, ...]
-    """Of the prompt, then of each response."""
+        """What it counts for in its optimizer step's mean: pairs count alike, and so does every token of a text."""
+        return 1 if len(self.sides) > 1 else self.sides[0].tokens
 
 
 @dataclass(slots=True)
@@ -121,68 +122,252 @@ class EncodingReport:
     """What happened on the way; `lines` says it to people."""
 
     noun: str = "pairs"
-    from_ids: int = 0
-    ids_refused: int = 0
-    shortened: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
     too_long: list[str] = field(default_factory=list)
-    no_response: list[str] = field(default_factory=list)
 
-    @property
-    def dropped(self) -> int:
-        """Number of rows that cannot be trained on and were left out."""
-        return len(self.too_long) + len(self.no_response)
+    def count(self, what: str, rows: int = 1) -> None:
+        """One more row of which something is worth knowing."""
+        self.counts[what] = self.counts.get(what, 0) + rows
 
     def lines(self, max_len: int) -> list[str]:
         """One line for each thing worth knowing."""
-        notes: list[str] = []
-        if self.from_ids:
-            notes.append(f"{self.from_ids:,} {self.noun} use the sampled token ids they carry")
-        if self.ids_refused:
-            notes.append(
-                f"{self.ids_refused:,} {self.noun} carry ids of another tokenizer: their text was tokenised"
-            )
-        if self.shortened:
-            notes.append(f"{self.shortened:,} {self.noun} lost their oldest turns (--max_len {max_len})")
+        notes = [f"{rows:,} {self.noun} {what}" for what, rows in self.counts.items() if rows]
         if self.too_long:
+            places = ", ".join(self.too_long[:3]) + (", ..." if len(self.too_long) > 3 else "")
             notes.append(
-                f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}: "
-                f"{_few(self.too_long)}"
-            )
-        if self.no_response:
-            notes.append(
-                f"{len(self.no_response):,} {self.noun} left out, no assistant turn in them: "
-                f"{_few(self.no_response)}"
+                f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}: {places}"
             )
         return notes
 
 
-class Encoder(Protocol):
-    """Pairs of text to pairs of ids."""
+class _Sides(NamedTuple):
+    """A row as turns: of each side, and its pictures."""
 
-    def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
-        """Encoded pairs in the order of the rows, without those that cannot be trained on."""
-        ...
+    place: str
+    prompted: bool
+    turns: list[list[Turn]]
+    pictures: tuple[Pictures, ...]
 
 
 class TurnEncoder:
-    """Every assistant turn with its end token is scored; headers, other roles and the prompt never are.
+    """Every turn of the assistant with its end token is scored; headers, other roles and the prompt never are.
 
-    - A prompt is tokenised by itself, as it was when the response was sampled, and the response after it.
-      Where no header of the chat template precedes a response, the whole response is one turn.
-    - The end token is appended to a text that lacks it. Sampled ids are taken as they are: a response that
-      was cut has no end token, and none is invented.
+    - A prompt is tokenised by itself, as it was when the turn was sampled, and the turn after it.
+    - A text without the marks of the chat template is what a user said, or the assistant. A text with marks is
+      taken as the template wrote it.
+    - Sampled ids are taken as they are: a turn that was cut has no end token, and none is invented.
     - What is too long loses whole turns, oldest first; the opening (up to the first end token: hidden
       solution, begin token, system prompt) stays. Both sides of a pair with a prompt lose the same turns. If
       the opening and the last turn alone do not fit, the pair is left out.
 
     Args:
         tokenizer: a transformers tokenizer.
-        max_len: tokens of one side at most.
-        response_template: text that opens an assistant turn, where the chat template does not say it.
+        max_len: tokens of one sequence at most.
         vision: needed where there are pictures. A turn that is lost takes its pictures with it.
+        **rules: how rows become turns (`sweet_rl.training.turns.RowTurns`).
+    """
+
+    def __init__(self, tokenizer: Any, *, max_len: int, vision: Vision | None = None, **rules: Any) -> None:
+        self._tokenizer, self._vision, self._max_len = tokenizer, vision, max_len
+        self._rows = RowTurns(tokenizer, **rules)
+        ends = self._ids([self._rows.end])[0] if self._rows.end else []
+        self._end_id = ends[-1] if ends else None
+        tails = ("A b", " A", "\nA", "\n\n<a>")
+        whole, alone = self._ids([self._rows.end + tail for tail in tails]), self._ids(list(tails))
+        self._splits = whole == [ends + ids for ids in alone]
+        """Whether what stands behind an end token is tokenised by itself."""
+
+    def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
+        """Encoded pairs in the order of the rows, without those that are too long.
+
+        Raises:
+            DataError: names a row that cannot be read as its owner would expect.
+        """
+        report = EncodingReport()
+
+        def sides(row: PairRow) -> _Sides:
+            sampled = row.prompt.text and row.chosen.ids and row.rejected.ids
+            own = bool(sampled) and row.tokenizer == self._rows.digest
+            if sampled:
+                report.count(
+                    "use the sampled token ids they carry"
+                    if own
+                    else "carry ids of another tokenizer: their text was tokenised"
+                )
+            shown = row.prompt.pictures
+            return _Sides(
+                row.place,
+                bool(row.prompt),
+                [self._rows.of(row, side, sampled=own) for side in (row.chosen, row.rejected)],
+                (shown + row.chosen.pictures, shown + row.rejected.pictures),
+            )
+
+        encoded = self._encoded([sides(row) for row in rows], report)
+        return [Encoded(i, both, rows[i]) for i, both in encoded], report
+
+    def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[Encoded], EncodingReport]:
+        """Encoded texts in the order of the rows, without those that are too long.
+
+        Raises:
+            DataError: names a row that cannot be read as its owner would expect.
+        """
+        report = EncodingReport("texts")
+
+        def sides(row: TextRow) -> _Sides:
+            own = bool(row.prompt.text and row.text.ids) and row.tokenizer == self._rows.digest
+            turns = self._rows.of(row, row.text, sampled=own)
+            if all(turn.ids for turn in turns):
+                report.count("use the sampled token ids they carry")
+            elif row.text.turns and not turns[0].prompt.endswith(row.text.turns[0].input):
+                report.count("were played by other prompts, and are written by this model's chat template")
+            return _Sides(row.place, bool(row.prompt), [turns], ((),))
+
+        encoded = self._encoded([sides(row) for row in rows], report)
+        return [Encoded(i, one, rows[i]) for i, one in encoded], report
+
+    def _encoded(
+        self, rows: Sequence[_Sides], report: EncodingReport
+    ) -> Iterator[tuple[int, tuple[Side, ...]]]:
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[first : first + _ROWS_AT_ONCE]
+            texts = {
+                text: None
+                for row in some
+                for turns, pictures in zip(row.turns, row.pictures, strict=True)
+                for part in self._parts(turns, pictures, row.place)
+                for text in part[1:]
+            }
+            known = dict(zip(texts, self._ids(list(texts)), strict=True)) if texts else {}
+            for place, row in enumerate(some, first):
+                sides = self._fitted(
+                    [
+                        self._branches(turns, pictures, row, known)
+                        for turns, pictures in zip(row.turns, row.pictures, strict=True)
+                    ],
+                    report,
+                )
+                if sides is None:
+                    report.too_long.append(row.place)
+                    continue
+                if not self._rows.end:
+                    report.count("end without an end token, as the chat template writes none behind a turn")
+                yield place, sides
+
+    def _parts(
+        self, turns: Sequence[Turn], pictures: Pictures, place: str
+    ) -> Iterator[tuple[bool, str, str, str]]:
+        """Of each turn prompt, lead and completion, with as many tokens for each picture as it has.
+
+        The first value says that of the prompt only what stands behind the turn before is there.
+        """
+        before = ""
+        for turn in turns:
+            prompt, said = turn.prompt, turn.text + turn.end
+            if self._vision is not None:
+                shown = pictures[: self._vision.marks(prompt)]
+                prompt = self._vision.expanded(prompt, shown, place=place)
+                said = self._vision.expanded(said, (), place=place)
+            goes_on = bool(before) and self._vision is None and prompt.startswith(before)
+            yield goes_on, prompt.removeprefix(before) if goes_on else prompt, turn.lead, said
+            before = f"{turn.prompt}{turn.lead}{said}" if turn.end and self._splits and not turn.ids else ""
+
+    def _branches(
+        self, turns: Sequence[Turn], pictures: Pictures, row: _Sides, known: Mapping[str, list[int]]
+    ) -> list[Branch]:
+        found: list[Branch] = []
+        prompt_length = 0
+        for number, (turn, parts) in enumerate(
+            zip(turns, self._parts(turns, pictures, row.place), strict=True)
+        ):
+            before, lead, said = (known[text] for text in parts[1:])
+            if parts[0]:
+                before = [*found[-1].ids, *before]
+            prompt_length = len(before) if row.prompted and not number else prompt_length
+            start = len(before) + len(lead)
+            if turn.ids is not None:  # they hold the lead, too
+                start, lead, said = len(before) + self._unlearned(turn), [], list(turn.ids)
+            ids = (*before, *lead, *said)
+            spans: tuple[Span, ...] = (Span(start, len(ids)),)
+            if found and ids[: len(found[-1].ids)] == found[-1].ids:
+                spans = found.pop().spans + spans
+            shown = pictures[: self._vision.marks(turn.prompt)] if self._vision else ()
+            found.append(Branch(ids, spans, prompt_length, shown))
+        if not any(branch.scored for branch in found):
+            raise DataError(
+                "has nothing to learn: an empty turn, and no end token",
+                path=row.place,
+                repair="Leave it out.",
+            )
+        return found
+
+    def _unlearned(self, turn: Turn) -> int:
+        """How many of a turn's sampled ids are thoughts that are not learned."""
+        ids = turn.ids or ()
+        return next(
+            (n for n in range(len(ids)) if len(self._tokenizer.decode(list(ids[:n]))) >= len(turn.lead)),
+            len(ids),
+        )
+
+    def _fitted(self, sides: list[list[Branch]], report: EncodingReport) -> tuple[Side, ...] | None:
+        """The sides cut to `max_len`; None if that cannot be done."""
+        branches = [branch for side in sides for branch in side]
+        if max(len(branch.ids) for branch in branches) > self._max_len:
+            prompts = {branch.ids[: branch.prompt_length] for branch in branches}
+            if len(prompts) == 1 and (prompt := prompts.pop()):
+                room = self._max_len - max(len(branch.ids) - len(prompt) for branch in branches)
+                cuts = [self._cut(prompt, room)] * len(branches)
+            else:
+                cuts = [self._cut(branch.ids, self._max_len) for branch in branches]
+            if None in cuts:
+                return None
+            places = iter([cut for cut in cuts if cut is not None])
+            sides = [[self._without(branch, *next(places)) for branch in side] for side in sides]
+            report.count(f"lost their oldest turns (--max_len {self._max_len})")
+        return tuple(Side(tuple(branch for branch in side if branch.scored)) for side in sides)
+
+    def _cut(self, ids: Sequence[int], room: int) -> tuple[int, int] | None:
+        """From where to where the oldest turns after the opening stand; None if nothing fits."""
+        if len(ids) <= room:
+            return 0, 0
+        ends = [i + 1 for i, token in enumerate(ids[:-1]) if token == self._end_id]
+        return (
+            next(((ends[0], end) for end in ends[1:] if len(ids) - end + ends[0] <= room), None)
+            if ends
+            else None
+        )
+
+    def _without(self, branch: Branch, start: int, stop: int) -> Branch:
+        """The branch without its tokens from `start` to `stop`."""
+        gone = stop - start
+        if not gone:
+            return branch
+        spans = (span for span in branch.spans if span.end <= start or span.end > stop)
+        moved = tuple(
+            span if span.end <= start else Span(max(span.start, stop) - gone, span.end - gone)
+            for span in spans
+        )
+        pictures = branch.pictures
+        if self._vision is not None:
+            pictures = self._vision.outside(branch.ids, pictures, start, stop)
+        ids = branch.ids[:start] + branch.ids[stop:]
+        return replace(
+            branch, ids=ids, spans=moved, prompt_length=max(branch.prompt_length - gone, 0), pictures=pictures
+        )
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
+        return ids
+
+
+class PublishedEncoder:
+    """Blank and end token appended, truncation from the right, the last id forced to the end token.
+
+    Without a response template every token is in the mask, the prompt's too; with one, every occurrence opens
+    a turn that lasts to the next end token. A mean divides by the whole mask, position 0 and prompt included.
+    Rows with a picture that is cut are left out.
 
     Raises:
-        UsageError: the chat template gives no turn boundaries, or the response template has no tokens.
+        UsageError: the tokenizer has no end token.
     """
 
     def __init__(
@@ -193,176 +378,108 @@ class TurnEncoder:
         response_template: str | None = None,
         vision: Vision | None = None,
     ) -> None:
-        self._tokenizer, self._vision = tokenizer, vision
-        self._max_len = max_len
-        self._format = _turn_format(tokenizer, response_template)
-        self._end = self._format.end_id if self._format else tokenizer.eos_token_id
-        if self._end is None:
+        if tokenizer.eos_token_id is None:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
-        self._digest = tokenizer_digest(tokenizer)
+        self._tokenizer, self._vision, self._max_len = tokenizer, vision, max_len
+        self._chat: Any = TokenizerChat(tokenizer) if tokenizer.chat_template else None
+        self._header = None if response_template is None else self._ids([response_template])[0]
 
-    def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
-        """Encoded pairs in the order of the rows, without those that cannot be trained on."""
-        texts = [
-            _Text(
-                row.prompt,
-                (row.chosen, row.rejected),
-                (row.chosen_ids, row.rejected_ids),
-                row.tokenizer,
-                closed=True,
-                place=row.place,
-                pictures=(row.prompt_pictures, row.chosen_pictures, row.rejected_pictures),
-            )
-            for row in rows
-        ]
+    def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
+        """Encoded pairs in the order of the rows, without those whose prompt fills `max_len`."""
         report = EncodingReport()
-        pairs = [
-            EncodedPair(i, chosen, rejected, rows[i])
-            for i, (chosen, rejected) in self._encoded(texts, report)
-        ]
+        if not rows:
+            return [], report
+        texts = zip(*map(self._texts, rows), strict=True)
+        prompts, chosen, rejected = (self._ids(list(column), cut=True) for column in texts)
+        pairs: list[Encoded] = []
+        for index, row in enumerate(rows):
+            length, shown = len(prompts[index]), row.prompt.pictures
+            sides = (
+                self._side(chosen[index], length, shown + row.chosen.pictures),
+                self._side(rejected[index], length, shown + row.rejected.pictures),
+            )
+            whole = self._vision is None or all(
+                self._vision.complete(branch.ids, branch.pictures)
+                for side in sides
+                for branch in side.branches
+            )
+            if length >= self._max_len - 2 or not whole:
+                report.too_long.append(row.place)
+                continue
+            pairs.append(Encoded(index, sides, row))
         return pairs, report
 
-    def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[EncodedText], EncodingReport]:
-        """Encoded texts in the order of the rows, without those that cannot be trained on."""
-        texts = [
-            _Text(
-                row.prompt,
-                (row.text,),
-                (row.ids,),
-                row.tokenizer,
-                closed=not row.cut,
-                place=row.place,
-                pictures=((), ()),
-            )
-            for row in rows
-        ]
-        report = EncodingReport("texts")
-        encoded = [EncodedText(i, side, rows[i]) for i, (side,) in self._encoded(texts, report)]
-        return encoded, report
-
-    def _encoded(
-        self, texts: Sequence[_Text], report: EncodingReport
-    ) -> Iterator[tuple[int, tuple[Side, ...]]]:
-        if self._format is None and not all(text.prompt for text in texts):
+    def _texts(self, row: PairRow) -> tuple[str, str, str]:
+        """Prompt, and prompt with each side, with as many tokens for each picture as it has."""
+        if self._chat is None and (row.prompt.messages or row.chosen.messages or row.rejected.messages):
             raise UsageError(
-                f"The tokenizer of {self._tokenizer.name_or_path!r} has no chat template, so the assistant's "
-                "turns cannot be found in whole dialogues. Give --response_template (the text that opens a "
-                "turn), or rows with a prompt."
+                f"{row.place} holds messages, and the tokenizer of {self._tokenizer.name_or_path!r} has no chat "
+                "template to make texts of them. Put a chat_template.jinja into the model's folder."
             )
-        parts = [self._parts(text) for text in texts]
-        flat = list(chain.from_iterable(parts))
-        ids = iter(self._tokenizer(flat, add_special_tokens=False)["input_ids"] if flat else [])
-        for index, text in enumerate(texts):
-            prompt, responses = next(ids), [next(ids) for _ in text.responses]
-            sides = self._sides(text, prompt, responses, report)
-            if sides is not None:
-                yield index, sides
+        prompt = row.prompt.text or (self._chat.render(row.prompt.messages) if row.prompt else "")
+        texts, shown = [prompt], [row.prompt.pictures]
+        for side in (row.chosen, row.rejected):
+            text = side.text
+            if side.messages:
+                whole = self._chat.render([*row.prompt.messages, *side.messages], open_turn=False)
+                text = whole.removeprefix(prompt)
+            texts.append(self._closed(prompt + text))
+            shown.append(row.prompt.pictures + side.pictures)
+        if self._vision is not None:
+            texts = [
+                self._vision.expanded(text, pictures, place=row.place)
+                for text, pictures in zip(texts, shown, strict=True)
+            ]
+        return texts[0], texts[1], texts[2]
 
-    def _parts(self, text: _Text) -> list[str]:
-        """Prompt and responses, with as many tokens for each picture as it has."""
-        parts = [text.prompt, *(response.rstrip("\n") for response in text.responses)]
-        if self._vision is None:
-            return parts
-        return [
-            self._vision.expanded(part, pictures, place=text.place)
-            for part, pictures in zip(parts, text.pictures, strict=True)
-        ]
+    def _side(self, ids: list[int], prompt_length: int, pictures: Pictures) -> Side:
+        eos = self._tokenizer.eos_token_id
+        ids = [*ids[:-1], eos]
+        spans = [Span(0, len(ids))]
+        if self._header is not None:
+            width = len(self._header)
+            starts = [i + width for i in range(len(ids) - width + 1) if ids[i : i + width] == self._header]
+            spans = []
+            for start in starts:
+                if start < len(ids):  # a header inside a turn lengthens it: no token counts twice
+                    inside = bool(spans) and start < spans[-1].end
+                    begin = spans.pop().start if inside else start
+                    spans.append(Span(begin, ids.index(eos, start) + 1))
+        scored = sum(end - start for start, end in spans)
+        return Side.single(tuple(ids), tuple(spans), prompt_length, denominator=scored, pictures=pictures)
 
-    def _sides(
-        self, text: _Text, prompt: list[int], responses: list[list[int]], report: EncodingReport
-    ) -> tuple[Side, ...] | None:
-        if self._use_ids(text, report):
-            responses = [list(ids or ()) for ids in text.ids]
-        elif text.closed:
-            responses = [self._closed(ids) for ids in responses]
-        fitted = self._fitted(prompt, responses)
-        if fitted is None:
-            report.too_long.append(text.place)
-            return None
-        kept, shorter = fitted
-        shown = [
-            self._left(before, now, pictures)
-            for before, now, pictures in zip(
-                [prompt, *responses], [kept, *shorter], text.pictures, strict=True
-            )
-        ]
-        sides = tuple(
-            self._side(kept, response, shown[0] + pictures)
-            for response, pictures in zip(shorter, shown[1:], strict=True)
-        )
-        if not all(side.scored for side in sides):
-            report.no_response.append(text.place)
-            return None
-        report.shortened += len(kept) < len(prompt) or any(
-            len(now) < len(before) for now, before in zip(shorter, responses, strict=True)
-        )
-        return sides
+    def _closed(self, text: str) -> str:
+        text, eos = text.rstrip("\n"), self._tokenizer.eos_token
+        return text if text.endswith(eos) else f"{text} {eos}"
 
-    def _fitted(
-        self, prompt: list[int], responses: list[list[int]]
-    ) -> tuple[list[int], list[list[int]]] | None:
-        """Prompt and responses cut to `max_len`; None if that cannot be done."""
-        if prompt:
-            kept = self._shorten(prompt, self._max_len - max(map(len, responses)))
-            return None if kept is None else (kept, responses)
-        shorter = [self._shorten(ids, self._max_len) for ids in responses]
-        fitting = [ids for ids in shorter if ids is not None]
-        return ([], fitting) if len(fitting) == len(responses) else None
-
-    def _left(self, before: list[int], now: list[int], pictures: Pictures) -> Pictures:
-        """The pictures of what `_shorten` left."""
-        gone = len(before) - len(now)
-        if self._vision is None or not pictures or not gone:
-            return pictures
-        start = before.index(self._end) + 1
-        return self._vision.outside(before, pictures, start, start + gone)
-
-    def _side(self, prompt: list[int], response: list[int], pictures: Pictures) -> Side:
-        ids = (*prompt, *response)
-        spans = [span for span in self._format.spans(ids) if span.end > len(prompt)] if self._format else []
-        if prompt and not spans:
-            spans = [Span(len(prompt), len(ids))]
-        return Side(ids, tuple(spans), len(prompt), pictures=pictures)
-
-    def _use_ids(self, text: _Text, report: EncodingReport) -> bool:
-        if None in text.ids or not text.prompt:
-            return False
-        usable = text.tokenizer == self._digest
-        report.from_ids += usable
-        report.ids_refused += not usable
-        return usable
-
-    def _closed(self, ids: list[int]) -> list[int]:
-        return ids if ids and ids[-1] == self._end else [*ids, self._end]
-
-    def _shorten(self, ids: list[int], room: int) -> list[int] | None:
-        """The ids if they fit, else without the oldest turns after the opening; None if nothing fits."""
-        if len(ids) <= room:
-            return ids
-        cuts = [i + 1 for i, token in enumerate(ids[:-1]) if token == self._end]
-        if not cuts:
-            return None
-        opening = ids[: cuts[0]]
-        return next(
-            ([*opening, *ids[cut:]] for cut in cuts[1:] if len(opening) + len(ids) - cut <= room), None
-        )
+    def _ids(self, texts: list[str], *, cut: bool = False) -> list[list[int]]:
+        options = {"truncation": True, "max_length": self._max_len} if cut else {}
+        ids: list[list[int]] = self._tokenizer(texts, add_special_tokens=False, **options)["input_ids"]
+        return ids
 
 
-class Sampled(Protocol):
-    """A row that may say with which tokenizer its text was sampled."""
-
-    @property
-    def tokenizer(self) -> str | None:
-        """Digest of the tokenizer; None where it is unknown."""
-        ...
-
-    @property
-    def place(self) -> str:
-        """The row's position as `file:line`, for messages."""
-        ...
+def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = None) -> TurnEncoder:
+    """The encoder of a run's settings."""
+    return TurnEncoder(
+        tokenizer,
+        max_len=data.max_len,
+        vision=vision,
+        response_template=data.response_template,
+        learn_thoughts=data.learn_thoughts,
+        plain_prompts=data.input_template is not None,
+    )
 
 
-def check_tokenizers(rows: Sequence[Sampled], tokenizer: Any, *, allowed: bool) -> None:
+def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
+    """What is learned, turn by turn, special tokens written out."""
+    return [
+        str(tokenizer.decode(list(branch.ids[start:end]), clean_up_tokenization_spaces=False))
+        for branch in branches
+        for start, end in branch.scored
+    ]
+
+
+def check_tokenizers(rows: Sequence[PairRow | TextRow], tokenizer: Any, *, allowed: bool) -> None:
     """Refuse rows that were sampled, and ranked, with another tokenizer than the one that is trained with.
 
     Args:
@@ -376,32 +493,10 @@ def check_tokenizers(rows: Sequence[Sampled], tokenizer: Any, *, allowed: bool) 
     digest = tokenizer_digest(tokenizer)
     foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
     if foreign and not allowed:
+        places = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
         raise UsageError(
             f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
-            f"{tokenizer.name_or_path!r} ({_few(foreign)}): their turns are marked and ended in another way. "
+            f"{tokenizer.name_or_path!r} ({places}): their turns are marked and ended in another way. "
             "Train the model that they were sampled with, sample and rank again with this one, or pass "
             "--other_tokenizer to tokenise the texts again."
         )
-
-
-def find_all(ids: Sequence[int], pattern: Sequence[int]) -> Iterable[int]:
-    """Every position where `pattern` begins in `ids`."""
-    width = len(pattern)
-    return (i for i in range(len(ids) - width + 1) if tuple(ids[i : i + width]) == tuple(pattern))
-
-
-def _turn_format(tokenizer: Any, response_template: str | None) -> TurnFormat | None:
-    """The chat template's own format, unless a response template says something else."""
-    own = TurnFormat.of(tokenizer) if tokenizer.chat_template else None
-    if response_template is None:
-        return own
-    header = tuple(tokenizer(response_template, add_special_tokens=False)["input_ids"])
-    if not header:
-        raise UsageError(f"--response_template {response_template!r} has no tokens.")
-    if own is not None and own.header_ids[: len(header)] == header:
-        return own  # the same header, written without the blank line that ends it
-    return TurnFormat(header, own.end_id if own else tokenizer.eos_token_id)
-
-
-def _few(places: Sequence[str], limit: int = 3) -> str:
-    return ", ".join(places[:limit]) + (", ..." if len(places) > limit else "")

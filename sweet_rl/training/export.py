@@ -15,11 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sweet_rl.chat import TurnFormat, tokenizer_digest
-from sweet_rl.chat.parsing import ChatParser, UnparsableError, common_beginning
+from sweet_rl.chat import TokenizerChat, TurnTemplate, UnparsableError, tokenizer_digest
+from sweet_rl.chat.turns import common_beginning
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.data import PairRow
 from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.turns import RowTurns
 from sweet_rl.types import Json, Message
 
 Layout = Literal["trl", "openrlhf"]
@@ -109,14 +110,13 @@ class PairExporter:
     """
 
     def __init__(self, tokenizer: Any, *, layout: Layout, conversational: bool = False) -> None:
-        turns = TurnFormat.of(tokenizer) if tokenizer.chat_template else None
-        self._end_id = turns.end_id if turns else tokenizer.eos_token_id
-        if self._end_id is None:
+        self._rows = RowTurns(tokenizer)
+        self._end = self._rows.end or tokenizer.eos_token
+        if self._end is None:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
-        self._end = _text_of(tokenizer, [self._end_id])
-        self._header = _text_of(tokenizer, turns.header_ids) if turns else ""
+        self._end_id = tokenizer(self._end, add_special_tokens=False)["input_ids"][-1]
         self._begin = tokenizer.bos_token if _adds_begin(tokenizer) else None
-        self._parser = ChatParser(tokenizer) if conversational else None
+        self._template = TurnTemplate(TokenizerChat(tokenizer)) if conversational else None
         self._layout, self._name = layout, tokenizer.name_or_path
         self._tokenizer, self._digest = tokenizer, tokenizer_digest(tokenizer)
         self._encoder = TurnEncoder(tokenizer, max_len=sys.maxsize)
@@ -137,7 +137,7 @@ class PairExporter:
         for pair in pairs:
             parts = self._parts(pair)
             try:
-                row = self._messages(parts, pair) if self._parser else self._texts(parts)
+                row = self._messages(parts, pair) if self._template else self._texts(parts)
             except _InexactError:
                 if not skip_inexact:
                     raise
@@ -150,37 +150,43 @@ class PairExporter:
         return rows
 
     def _parts(self, pair: PairRow) -> _Parts:
-        prompt = pair.prompt or self._shared(pair)
-        sides = pair.chosen, pair.rejected
-        if not pair.prompt:
-            sides = pair.chosen[len(prompt) :], pair.rejected[len(prompt) :]
-        return _Parts(prompt, *(self._closed(side) for side in sides))
-
-    def _shared(self, pair: PairRow) -> str:
-        """What both dialogues begin with, up to where the agent speaks."""
-        if not self._header:
-            raise UsageError(
-                f"The tokenizer of {self._name!r} has no chat template, so the agent's turns cannot be "
-                f"found in whole dialogues ({pair.place}). Name a tokenizer with one, or rows with a prompt."
-            )
-        common = common_beginning(pair.chosen, pair.rejected)
-        at = common.rfind(self._header)
-        if at < 0:
+        """What both sides begin with, up to where the agent speaks, and how each goes on."""
+        texts, starts = list[str](), list[set[int]]()
+        for side in (pair.chosen, pair.rejected):
+            turns = self._rows.of(pair, side, sampled=self._sampled(pair))
+            wholes = [turn.prompt + turn.lead + turn.text + self._end for turn in turns]
+            for whole, turn in zip(wholes, turns[1:], strict=False):
+                if not turn.prompt.startswith(whole):
+                    raise _inexact(
+                        pair,
+                        "chosen",
+                        turn.prompt,
+                        f"has turns of which the chat template of {self._name!r} rewrites the history, and other "
+                        "trainers read one prompt for a pair",
+                        "Export pairs of single turns, or train with train_dpo here.",
+                    )
+            texts.append(wholes[-1])
+            starts.append({len(turn.prompt + turn.lead) for turn in turns})
+        common = len(common_beginning(*texts))
+        shared = [start for start in starts[0] & starts[1] if start <= common]
+        if not shared:
             raise DataError(
                 "share no beginning in which the agent is about to speak",
                 path=pair.path,
                 line=pair.line,
                 field="chosen, rejected",
-                value=common,
-                repair=f"It would end with {self._header!r}, by the chat template of {self._name!r}: is this "
-                "the tokenizer of the model that the dialogues were made with? --prompt_key names a "
-                "field with a prompt.",
+                value=texts[0][:common],
+                repair=f"By the chat template of {self._name!r}: is this the tokenizer of the model that the "
+                "dialogues were made with? --prompt_key names a field with a prompt.",
             )
-        return common[: at + len(self._header)]
+        at = min(shared) if pair.prompt else max(shared)
+        self.report.several_turns += any(max(own) > at for own in starts)
+        return _Parts(texts[0][:at], texts[0][at:], texts[1][at:])
 
-    def _closed(self, text: str) -> str:
-        text = text.rstrip("\n")
-        return text if text.endswith(self._end) else text + self._end
+    def _sampled(self, pair: PairRow) -> bool:
+        """Whether both sides carry ids of this tokenizer behind a prompt."""
+        ids = pair.chosen.ids and pair.rejected.ids
+        return bool(ids and pair.prompt.text) and pair.tokenizer == self._digest
 
     def _texts(self, parts: _Parts) -> dict[str, Json]:
         prompt = parts.prompt
@@ -192,17 +198,11 @@ class PairExporter:
     def _ids(self, parts: _Parts, pair: PairRow) -> dict[str, Json]:
         """The tokens that training here sees, in three parts."""
         encoded, _ = self._encoder.encode([pair])
-        if not encoded:
-            raise DataError(
-                "has no turn of the agent among its tokens",
-                path=pair.path,
-                line=pair.line,
-                field="chosen, rejected",
-                repair="Name the tokenizer of the model that the dialogues were made with.",
-            )
-        chosen, rejected = encoded[0].chosen.ids, encoded[0].rejected.ids
+        chosen, rejected = (side.branches[-1].ids for side in encoded[0].sides)
         # of whole dialogues: a blank behind the header may be one token with what follows
-        shared = encoded[0].chosen.prompt_length or _same(self._tokens(parts.prompt), chosen, rejected)
+        shared = _same(self._tokens(parts.prompt), chosen, rejected)
+        if pair.prompt:
+            shared = encoded[0].sides[0].branches[-1].scored[0].start
         return {
             "prompt_ids": list(chosen[:shared]),
             "chosen_ids": list(chosen[shared:]),
@@ -225,7 +225,7 @@ class PairExporter:
                 problem = (
                     f"continues for {behind} messages, and OpenRLHF takes only the last for the response"
                 )
-                raise _inexact(pair, side, getattr(pair, side), problem)
+                raise _inexact(pair, side, parts.prompt + getattr(parts, side), problem)
         if self._layout == "openrlhf":
             return {side: _rows(messages) for side, messages in whole.items()}
         return {"prompt": _rows(prompt)} | {
@@ -233,10 +233,10 @@ class PairExporter:
         }
 
     def _parsed(self, text: str, pair: PairRow, side: str, *, open_turn: bool = False) -> list[Message]:
-        if self._parser is None:
+        if self._template is None:
             raise ValueError("only a conversational export parses texts")
         try:
-            return self._parser.parse(text, open_turn=open_turn)
+            return self._template.parse(text, open_turn=open_turn)
         except UnparsableError as error:
             field = "chosen" if side == "prompt" and not pair.prompt else side
             raise _inexact(pair, field, text, f"is no text that the chat template writes: {error}") from error
@@ -244,12 +244,10 @@ class PairExporter:
     def _count(self, pair: PairRow, parts: _Parts) -> None:
         self.report.whole += not pair.prompt
         self.report.same += parts.chosen == parts.rejected
-        if self._header:
-            self.report.several_turns += self._header in parts.chosen or self._header in parts.rejected
         if pair.tokenizer == self._digest:
-            sampled = [ids for ids in (pair.chosen_ids, pair.rejected_ids) if ids is not None]
+            sampled = [ids for ids in (pair.chosen.ids, pair.rejected.ids) if ids is not None]
             self.report.cut += sum(ids[-1] != self._end_id for ids in sampled)
-            if pair.prompt and len(sampled) == 2:
+            if self._sampled(pair):
                 self.report.sampled += 1
                 if self._drifts(parts, sampled):
                     self.report.drifted.append(pair.place)
@@ -272,8 +270,8 @@ class _InexactError(DataError):
     """No messages give exactly this pair's text."""
 
 
-def _inexact(pair: PairRow, side: str, text: str, problem: str) -> _InexactError:
-    return _InexactError(problem, path=pair.path, line=pair.line, field=side, value=text, repair=_AS_TEXT)
+def _inexact(pair: PairRow, side: str, text: str, problem: str, repair: str = _AS_TEXT) -> _InexactError:
+    return _InexactError(problem, path=pair.path, line=pair.line, field=side, value=text, repair=repair)
 
 
 def _same(*sequences: Sequence[int]) -> int:
@@ -284,10 +282,6 @@ def _same(*sequences: Sequence[int]) -> int:
 
 def _rows(messages: Sequence[Message]) -> list[Json]:
     return [{"role": message.role, "content": message.content} for message in messages]
-
-
-def _text_of(tokenizer: Any, ids: Sequence[int]) -> str:
-    return str(tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
 def _adds_begin(tokenizer: Any) -> bool:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import torch
 from transformers import TrainingArguments, set_seed
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
-from sweet_rl.training import adapters, checkpoints, engines, models
+from sweet_rl.training import adapters, checkpoints, engines, memory, models
 from sweet_rl.training.arguments import training_arguments
 from sweet_rl.training.attention import attention_span
-from sweet_rl.training.batches import Encoded, Reader
-from sweet_rl.training.encoding import EncodingReport
+from sweet_rl.training.batches import Reader, to_device
+from sweet_rl.training.encoding import Encoded, EncodingReport, scored_texts
 from sweet_rl.training.engines import Processes
+from sweet_rl.training.forward import Objective
 from sweet_rl.training.metrics import MetricsLog
-from sweet_rl.training.objectives import Objective
-from sweet_rl.training.packing import ByTokens, Packs, by_count, prefix_order
 from sweet_rl.training.settings import DataSettings, TrainSettings
-from sweet_rl.training.steps import StepSampler, history_groups
+from sweet_rl.training.steps import ByTokens, Packs, StepSampler, by_count, history_groups, prefix_order
 from sweet_rl.training.vision import Vision
+
+ROWS = 8
+"""Rows of a micro-batch where nothing is said about it, and no GPU's memory says it."""
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
@@ -54,7 +58,10 @@ class Run(NamedTuple):
     arguments: TrainingArguments
     resume: Path | None
     processes: Processes
+    share: bool
     say: Say
+    most_places: float = math.inf
+    """Tokens of a micro-batch, padding included, that memory is known to suffice for."""
 
 
 def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
@@ -85,17 +92,17 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     if engine := engines.describe(settings):
         say(engine)
     set_seed(settings.seed)
-    return Run(settings, rows, steps, held_out, arguments, resume, processes, say)
+    return Run(settings, rows, steps, held_out, arguments, resume, processes, share, say)
 
 
 def show_pictures(rows: Sequence[Encoded]) -> bool:
     """Whether any does. Such rows share no tokens: a tree's positions have one axis, a picture's three."""
-    return any(side.pictures for row in rows for side in row.sides)
+    return any(branch.pictures for row in rows for branch in row.branches)
 
 
 def _check_all_see(rows: Rows) -> None:
     """Raises UsageError if some pairs show pictures and others none: processes must use the same weights."""
-    blind = next((row for row in rows.all if not any(side.pictures for side in row.sides)), None)
+    blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
     if blind is not None and show_pictures(rows.all):
         raise UsageError(
             f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
@@ -108,7 +115,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Proces
     options, world = settings.optimizer, processes.world
     order = prefix_order(rows) if share else [-row.length for row in rows]
     if options.max_tokens_per_batch is None:
-        return by_count(order, most=options.micro_train_batch_size, world=world)
+        return by_count(order, most=options.micro_train_batch_size or ROWS, world=world)
     return ByTokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
 
 
@@ -138,9 +145,9 @@ def _steps(
 
 
 def say_what_was_encoded(
-    encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, say: Say
+    encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, tokenizer: Any, say: Say
 ) -> None:
-    """Print what happened to the rows on their way to token ids.
+    """Print what happened to the rows on their way to token ids, and what is learned of the first one.
 
     Raises:
         UsageError: none can be trained on.
@@ -149,9 +156,15 @@ def say_what_was_encoded(
         say(line)
     if not encoded:
         raise UsageError(
-            f"None of the {report.dropped:,} {report.noun} of {data.dataset!r} can be trained on (see "
-            "above). Raise --max_len, or check that the texts were made with the chat template of --pretrain."
+            f"None of the {len(report.too_long):,} {report.noun} of {data.dataset!r} fits into --max_len "
+            f"{data.max_len}. Raise it."
         )
+    first = encoded[0]
+    learned = [scored_texts(side.branches, tokenizer) for side in first.sides]
+    shown = [", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "") for texts in learned]
+    say(
+        f"learned from {first.row.place}: {' | '.join(text[:150] for text in shown)} (all: sweet-rl show_tokens)"
+    )
 
 
 def pad_id(tokenizer: Any) -> int:
@@ -218,7 +231,7 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
         )
     vocabulary = config.vocab_size
     for row in rows:
-        largest = max(max(side.ids) for side in row.sides)
+        largest = max(max(branch.ids) for branch in row.branches)
         if largest >= vocabulary:
             raise UsageError(
                 f"{row.row.place} has the token id {largest}, but {model.name_or_path!r} knows "
@@ -254,9 +267,11 @@ def fit(
     """
     from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
 
-    settings, rows = run.settings, run.rows
     bare = adapters.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place
+    losses_of = objective(bare)
+    run = _as_memory_allows(run, model, collator, losses_of)
+    settings, rows = run.settings, run.rows
     trainer = StepTrainer(
         model,
         run.arguments,
@@ -266,11 +281,13 @@ def fit(
         packs=run.held_out_packs,
         sampler=run.steps,
         collator=collator,
-        objective=objective(bare),
+        objective=losses_of,
         metrics=MetricsLog(
             settings.output.metrics_path if run.processes.rank == 0 else None,
             after_step=checkpoints.step_of(run.resume) if run.resume else 0,
         ),
+        most_places=run.most_places,
+        say=run.say,
     )
     tracking.sets({"resolved": asdict(settings)})
     tracking.writes(settings.output.save_path, folder=True, continues=run.resume is not None)
@@ -280,7 +297,7 @@ def fit(
         tracking.writes(settings.output.metrics_path, continues=run.resume is not None)
     if run.resume:
         run.say(f"going on from {run.resume}")
-    with engines.lost_processes_named(settings):
+    with engines.lost_processes_named(settings), memory.explained(memory.REPAIR):
         trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
         if rows.held_out and not settings.output.eval_steps > 0:
             shown = trainer.evaluate()
@@ -288,6 +305,39 @@ def fit(
             run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
         save(trainer, run, kind)
     run.say(f"model and tokenizer: {settings.output.save_path}")
+
+
+def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
+    """The run, packed by as many tokens as one GPU has room for, if the flags say nothing about packs."""
+    options, device = run.settings.optimizer, run.arguments.device
+    said = options.max_tokens_per_batch or options.micro_train_batch_size
+    one = run.processes.world == 1 and engines.engine_of(run.settings) is None
+    if said or not one or device.type != memory.CARD or not objective.by_row:
+        return run
+
+    def work(rows: Sequence[Encoded]) -> int:
+        batch = to_device(collator([(row, 0.0) for row in rows]), device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=run.settings.model.bf16):
+            losses = objective(model, batch)
+        losses.total_B.sum().backward()  # type: ignore[no-untyped-call]
+        return memory.places(batch)
+
+    if not run.settings.model.load_in_4bit:  # which is there already
+        model.to(device)
+    model.train()
+    trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
+    adam = sum(2 * parameter.numel() * parameter.element_size() for parameter in trained)
+    longest = max(run.rows.all, key=lambda row: row.length)
+    with memory.explained(f"{longest.row.place} alone takes it. {memory.REPAIR}"):
+        most = memory.tokens_that_fit(run.rows.all, work, reserve=adam, device=device)
+    model.zero_grad()
+    tokens = max(longest.length, int(most * (1 - memory.PADDING)))
+    run.say(f"{tokens:,} tokens in one forward pass, by the GPU's free memory")
+    settings = replace(run.settings, optimizer=replace(options, max_tokens_per_batch=tokens))
+    steps = _steps(settings, run.rows.train, run.processes, share=run.share)
+    run.arguments.gradient_accumulation_steps = steps.accumulation
+    held_out = packs_of(run.rows.held_out, settings, run.processes, share=run.share)
+    return run._replace(settings=settings, steps=steps, held_out_packs=held_out, most_places=most)
 
 
 def save(trainer: Any, run: Run, kind: type) -> None:

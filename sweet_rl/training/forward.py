@@ -1,23 +1,127 @@
-"""Forward passes: to sums of log-probabilities, or to a critic's values.
+"""A batch under a model: log-probabilities of given tokens, their sums, a critic's values, rows' losses.
 
-Axes: R rows of tokens, T places in a row, K log-probabilities asked for, O outputs, S sides (chosen, then
-rejected), B pairs.
+A causal model's own head makes one logit for each token of the vocabulary at every place; with 32,000 tokens
+and more that is the memory peak of training. Here only the places that predict a response reach the head, in
+chunks, whose logits are made again in the backward pass. So memory depends neither on the length of the
+history nor on vocabulary times responses.
+
+Axes: R rows of tokens, T places in a row, H hidden, K log-probabilities asked for, V vocabulary, O outputs,
+S sides (chosen, then rejected), B rows of a batch.
 
 Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models, #preference-training.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
+# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from sweet_rl.training.attention import inputs_of
-from sweet_rl.training.batches import Batch, Reading, Shown
-from sweet_rl.training.head import ResponseHead
-from sweet_rl.training.losses import PairLogps
+from sweet_rl.training.batches import Batch, Reading, Shown, TextBatch, ValueBatch
+from sweet_rl.training.losses import PairLogps, pair_losses, value_losses
+from sweet_rl.training.settings import LossSettings
+
+CHUNK_LOGITS = 2**22
+"""Logits made at once: 16 MiB in float32."""
+CHUNK_LOGITS_ON_GPU = 2**26
+"""The same on a GPU, 256 MiB: each chunk reads the whole head, and adds to the gradients of all of it."""
+
+Outputs = Callable[[Tensor], Tensor]
+"""What a head makes of hidden states."""
+
+
+# -- the output head --------------------------------------------------------------------------------------
+
+
+def next_logprobs(logits_KV: Tensor, next_ids_K: Tensor) -> Tensor:
+    """Log-probabilities of the tokens that follow, in float32.
+
+    The token's logit minus log-sum-exp: the full table of log-probabilities, which is the published code's
+    memory peak, is never made.
+    """
+    logits_KV = logits_KV.float()
+    return logits_KV.gather(-1, next_ids_K[..., None])[..., 0] - logits_KV.logsumexp(dim=-1)
+
+
+@contextmanager
+def asked_at(
+    head: Any, places_K: Tensor, of: Callable[[Outputs, Tensor], Tensor] = lambda head, hidden: head(hidden)
+) -> Iterator[None]:
+    """A model's head is asked at some flat places (row x T + place) only, while the block lasts.
+
+    `of` makes the output from the head's own function and the hidden states [K, H].
+    """
+    outputs = head.forward
+    head.forward = lambda hidden_RTH, *_, **__: of(outputs, hidden_RTH.flatten(0, 1)[places_K])
+    try:
+        yield
+    finally:
+        head.forward = outputs
+
+
+class ResponseHead:
+    """Takes the place of a bare model's head during one call: hidden states in, log-probabilities out.
+
+    Within the call, so that whatever wraps the model (DeepSpeed, FSDP, DDP, adapters) sees an ordinary
+    forward pass of all its modules. `logprobs_of` makes of logits [K, V] and tokens [K] what is asked for;
+    another one asks for log-probabilities under another temperature, for example.
+    """
+
+    def __init__(self, model: Any, logprobs_of: Callable[[Tensor, Tensor], Tensor] = next_logprobs) -> None:
+        self._module = model.get_output_embeddings()
+        self._logprobs_of = logprobs_of
+        self._vocabulary = model.config.get_text_config().vocab_size
+        self._plain: bool | None = None
+        """Whether the model gives its head's output as it is; not known before the first call."""
+
+    def logprobs(
+        self, model: Any, predictors_K: Tensor, targets_K: Tensor, inputs: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        """Log-probabilities [K] in float32 of the targets, predicted at flat places; and the model's output.
+
+        `model` may be what wraps the bare one.
+        """
+        made: list[Tensor] = []
+
+        def logprobs_of(logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
+            made.append(self._chunked(logits_of, hidden_KH, targets_K))
+            return made[0]
+
+        if self._plain is not False:
+            with asked_at(self._module, predictors_K, logprobs_of):
+                output = model(**inputs)
+            if self._plain is None:  # a model may scale or cap its logits, which are log-probabilities here
+                self._plain = len(made) == 1 and torch.equal(output.logits.detach(), made[0].detach())
+            if self._plain:
+                return output.logits, output
+        output = model(**inputs)
+        return self._logprobs_of(output.logits.flatten(0, 1)[predictors_K], targets_K), output
+
+    def _chunked(self, logits_of: Any, hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
+        def logprobs(hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
+            return self._logprobs_of(logits_of(hidden_KH), targets_K)
+
+        logits = CHUNK_LOGITS if hidden_KH.device.type == "cpu" else CHUNK_LOGITS_ON_GPU
+        size = max(1, logits // self._vocabulary)
+        if len(targets_K) <= size:
+            return logprobs(hidden_KH, targets_K)
+        chunks = [
+            (hidden_KH[start : start + size], targets_K[start : start + size])
+            for start in range(0, len(targets_K), size)
+        ]
+        if torch.is_grad_enabled():
+            return torch.cat([checkpoint(logprobs, *chunk, use_reentrant=False) for chunk in chunks])
+        return torch.cat([logprobs(*chunk) for chunk in chunks])
+
+
+# -- sums of log-probabilities, and values ----------------------------------------------------------------
 
 
 def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
@@ -35,12 +139,7 @@ def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
 
 
 class ReadingForward:
-    """The outputs of a `Reading` under a causal model.
-
-    Args:
-        model: the bare model; calls may go to what wraps it.
-        aux_loss: also ask for the router's balance loss.
-    """
+    """The outputs of a `Reading` under a bare causal model; `aux_loss`: and the router's balance loss."""
 
     def __init__(self, model: Any, *, aux_loss: bool = False) -> None:
         self._bare = model
@@ -70,15 +169,11 @@ class PairForward:
 
 
 class ValueForward:
-    """Texts to a regression head's values: at the last real token, or the published mean.
+    """Texts to a regression head's values: at the last real token, or (published) their `mean`.
 
     The mean is over all positions of the batch, padding included, so it depends on what else is
     in the batch. Padding has position 1, as in the published code, but not beside pictures, whose
-    positions the model finds by itself.
-
-    Args:
-        model: the bare model, a sequence classifier with one label; calls may go to what wraps it.
-        mean: the published mean.
+    positions the model finds by itself. `model` is a bare sequence classifier with one label.
     """
 
     def __init__(self, model: Any, *, mean: bool = False) -> None:
@@ -108,3 +203,90 @@ class ValueForward:
         if self._mean:
             return values_ST.mean(dim=-1)
         return values_ST.gather(-1, attention_ST.sum(dim=-1, keepdim=True) - 1)[:, 0]
+
+
+# -- objectives -------------------------------------------------------------------------------------------
+
+
+class RowLosses(NamedTuple):
+    """Sums over each row's units, so that any batching gives the same means.
+
+    A unit is what counts alike in a step's mean: a pair, or a token of a text (`Encoded.weight`).
+    """
+
+    total_B: Tensor
+    """What is minimised."""
+    weight_B: Tensor
+    """Units of each row."""
+    numbers: Mapping[str, Tensor]
+    """What is logged, as [B] each; `loss` among them."""
+    aux: Tensor | None = None
+    """A further loss of the whole batch, for each of its units."""
+
+
+class Objective(Protocol):
+    """A model and a micro-batch to its rows' losses."""
+
+    by_row: bool
+    """Whether what a row gives does not depend on the others of its micro-batch, beyond rounding."""
+
+    def __call__(self, model: Any, batch: Any) -> RowLosses:
+        """`model` may be wrapped for several processes."""
+        ...
+
+
+class PreferenceObjective:
+    """A preference loss, named by the settings; the batch knows the reference's log-probabilities."""
+
+    def __init__(self, model: Any, settings: LossSettings) -> None:
+        self._settings = settings
+        self.by_row = not settings.aux_loss_coef
+        self._forward = PairForward(model, aux_loss=settings.aux_loss_coef > 0)
+
+    def __call__(self, model: Any, batch: Batch) -> RowLosses:
+        """One unit for each pair."""
+        settings = self._settings
+        logps, aux = self._forward(model, batch)
+        reference_chosen_B, reference_rejected_B = batch["reference_SB"]
+        losses = pair_losses(logps, reference_chosen_B, reference_rejected_B, settings)
+        numbers = {"total_loss": losses.total_B, "loss": losses.preference_B, "acc": losses.accuracy_B}
+        numbers |= {"chosen_reward": losses.chosen_reward_B, "reject_reward": losses.rejected_reward_B}
+        numbers["reward_margin"] = losses.margin_B
+        if settings.nll_loss_coef:
+            numbers["nll_loss"] = losses.nll_B
+        aux = None if aux is None else settings.aux_loss_coef * aux
+        return RowLosses(losses.total_B, torch.ones_like(losses.total_B), numbers, aux)
+
+
+class ImitationObjective:
+    """Negative log-likelihood of the agent's tokens; each token is a unit."""
+
+    def __init__(self, model: Any, *, aux_loss_coef: float = 0.0) -> None:
+        self._coefficient = aux_loss_coef
+        self.by_row = not aux_loss_coef
+        self._forward = ReadingForward(model, aux_loss=aux_loss_coef > 0)
+
+    def __call__(self, model: Any, batch: TextBatch) -> RowLosses:
+        """One unit for each token to imitate."""
+        logps_B, aux = self._forward(model, batch, len(batch["units_B"]))
+        aux = None if aux is None else self._coefficient * aux
+        return RowLosses(-logps_B, batch["units_B"], {"loss": -logps_B}, aux)
+
+
+class CriticObjective:
+    """A regression head that is to give the chosen side the larger value."""
+
+    def __init__(self, model: Any, settings: LossSettings, *, mean: bool) -> None:
+        self._settings = settings
+        self.by_row = not mean
+        self._forward = ValueForward(model, mean=mean)
+
+    def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:
+        """One unit for each pair."""
+        values_S = self._forward(model, batch["ids_ST"], batch["attention_ST"], batch)
+        chosen_B, rejected_B = values_S.chunk(2)
+        loss_B = value_losses(chosen_B, rejected_B, self._settings)
+        numbers = {"loss": loss_B, "acc": (chosen_B > rejected_B).float()}
+        numbers |= {"chosen_reward": chosen_B, "reject_reward": rejected_B}
+        numbers["reward_margin"] = chosen_B - rejected_B
+        return RowLosses(loss_B, torch.ones_like(loss_B), numbers)

@@ -100,9 +100,6 @@ def ipo(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
 
     Azar et al. 2023, arXiv 2310.12036, equation 17, where beta is called tau. 1 / (2 beta) is the h at which
     a pair is content; beyond it the pair pulls back, so h does not grow without end where all labels agree.
-
-    Raises:
-        UsageError: a label smoothing, which it does not know.
     """
     _no_smoothing("ipo", settings)
     return (pairs.h_B - 1 / (2 * settings.beta)) ** 2
@@ -113,9 +110,6 @@ def hinge(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
 
     Zhao et al. 2023 (SLiC-HF), arXiv 2305.10425; with a reference in h: Liu et al. 2023 (RSO), arXiv
     2309.06657. All pairs below h = 1 / beta pull equally, with beta; those beyond do not pull at all.
-
-    Raises:
-        UsageError: a label smoothing, which it does not know.
     """
     _no_smoothing("hinge", settings)
     return relu(1 - settings.beta * pairs.h_B)
@@ -126,9 +120,6 @@ def robust(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
 
     Chowdhury et al. 2024, arXiv 2403.00409: where a share s of the labels is wrong, its mean is that of DPO
     on the right ones. It can be negative. With s = 0 it is `sigmoid`; beta does what it does there.
-
-    Raises:
-        UsageError: half of the labels or more are assumed to be wrong.
     """
     smoothing = settings.label_smoothing
     if smoothing >= 0.5:
@@ -143,9 +134,6 @@ def logexp(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
 
     The other loss of the published critic with a regression head (Ouyang et al. 2022, arXiv 2203.02155,
     equation 1, in another form), where beta is 1.
-
-    Raises:
-        UsageError: a label smoothing, which it does not know.
     """
     _no_smoothing("logexp", settings)
     return torch.log(1 + torch.exp(-settings.beta * pairs.h_B))
@@ -160,20 +148,12 @@ def _no_smoothing(name: str, settings: LossSettings) -> None:
 
 
 def reduction_of(name: str) -> Reduction | None:
-    """What the loss of this name wants log-probabilities reduced to; None where any will do.
-
-    Raises:
-        UsageError: there is no such loss.
-    """
+    """What the loss of this name wants log-probabilities reduced to; None where any will do."""
     return cast(Reduction | None, getattr(LOSSES.find(name), "reduction", None))
 
 
 def check_loss(settings: LossSettings) -> Loss:
-    """The loss that the settings name, tried on three pairs of numbers; the run's record names its file.
-
-    Raises:
-        UsageError: there is none; it fails; or it does not give each pair a number of its own to learn from.
-    """
+    """The loss that the settings name, tried on three pairs of numbers; the run's record names its file."""
     loss: Loss = LOSSES.find(settings.name)
     policy = [torch.tensor(values, requires_grad=True) for values in ([-4.0, -9.0, -2.0], [-7.0, -3.0, -2.5])]
     reference = [torch.tensor(values) for values in ([-5.0, -6.0, -2.0], [-6.0, -5.0, -3.0])]

@@ -6,7 +6,7 @@ Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,12 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load_tokenizers(settings: ModelSettings) -> Any:
-    """The tokenizer of the policy, after a check that the reference has the same one.
-
-    Raises:
-        UsageError: none could be loaded, or the two differ, so that ids would mean different texts.
-    """
+    """The tokenizer of the policy, after a check that the reference has the same one."""
     tokenizer = load_tokenizer(settings.pretrain)
     if settings.ref_pretrain and Path(settings.ref_pretrain) != Path(settings.pretrain):
-        other = _tokenizer_or_none(settings.ref_pretrain)
+        other = None
+        with suppress(UsageError):  # a reference saved without one
+            other = load_tokenizer(settings.ref_pretrain)
         if other is not None and tokenizer_digest(other) != tokenizer_digest(tokenizer):
             raise UsageError(
                 "Their log-probabilities cannot be compared: the tokenizers of --pretrain "
@@ -46,13 +44,7 @@ def load_tokenizers(settings: ModelSettings) -> Any:
 def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
     """A causal model in evaluation mode, on the CPU; it may also see, as its configuration says.
 
-    Args:
-        name: folder or hub name.
-        settings: precision and attention.
-        half: weights in bfloat16 whatever `dtype` says (DeepSpeed keeps float32 copies of its own).
-
-    Raises:
-        UsageError: it cannot be loaded, or a package is missing.
+    `half`: weights in bfloat16 whatever `dtype` says, as DeepSpeed keeps float32 copies of its own.
     """
     return _loaded(causal_kind, name, settings, half=half)[0]
 
@@ -65,11 +57,7 @@ def critic_kind(config: Any) -> Any:
 
 
 def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
-    """The same with a regression head; one that is new is drawn with deviation 1/(hidden + 1).
-
-    Raises:
-        UsageError: it cannot be loaded, or its kind has no head `score`.
-    """
+    """The same with a regression head; one that is new is drawn with deviation 1/(hidden + 1)."""
     model, missing = _loaded(critic_kind, name, settings, half=half, num_labels=1)
     head = getattr(model, "score", None)
     if head is None:
@@ -125,9 +113,6 @@ def compile_layers(model: Any, settings: ModelSettings) -> None:
 
     Layers of the same kind share what is compiled. That is done up to eight times at first: for one row and
     for several, for sizes that change, with gradients and without.
-
-    Raises:
-        UsageError: the model does not say what its layers are.
     """
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
@@ -138,14 +123,7 @@ def compile_layers(model: Any, settings: ModelSettings) -> None:
 
 
 def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None = None) -> None:
-    """A folder that transformers and vLLM load; files get their names when all are written.
-
-    Args:
-        model: whole.
-        tokenizer: that belongs to it.
-        folder: exists.
-        vision: of a model that sees; transformers makes a processor of tokenizer and image processor.
-    """
+    """A folder that transformers and vLLM load; files get their names when all are written."""
     partial = folder / checkpoints.PARTIAL
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
@@ -153,21 +131,12 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
         vision.save(partial)
     new = {path.name for path in partial.iterdir()}
     for pattern in ("*.safetensors", "*.bin", "*.index.json"):
-        for old in folder.glob(
-            pattern
-        ):  # of another model: with other shards, it would be loaded in place of ours
+        for old in folder.glob(pattern):  # with other shards, one of another model would be loaded for ours
             if old.name not in new:
                 old.unlink()
     for name in sorted(new):
         (partial / name).replace(folder / name)
     partial.rmdir()
-
-
-def _tokenizer_or_none(name: str) -> Any:
-    try:
-        return load_tokenizer(name)
-    except UsageError:
-        return None  # a reference saved without one
 
 
 def _flash_attention() -> str:
@@ -182,11 +151,7 @@ def _flash_attention() -> str:
 
 
 def quantization(flags: str, **options: Any) -> Any:
-    """How weights are stored in 8 or 4 bits: transformers' `BitsAndBytesConfig` of the options.
-
-    Raises:
-        UsageError: bitsandbytes is missing; names the flags.
-    """
+    """How weights are stored in 8 or 4 bits: transformers' `BitsAndBytesConfig` of the options."""
     from transformers import BitsAndBytesConfig  # noqa: PLC0415
     from transformers.utils.import_utils import is_bitsandbytes_available  # noqa: PLC0415
 

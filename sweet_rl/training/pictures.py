@@ -40,11 +40,7 @@ class Picture:
     height: int
 
     def decoded(self) -> Image.Image:
-        """In RGB; transparent parts are white.
-
-        Raises:
-            UsageError: the file is gone, or another one than when the data were read.
-        """
+        """In RGB; transparent parts are white."""
         try:
             data = _bytes_of(self.source)
         except OSError as error:
@@ -79,10 +75,6 @@ class Gallery:
             path: the data file, for its folder and for errors.
             line: in it.
             field: that holds the messages.
-
-        Raises:
-            DataError: a part is neither text nor picture, a picture is not there or cannot be decoded, or
-                the assistant shows one.
         """
         found: list[Picture] = []
 

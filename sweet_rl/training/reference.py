@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sweet_rl.chat import tokenizer_digest
-from sweet_rl.training import models
+from sweet_rl.training import memory, models
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.engines import Processes, half_weights, sharded_for_scoring, shards_weights
 from sweet_rl.training.fitting import Rows, Run, check_sizes, packs_of, reader, show_pictures, trainable
@@ -25,11 +25,7 @@ from sweet_rl.training.vision import Vision
 
 
 def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
-    """[rows of the data, 2] under the reference, and the policy; both models are never held at once.
-
-    Raises:
-        UsageError: a model or the cache is of no use.
-    """
+    """[rows of the data, 2] under the reference, and the policy; both models are never held at once."""
     settings = run.settings
     model = settings.model
     name = model.ref_pretrain or model.pretrain
@@ -52,11 +48,7 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
 def score_alone(
     name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int, vision: Vision | None = None
 ) -> Tensor:
-    """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`.
-
-    Raises:
-        UsageError: the model cannot be loaded, or does not go with the pairs.
-    """
+    """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`."""
     model = models.load_model(name, settings.model)
     check_sizes(model, pairs, settings)
     wanted = settings.model.device
@@ -121,6 +113,13 @@ def _scores(
     collator, forward = Collator(settings.loss.reduction, read), PairForward(bare)
     batches = packs_of(pairs, settings, processes, share=share)(list(range(len(pairs))))
     bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=settings.model.bf16)
+
+    def scored(rows: Sequence[int]) -> Tensor:
+        batch = to_device(collator([(pairs[row], 0.0) for row in rows]), device)
+        with torch.inference_mode(), bf16:
+            logps, _ = forward(asked, batch)
+        return torch.stack(list(logps), dim=-1).float().cpu()
+
     rank, world = processes
     result = torch.zeros(len(pairs), 3)
     training = asked.training
@@ -128,25 +127,20 @@ def _scores(
     for start in range(0, len(batches), world):
         mine = start + rank
         rows = batches[min(mine, len(batches) - 1)]
-        batch = to_device(collator([(pairs[row], 0.0) for row in rows]), device)
-        with torch.inference_mode(), bf16:
-            logps, _ = forward(asked, batch)
+        with memory.explained(memory.REPAIR):
+            scores = torch.cat(list(memory.by_halves(rows, scored))) if world == 1 else scored(rows)
         if mine < len(batches):
-            result[rows] = torch.stack(list(logps), dim=-1).float().cpu()
+            result[rows] = scores
     asked.train(training)
-    return _summed(result, device, world)
-
-
-def _summed(result: Tensor, device: Any, world: int) -> Tensor:
-    if world == 1:
-        return result
-    shared = result.to(device)
-    torch.distributed.all_reduce(shared)
-    return shared.cpu()
+    if world > 1:
+        shared = result.to(device)
+        torch.distributed.all_reduce(shared)
+        result = shared.cpu()
+    return result
 
 
 def _by_index(scores: Tensor, pairs: Sequence[Any]) -> Tensor:
-    """[rows of the data, 3], by `EncodedPair.index`; rows that were left out are 0."""
+    """[rows of the data, 3], by `Encoded.index`; rows that were left out are 0."""
     by_index = torch.zeros(max(pair.index for pair in pairs) + 1, scores.shape[1])
     by_index[[pair.index for pair in pairs]] = scores
     return by_index

@@ -20,7 +20,7 @@ from torch import Tensor
 from sweet_rl.chat.names import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_file
-from sweet_rl.training.batches import Encoded
+from sweet_rl.training.encoding import Encoded
 from sweet_rl.types import digest
 
 _TENSOR = "logps"
@@ -100,9 +100,10 @@ def pairs_digest(pairs: Sequence[Encoded]) -> str:
     total = hashlib.sha256()
     for pair in pairs:
         for side in pair.sides:
-            scored = [pair.index, side.denominator, *map(tuple, side.scored)]
-            total.update(json.dumps([side.ids, scored]).encode())
-            total.update("".join(picture.digest for picture in side.pictures).encode())
+            for branch in side.branches:
+                scored = [pair.index, side.denominator, *map(tuple, branch.scored)]
+                total.update(json.dumps([branch.ids, scored]).encode())
+                total.update("".join(picture.digest for picture in branch.pictures).encode())
     return total.hexdigest()[:16]
 
 

@@ -22,13 +22,14 @@ import numpy as np
 import torch
 
 from sweet_rl import tracking
-from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.errors import UsageError
 from sweet_rl.policies.weights import causal_kind, context_length, loaded_on
+from sweet_rl.training import memory
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader, to_device
-from sweet_rl.training.head import ResponseHead
+from sweet_rl.training.forward import ResponseHead
 from sweet_rl.training.models import critic_kind
-from sweet_rl.training.packing import shared_batches
+from sweet_rl.training.steps import shared_batches
 from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
@@ -81,11 +82,7 @@ class CandidateScorer:
         """Natural log-probability of every token of every candidate after its context, untempered.
 
         `candidates[r]` continue `contexts[r]`. What they begin with in common is read once. With a regression
-        head each candidate has a list of one value instead.
-
-        Raises:
-            ValueError: a context or a candidate without tokens.
-            ServiceError: out of GPU memory.
+        head each candidate has a list of one value instead. ServiceError: memory does not suffice.
         """
         found: dict[Pair, list[float]] = {
             (tuple(context), tuple(candidate)): []
@@ -94,17 +91,13 @@ class CandidateScorer:
         }
         if not all(context and candidate for context, candidate in found):
             raise ValueError("a context or a candidate has no tokens")
-        try:
+        work = self._values if self.has_value_head else self._logprobs
+        with memory.explained("Lower --max_batch_tokens, and run the same command with --to_continue."):
             for batch in self._batches(found):
-                values = self._values(batch) if self.has_value_head else self._logprobs(batch)
+                values = chain.from_iterable(memory.by_halves(batch, work))
                 found.update(zip(batch, values, strict=True))
                 if self._stopped.is_set():
                     raise RuntimeError("the scorer was stopped")
-        except torch.OutOfMemoryError as error:
-            raise ServiceError(
-                f"Out of GPU memory with {self._budget} tokens in a batch. Lower --max_batch_tokens and run "
-                "the same command with --to_continue."
-            ) from error
         return [
             [found[tuple(context), tuple(candidate)] for candidate in row]
             for context, row in zip(contexts, candidates, strict=True)

@@ -38,6 +38,8 @@ class DataSettings:
     max_len: int = 512
     response_template: str | None = None
     eval_fraction: float = 0.03
+    learn_thoughts: bool = True
+    """What an agent thought before it spoke is learned, too."""
     other_tokenizer: bool = False
     """Take turns that were sampled with another tokenizer, and tokenise their texts anew."""
     image_processor: str | None = None
@@ -99,7 +101,7 @@ class OptimizerSettings:
     lr_scheduler: str = "cosine_with_floor"
     max_epochs: int = 1
     train_batch_size: int = 128
-    micro_train_batch_size: int = 8
+    micro_train_batch_size: int | None = None
     l2: float = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.95)
     max_norm: float = 1.0
@@ -109,7 +111,7 @@ class OptimizerSettings:
     prefix_tree: bool = True
     """Rows of a batch with a common prefix share it."""
     max_tokens_per_batch: int | None = None
-    """Packs by tokens instead of by rows."""
+    """Packs by tokens instead of by rows; None, and nothing about rows: as a GPU's memory allows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sweet_rl.training import models
 from sweet_rl.training.batches import TextCollator
-from sweet_rl.training.dialogues import read_texts
-from sweet_rl.training.encoding import TurnEncoder, check_tokenizers
+from sweet_rl.training.data import read_texts
+from sweet_rl.training.encoding import check_tokenizers, turn_encoder
 from sweet_rl.training.engines import half_weights
 from sweet_rl.training.fitting import (
     Rows,
@@ -20,7 +20,7 @@ from sweet_rl.training.fitting import (
     say_what_was_encoded,
     trainable,
 )
-from sweet_rl.training.objectives import ImitationObjective
+from sweet_rl.training.forward import ImitationObjective
 from sweet_rl.training.settings import SelectionSettings, TrainSettings
 from sweet_rl.training.vision import Vision
 
@@ -49,13 +49,12 @@ def train(settings: TrainSettings, selection: SelectionSettings, say: Say) -> No
 def _rows(settings: TrainSettings, selection: SelectionSettings, say: Say) -> Rows:
     data = settings.data
     read, selected = read_texts(data, selection)
-    for line in selected.lines(selection):
+    for line in selected.lines():
         say(line)
     tokenizer = models.load_tokenizers(settings.model)
     check_tokenizers(read, tokenizer, allowed=data.other_tokenizer)
-    encoder = TurnEncoder(tokenizer, max_len=data.max_len, response_template=data.response_template)
-    texts, report = encoder.encode_texts(read)
-    say_what_was_encoded(texts, report, data, say)
+    texts, report = turn_encoder(tokenizer, data).encode_texts(read)
+    say_what_was_encoded(texts, report, data, tokenizer, say)
     train_on, held_out = hold_out(texts, settings, total=len(read))
     tokens = sum(text.weight for text in train_on)
     say(f"{len(train_on):,} texts ({tokens:,} tokens to imitate) to train on, {len(held_out):,} held out")

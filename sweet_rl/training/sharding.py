@@ -15,11 +15,7 @@ _OURS = ("optimizer", "scheduler", "fp16")
 
 
 def read_deepspeed_config(path: str) -> dict[str, Any]:
-    """DeepSpeed's configuration from a file, as `--deepspeed_config` takes it.
-
-    Raises:
-        UsageError: it cannot be read, or says what flags say.
-    """
+    """DeepSpeed's configuration from a file, as `--deepspeed_config` takes it."""
     try:
         config = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -47,11 +43,7 @@ def offloads(config: Mapping[str, Any]) -> bool:
 
 
 def deepspeed_config(shards: ShardSettings, optimizer: OptimizerSettings, *, bf16: bool) -> dict[str, Any]:
-    """The engine's configuration for training; "auto" is filled in by transformers.
-
-    Raises:
-        UsageError: a file says something else than the flags.
-    """
+    """The engine's configuration for training; "auto" is filled in by transformers."""
     given = dict(shards.deepspeed_config or {})
     zero: dict[str, Any] = dict(given.pop("zero_optimization", None) or _zero(shards))
     if zero["stage"] == 3:
@@ -113,11 +105,6 @@ def fsdp_config(shards: ShardSettings, environment: Mapping[str, str], *, cuda: 
 
     Every transformer layer is a unit, gathered for its own pass only. Weights are read by the first process
     of a machine and handed to the others; checkpoints are written by all processes, each its part.
-
-    Args:
-        shards: what the flags say.
-        environment: where `accelerate launch` leaves what its configuration says.
-        cuda: there is something to offload from.
     """
     return {
         "version": 2,

@@ -1,17 +1,29 @@
-"""The order of rows in training: optimizer steps, and their micro-batches on every process."""
+"""Which rows an update has, how they become micro-batches, and its learning rate.
+
+Published behaviour: docs/published/sweet_rl.md#preference-training.
+"""
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 from torch.utils.data import Dataset
 
-from sweet_rl.training.batches import Encoded
-from sweet_rl.training.packing import Packs
+from sweet_rl.errors import UsageError
+from sweet_rl.training.encoding import Encoded
+from sweet_rl.training.trees import common_prefix, in_order
+
+Packs = Callable[[list[int]], list[list[int]]]
+"""Some rows, of one optimizer step for example, to micro-batches, for all processes together."""
 
 _STEPS_SORTED_TOGETHER = 16
 """More would save little padding, and make steps less random."""
+
+
+# -- the rows of each step --------------------------------------------------------------------------------
 
 
 class Positions(Dataset[tuple[Encoded, float]]):
@@ -70,7 +82,10 @@ class StepSampler:
         self._lengths = lengths
         self._packs = packs
         self._weights = [1.0] * len(lengths) if weights is None else weights
-        self._groups = _members(range(len(lengths)) if groups is None else groups)
+        members: dict[int, list[int]] = {}
+        for row, group in enumerate(range(len(lengths)) if groups is None else groups):
+            members.setdefault(group, []).append(row)
+        self._groups = list(members.values())
         self._train_batch = train_batch
         self._seed, self._epoch = seed, 0
         self._shuffle, self._group, self._drop_last = shuffle, group_by_length, drop_last
@@ -106,43 +121,191 @@ class StepSampler:
         if self._shuffle:
             draw.shuffle(groups)
         size = self._train_batch
-        order = [row for group in groups for row in group]
         if self._group:
-            order = [row for window in _windows(groups, size) for row in self._by_length(window)]
+            groups = list(self._by_length(groups))
+        order = [row for group in groups for row in group]
         steps = [order[start : start + size] for start in range(0, len(order), size)][: self.steps]
         if self._group and self._shuffle:
             draw.shuffle(steps)
         return steps
 
-    def _by_length(self, groups: list[list[int]]) -> Iterator[int]:
-        longest_first = sorted(groups, key=lambda group: -max(self._lengths[row] for row in group))
-        return (row for group in longest_first for row in group)
+    def _by_length(self, groups: Sequence[list[int]]) -> Iterator[list[int]]:
+        """The longest first among those of many steps at a time."""
+        window: list[list[int]] = []
+        rows = 0
+        for number, group in enumerate(groups, start=1):
+            window.append(group)
+            rows += len(group)
+            if rows >= self._train_batch * _STEPS_SORTED_TOGETHER or number == len(groups):
+                yield from sorted(window, key=lambda some: -max(self._lengths[row] for row in some))
+                window, rows = [], 0
 
 
 def history_groups(rows: Sequence[Encoded]) -> list[int]:
     """A number for each row; the same for rows whose first side has the same prompt (text, without one)."""
     numbers: dict[tuple[int, ...], int] = {}
-    firsts = (row.sides[0] for row in rows)
+    firsts = (row.branches[0] for row in rows)
     return [
         numbers.setdefault(first.ids[: first.prompt_length] or first.ids, len(numbers)) for first in firsts
     ]
 
 
-def _windows(groups: Sequence[list[int]], size: int) -> Iterator[list[list[int]]]:
-    """Groups of many steps at a time."""
-    window: list[list[int]] = []
-    rows = 0
-    for group in groups:
-        window.append(group)
-        rows += len(group)
-        if rows >= size * _STEPS_SORTED_TOGETHER:
-            yield window
-            window, rows = [], 0
-    yield window
+# -- micro-batches ----------------------------------------------------------------------------------------
 
 
-def _members(groups: Sequence[int]) -> list[list[int]]:
-    members: dict[int, list[int]] = {}
-    for row, group in enumerate(groups):
-        members.setdefault(group, []).append(row)
-    return list(members.values())
+def by_count(order: Sequence[int], *, most: int, world: int = 1) -> Packs:
+    """Packs of at most `most` rows, as equal as possible over processes; neighbours in `order` fit together."""
+
+    def packs(rows: list[int]) -> list[list[int]]:
+        near = sorted(rows, key=order.__getitem__)
+        count = min(len(near), -(-len(near) // (most * world)) * world)
+        return [near[len(near) * i // count : len(near) * (i + 1) // count] for i in range(count)]
+
+    return packs
+
+
+class ByTokens:
+    """Packs of at most about `budget` tokens, without padding, the largest first.
+
+    Args:
+        rows: all rows; UsageError for one that is larger alone.
+        order: each row's place in an order in which those with a common prefix are neighbours.
+        budget: tokens of one pack, without padding.
+        share: tokens that rows share count once.
+        world: number of processes; the rows are divided so that all have something to do.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Encoded],
+        order: Sequence[int],
+        *,
+        budget: int,
+        share: bool = True,
+        world: int = 1,
+    ) -> None:
+        self._ids = [[np.asarray(branch.ids, dtype=np.uint32) for branch in row.branches] for row in rows]
+        self._order, self._budget, self._share, self._world = order, budget, share, world
+        self._alone = [self._new_tokens(row) for row in range(len(rows))]
+        for row, tokens in zip(rows, self._alone, strict=True):
+            if tokens > budget:
+                raise UsageError(
+                    f"{row.row.place} takes {tokens:,} tokens, more than --max_tokens_per_batch {budget:,}. "
+                    "Raise it, or lower --max_len."
+                )
+
+    def __call__(self, rows: list[int]) -> list[list[int]]:
+        """The rows, divided."""
+        near = sorted(rows, key=self._order.__getitem__)
+        found = self._packed(near, self._budget)
+        wanted = -(-len(found) // self._world) * self._world
+        if wanted > len(found):  # some process would have one less
+            even = max(sum(tokens for tokens, _ in found) / wanted, *(self._alone[row] for row in near))
+            more = self._packed(near, min(self._budget, even))
+            found = more if len(more) <= wanted else found
+        return [members for _, members in sorted(found, key=lambda pack: -pack[0])]
+
+    def _packed(self, near: list[int], limit: float) -> list[tuple[int, list[int]]]:
+        """Neighbours put together until the limit is reached, with the tokens of each pack."""
+        found: list[tuple[int, list[int]]] = []
+        for row in near:
+            new = self._new_tokens(row, found[-1][1][-1]) if found else self._alone[row]
+            if found and found[-1][0] + new <= limit:
+                found[-1] = (found[-1][0] + new, [*found[-1][1], row])
+            else:
+                found.append((self._alone[row], [row]))
+        return found
+
+    def _new_tokens(self, row: int, before: int | None = None) -> int:
+        """Tokens of a row that no branch of it shares with another, or with the row before.
+
+        What two share by less than half of the longer is not counted as shared: it may stand there twice
+        (`sweet_rl.training.trees.grow`).
+        """
+        branches, new = self._ids[row], 0
+        known = [] if before is None else self._ids[before]
+        for number, ids in enumerate(branches):
+            others = (*known, *branches[:number]) if self._share else ()
+            shared = max((common_prefix(ids, other) for other in others), default=0)
+            new += len(ids) - (shared if 2 * shared >= len(ids) else 0)
+        return new
+
+
+def prefix_order(rows: Sequence[Encoded]) -> list[int]:
+    """Each row's place when rows with a common prefix are neighbours."""
+    places = [0] * len(rows)
+    for place, row in enumerate(in_order([np.asarray(row.branches[0].ids, dtype=np.uint32) for row in rows])):
+        places[row] = place
+    return places
+
+
+def padded_batches(
+    lengths: Sequence[int], most: int, *, order: Sequence[int] | None = None, worth_tokens: float = math.inf
+) -> Iterator[list[int]]:
+    """Numbers of sequences in batches of `most` tokens at most, padding included; a longer one is alone.
+
+    `order` is one in which neighbours share a batch, by default the longest first. A batch of `worth_tokens`
+    does not wait for sequences that would be padded by a tenth.
+    """
+    batch: list[int] = []
+    longest = 0
+    for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]) if order is None else order:
+        longest = max(longest, lengths[number])
+        full = (len(batch) + 1) * longest > most
+        enough = len(batch) * longest >= worth_tokens and lengths[number] < 0.9 * longest
+        if batch and (full or enough):
+            yield batch
+            batch, longest = [], lengths[number]
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def shared_batches(
+    order: Sequence[int], lengths: Sequence[int], shared: Sequence[int], most: int
+) -> Iterator[list[int]]:
+    """Numbers in an order of common prefixes in batches of `most` tokens at most.
+
+    What each in the order shares with the one before it (`shared`) counts once.
+    """
+    batch: list[int] = []
+    size = 0
+    for number, known in zip(order, shared, strict=True):
+        new = lengths[number] - known if batch else lengths[number]
+        if batch and size + new > most:
+            yield batch
+            batch, size, new = [], 0, lengths[number]
+        batch.append(number)
+        size += new
+    if batch:
+        yield batch
+
+
+# -- learning rates ---------------------------------------------------------------------------------------
+
+_DECAYS: dict[str, Callable[[float], float]] = {
+    "cosine_with_floor": lambda progress: 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)),
+    "linear": lambda progress: 1 - progress,
+    "constant": lambda _: 1.0,
+}
+
+
+def rate_factor(name: str, *, steps: int, warmup_ratio: float, published: bool) -> Callable[[int], float]:
+    """Factors of updates 0, 1, ...: a linear warm-up of ceil(warmup_ratio * steps) updates, then the decay.
+
+    The published warm-up begins at 0, so its first update changes nothing; ours begins one step above.
+
+    Raises:
+        UsageError: no such schedule.
+    """
+    if name not in _DECAYS:
+        raise UsageError(f"--lr_scheduler must be one of {', '.join(_DECAYS)}, got {name!r}.")
+    warmup = math.ceil(warmup_ratio * steps)
+    decay = _DECAYS[name]
+
+    def factor(update: int) -> float:
+        if update < warmup:
+            return update / warmup if published else (update + 1) / (warmup + 1)
+        return decay(min(1.0, (update - warmup) / max(1, steps - warmup)))
+
+    return factor

@@ -1,14 +1,15 @@
 """The training loop: transformers' Trainer with our batches, loss, schedule, checkpoints and log.
 
 Trainer accumulates, clips, shards and keeps random states. What is ours here: every row of an optimizer step
-counts for its weight, a loss that is not a number stops the run before it does harm, and checkpoints are
-whole.
+counts for its weight, a loss that is not a number stops the run before it does harm, an update for which
+memory does not suffice is begun again with smaller micro-batches, and checkpoints are whole.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,16 +19,19 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 
-from sweet_rl.errors import UsageError
-from sweet_rl.training import checkpoints, engines
-from sweet_rl.training.batches import Encoded, to_device
+from sweet_rl.errors import ServiceError, UsageError, first_line
+from sweet_rl.training import adapters, checkpoints, engines, memory
+from sweet_rl.training.attention import attend_plainly
+from sweet_rl.training.batches import to_device
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
+from sweet_rl.training.encoding import Encoded
+from sweet_rl.training.forward import Objective, RowLosses
 from sweet_rl.training.metrics import MetricsLog
-from sweet_rl.training.objectives import Objective, RowLosses
-from sweet_rl.training.packing import Packs
-from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import TrainSettings
-from sweet_rl.training.steps import Positions, StepSampler
+from sweet_rl.training.steps import Packs, Positions, StepSampler, rate_factor
+
+CHECKED = {"cuda"}
+"""Devices whose fused attention is not taken at its word."""
 
 
 class StepTrainer(Trainer):
@@ -44,6 +48,8 @@ class StepTrainer(Trainer):
         collator: makes a batch of (row, scale).
         objective: a batch's losses.
         metrics: where numbers go.
+        most_places: tokens of a micro-batch, padding included, that memory is known to suffice for.
+        say: how to talk to people.
     """
 
     def __init__(
@@ -59,13 +65,19 @@ class StepTrainer(Trainer):
         collator: Callable[[Any], Any],
         objective: Objective,
         metrics: MetricsLog,
+        most_places: float = math.inf,
+        say: Callable[[str], None],
     ) -> None:
         self._settings, self._rows, self._held_out = settings, rows, held_out
+        self._by_index = {row.index: row for row in rows}
         self._packs = packs
         self._collator, self._metrics, self._objective = collator, metrics, objective
         self._sums: Tensor | None = None
         self._names: list[str] = []
         self._preparing = False
+        self._most, self._say = most_places, say
+        self._update: list[Any] = []
+        self._sums_before: Tensor | None = None
         # A loss function tells Trainer that our loss is already scaled; `compute_loss` below is what runs.
         super().__init__(
             model=model,
@@ -101,6 +113,7 @@ class StepTrainer(Trainer):
         """The micro-batches of one optimizer step, with its number of rows."""
         del device
         samples = [batch for _, batch in zip(range(num_batches), epoch_iterator, strict=False)]
+        self._update, self._sums_before = [], self._sums
         return samples, sum(len(batch["scale_B"]) for batch in samples)
 
     def _prepare_inputs(self, inputs: Any) -> Any:
@@ -110,6 +123,68 @@ class StepTrainer(Trainer):
         """0: operations are not counted."""
         del inputs
         return 0
+
+    # -- gradients ----------------------------------------------------------------------------------------
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """Add a micro-batch's gradients; where they cannot be had so, those of the whole update another way.
+
+        A fused kernel that makes no number of what plain arithmetic makes one of is not used again.
+        """
+        alone = self.args.world_size == 1 and engines.engine_of(self._settings) is None
+        if not alone:
+            return super().training_step(model, inputs, num_items_in_batch)
+        self._update.append(inputs)
+        loss = self._add_gradients(model, [inputs])
+        if self.accelerator.sync_gradients and self.args.device.type in CHECKED:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf)
+            if not norm.isfinite() and attend_plainly(adapters.bare_model(model)):
+                self._say(
+                    f"The gradient is not finite at update {self.state.global_step + 1}. From here on plain "
+                    "attention is computed, which is slower than torch's fused kernels; nothing was lost."
+                )
+                loss = self._add_gradients(model, self._begin_again(model))
+        return loss
+
+    def _begin_again(self, model: Any) -> list[Any]:
+        """Drop the gradients of the update; its micro-batches so far."""
+        model.zero_grad()
+        memory.free_cache()
+        self._sums = self._sums_before
+        return [*self._update]
+
+    def _add_gradients(self, model: Any, waiting: list[Any]) -> Tensor:
+        loss = torch.zeros((), device=self.args.device)
+        while waiting:
+            batch = waiting.pop(0)
+            rows = list(zip(batch["index_B"].tolist(), batch["scale_B"].tolist(), strict=True))
+            size, failure = memory.places(batch), ""
+            if size > self._most and len(rows) > 1 and self._objective.by_row:
+                items = [(self._by_index[index], scale) for index, scale in rows]
+                half = len(items) // 2
+                waiting[:0] = [self._collator(items[:half]), self._collator(items[half:])]
+                continue
+            try:
+                loss = loss + super().training_step(model, batch)
+            except (RuntimeError, MemoryError) as error:
+                if not memory.exhausted(error):
+                    raise
+                failure = first_line(error)[:200]
+            if failure:  # here the error is gone, and with it what the pass had made
+                update = self.state.global_step + 1
+                if len(rows) == 1 or not self._objective.by_row:
+                    places = ", ".join(self._by_index[index].row.place for index, _ in rows[:5])
+                    raise ServiceError(
+                        f"Out of memory at update {update} with {size:,} tokens at once ({failure}), in the rows "
+                        f"{places}. {memory.REPAIR}"
+                    )
+                self._most = 3 * size // 4
+                self._say(
+                    f"Out of memory at update {update} with {size:,} tokens at once ({failure}). From now on it "
+                    f"is {self._most:,}; the result is the same."
+                )
+                waiting, loss = self._begin_again(model), torch.zeros_like(loss)
+        return loss
 
     # -- loss and schedule --------------------------------------------------------------------------------
 
@@ -149,8 +224,7 @@ class StepTrainer(Trainer):
         return {name: value / max(weight, 1) for name, value in zip(self._names, values, strict=True)}
 
     def _stop_at(self, indices: list[int]) -> None:
-        by_index = {row.index: row.row.place for row in self._rows}
-        places = ", ".join(f"{by_index[index]} (index {index})" for index in indices[:5])
+        places = ", ".join(f"{self._by_index[index].row.place} (index {index})" for index in indices[:5])
         last = checkpoints.complete_checkpoints(self._settings.output.ckpt_path)
         kept = f"The checkpoint {str(last[-1])!r} is from before" if last else "No checkpoint was written yet"
         raise UsageError(
@@ -195,12 +269,13 @@ class StepTrainer(Trainer):
         model.eval()
         for start in range(0, len(batches), world):  # all make the same number of passes, for sharded models
             mine = batches[min(start + rank, len(batches) - 1)]
-            batch = self._prepare_inputs(self._collator([(self._held_out[i], 0.0) for i in mine]))
-            # Not inference_mode: FSDP2 would keep its buffers, and cannot train with them.
-            with torch.no_grad(), self.compute_loss_context_manager():
-                losses = self._objective(model, batch)
-            used_B = torch.full_like(losses.total_B, start + rank < len(batches), dtype=torch.bool)
-            sums = self._summed(losses, used_B) + sums
+            divides = world == 1 and self._objective.by_row
+            found = (
+                memory.by_halves(mine, self._held_out_losses) if divides else [self._held_out_losses(mine)]
+            )
+            for losses in found:
+                used_B = torch.full_like(losses.total_B, start + rank < len(batches), dtype=torch.bool)
+                sums = self._summed(losses, used_B) + sums
         engines.reshard(model)
         model.train(training)
         means = self._means(torch.as_tensor(sums, device=self.args.device))
@@ -208,6 +283,12 @@ class StepTrainer(Trainer):
         self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **metrics})
         super().log(metrics)
         return metrics
+
+    def _held_out_losses(self, rows: Sequence[int]) -> RowLosses:
+        batch = self._prepare_inputs(self._collator([(self._held_out[i], 0.0) for i in rows]))
+        # Not inference_mode: FSDP2 would keep its buffers, and cannot train with them.
+        with torch.no_grad(), self.compute_loss_context_manager():
+            return self._objective(self.model_wrapped, batch)
 
     # -- checkpoints --------------------------------------------------------------------------------------
 

@@ -26,11 +26,8 @@ from numpy.typing import NDArray
 Ids = NDArray[np.uint32]
 Ints = NDArray[np.int64]
 
-
 _READINESS = (1.0, 0.25, 4.0)
 """How readily sequences join a tree, beside what is right without padding."""
-
-
 _MOST_PADDED = 2
 """Times as many places as tokens where nothing is shared."""
 
@@ -101,13 +98,9 @@ def grow(sequences: Sequence[Ids], *, attention_span: float = math.inf) -> list[
     """The sequences as trees, each token once in its tree.
 
     A shared prefix saves tokens, but dense attention over a larger tree looks at more pairs of tokens in
-    vain. A sequence joins a tree if that saves more than it costs.
-
-    Args:
-        sequences: none is empty.
-        attention_span: how many pairs of tokens attention looks at in the time that all else takes for one
-            token: about six times a model's hidden size for dense masks, infinite for kernels that skip
-            what a mask hides, 0 to share nothing.
+    vain. A sequence (none is empty) joins a tree if that saves more than it costs. `attention_span` is how
+    many pairs of tokens attention looks at in the time that all else takes for one token: about six times a
+    model's hidden size for dense masks, infinite for kernels that skip what is hidden, 0 to share nothing.
     """
     order, shared = neighbours(sequences)
     sizes = [len(sequences[number]) for number in order]
@@ -121,12 +114,7 @@ def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_i
     """The sequences as trees in as few rows as they fit, each as long as the largest tree.
 
     `grow` knows nothing of padding; so trees that are made more and less readily are looked at as well, and
-    the rows are taken that cost least.
-
-    Args:
-        sequences: none is empty.
-        attention_span: see `grow`.
-        pad_id: what stands at places without a token.
+    the rows are taken that cost least. `pad_id` stands at places without a token.
     """
     spans = [attention_span * factor for factor in _READINESS]
     if not 0 < attention_span < math.inf:
@@ -134,8 +122,16 @@ def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_i
     order, shared = neighbours(sequences)
     sizes = [len(sequences[number]) for number in order]
     plans = [_in_rows(_divided(sizes, shared, span), packed=attention_span > 0) for span in spans]
-    rows = min(plans, key=lambda rows: _cost(rows, attention_span))
-    length = _length(rows)
+
+    def length_of(rows: list[list[_Part]]) -> int:
+        return max(part.size for parts in rows for part in parts)
+
+    def cost(rows: list[list[_Part]]) -> float:
+        """Of reading all rows, padding included, in the time of a token without attention, times the span."""
+        return len(rows) * length_of(rows) * (attention_span + length_of(rows))
+
+    rows = min(plans, key=cost)
+    length = length_of(rows)
     shares = len(rows) < len(sequences)
     if not shares:
         rows = sorted(rows, key=lambda parts: order[parts[0].start])
@@ -166,13 +162,7 @@ class _Part(NamedTuple):
 
 
 def _divided(sizes: Sequence[int], shared: Sequence[int], attention_span: float) -> list[_Part]:
-    """What of an order is a tree: a sequence joins the one before if that saves more than it costs.
-
-    Args:
-        sizes: tokens of each sequence in the order.
-        shared: how many of them the sequence before begins with.
-        attention_span: see `grow`.
-    """
+    """What of an order, with its sequences' sizes and what each shares with the one before, is a tree."""
     parts: list[_Part] = []
     for place, (size, known) in enumerate(zip(sizes, shared, strict=True)):
         if parts and known and attention_span:
@@ -229,13 +219,3 @@ def _in_rows(parts: Sequence[_Part], *, packed: bool) -> list[list[_Part]]:
         rows[row].append(part)
         room[row] -= part.size
     return rows
-
-
-def _length(rows: Sequence[Sequence[_Part]]) -> int:
-    return max(part.size for parts in rows for part in parts)
-
-
-def _cost(rows: Sequence[Sequence[_Part]], attention_span: float) -> float:
-    """Of reading all rows, padding included, in the time of a token without attention (times the span)."""
-    length = _length(rows)
-    return len(rows) * length * (attention_span + length)

@@ -58,11 +58,7 @@ class Vision:
 
     @classmethod
     def load(cls, model: str, tokenizer: Any, settings: DataSettings | None = None) -> Vision:
-        """That of a model folder, or of a name on the hub; without settings with its own limits of pixels.
-
-        Raises:
-            UsageError: the model reads no pictures, or they become something else than is known here.
-        """
+        """That of a model folder, or of a name on the hub; without settings with its own limits of pixels."""
         from transformers import AutoConfig, AutoImageProcessor  # noqa: PLC0415 - heavy
 
         try:
@@ -108,11 +104,7 @@ class Vision:
         return digest({name: str(value) for name, value in self._processor.to_dict().items()})
 
     def tokens(self, picture: Picture) -> int:
-        """How many tokens it takes.
-
-        Raises:
-            UsageError: it is far too narrow.
-        """
+        """How many tokens it takes."""
         try:
             patches = self._processor.get_number_of_image_patches(picture.height, picture.width, {})
         except ValueError as error:
@@ -122,12 +114,12 @@ class Vision:
         tokens: int = patches // self._processor.merge_size**2
         return tokens
 
-    def expanded(self, text: str, pictures: Pictures, *, place: str) -> str:
-        """The text with every picture's mark repeated as often as it has tokens.
+    def marks(self, text: str) -> int:
+        """How many pictures a text shows."""
+        return text.count(self._token)
 
-        Raises:
-            DataError: there are not as many marks as pictures.
-        """
+    def expanded(self, text: str, pictures: Pictures, *, place: str) -> str:
+        """The text with every picture's mark repeated as often as it has tokens."""
         pieces = text.split(self._token)
         if len(pieces) - 1 != len(pictures):
             raise DataError(

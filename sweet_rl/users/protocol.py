@@ -47,7 +47,7 @@ _BOTH: Final = frozenset({"model", "n", "stream", "stream_options", "stop", "max
 _TOKEN: Final = re.compile(r"\s*\S+\s*\Z|\s*\S+")
 
 
-class RequestProblem(Exception):  # noqa: N818 - becomes a response
+class RequestProblem(Exception):
     """Why a request gets no reply, as an OpenAI error."""
 
     def __init__(

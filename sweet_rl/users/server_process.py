@@ -42,13 +42,13 @@ async def serve(
     Raises:
         UsageError: the address cannot be used.
     """
-    from sweet_rl import serving  # noqa: PLC0415 - the parent of a server process needs none of it
-    from sweet_rl.users.server import SimulatorServer  # noqa: PLC0415
+    from sweet_rl import serving  # the parent of a server process needs none of it
+    from sweet_rl.users.server import SimulatorServer
 
     def ready(actual: int) -> None:
         if not quiet:
             models = ", ".join([*speakers, "echo"])
-            print(f"{_READY}{models} at http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)  # noqa: T201
+            print(f"{_READY}{models} at http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)
 
     app = SimulatorServer(speakers, fault_profile, host=host, api_key=api_key).application()
     await serving.serve(app, host, port, on_ready=ready)
@@ -77,7 +77,7 @@ def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServ
     for name, value in flags.items():
         command += [f"--{name}", str(value)]
     with tempfile.TemporaryFile("w+") as log:  # a pipe that is not read would fill up
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             line = process.stdout.readline() if process.stdout else ""
             if not line.startswith(_READY):

@@ -158,7 +158,7 @@ class DesignContents(Contents[Trajectory]):
         pictures = dict(zip(wanted, found, strict=True))
         if renderer is None or not self._metrics:
             return _Seen(drafts, pictures)
-        from sweet_rl.grading.pages.turns import grade_drafts  # noqa: PLC0415 - looking needs no numpy
+        from sweet_rl.grading.pages.turns import grade_drafts  # looking needs no numpy
 
         return _Seen(drafts, pictures, await grade_drafts(trajectory, renderer, self._folder))
 

@@ -57,9 +57,8 @@ class PairContents(Contents[Row]):
 def _sides(item: Row) -> tuple[str, str, str]:
     """What comes before, and the two sides behind it; with what both begin with taken out of these."""
     chosen, rejected = _text(item, "chosen"), _text(item, "rejected")
-    prompt = item.get("prompt")
-    if isinstance(prompt, str):
-        return prompt, chosen, rejected
+    if item.get("prompt"):
+        return _text(item, "prompt"), chosen, rejected
     shared = next(
         (place for place, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other),
         min(len(chosen), len(rejected)),
@@ -69,13 +68,26 @@ def _sides(item: Row) -> tuple[str, str, str]:
 
 
 def _text(item: Row, side: str) -> str:
-    """A side as a text; of pages it is an object of input and output."""
+    """A side as a text; it may be a list of messages, or an object of input and output."""
     value = item.get(side)
+    if isinstance(value, list) and all(isinstance(message, Mapping) for message in value):
+        value = "\n\n".join(f"{message.get('role')}: {_content(message.get('content'))}" for message in value)
     if isinstance(value, Mapping):
         value = f"{value.get('input', '')}{value.get('output', '')}"
     if not isinstance(value, str):
-        raise DataError("must be a string", field=side, value=value, repair="A pair has two texts.")
+        raise DataError(
+            "must be a string", field=side, value=value, repair="A pair has two texts, or lists of messages."
+        )
     return value
+
+
+def _content(content: Json) -> str:
+    """A message's text; a picture in it is named."""
+    if not isinstance(content, list):
+        return str(content)
+    return "".join(
+        str(part.get("text", "[picture]")) if isinstance(part, Mapping) else str(part) for part in content
+    )
 
 
 def _is_small(name: str, value: Json) -> bool:

@@ -221,7 +221,7 @@ async def _serve(app: web.Application, host: str, port: int, on_ready: Callable[
 
 
 def _url(host: str, port: int) -> str:
-    name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104  (a comparison)
+    name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # a comparison
     return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
 
 

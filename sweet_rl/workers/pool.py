@@ -132,7 +132,7 @@ class _Worker:
         with inner:
             name, *arguments = module
             self._folder = tempfile.mkdtemp(prefix="sweet_rl_worker_")
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
+            self._process = subprocess.Popen(
                 [sys.executable, "-m", name, str(inner.fileno()), self._folder, *arguments],
                 pass_fds=[inner.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -178,7 +178,10 @@ def test_parquet_without_its_package_names_the_extra(tmp_path, tokenizer, monkey
     ("row", "message"),
     [
         ({"prompt": PROMPT, "chosen": "a"}, "line 1: field 'rejected' must be a text that is not empty"),
-        ({"chosen": f"{PROMPT}a", "rejected": "b"}, "line 1: field 'chosen, rejected' share no beginning"),
+        (
+            {"chosen": f"{PROMPT}a", "rejected": f"{PROMPT.replace('user', 'system')}b"},
+            "line 1: field 'chosen, rejected' share no beginning",
+        ),
     ],
 )
 def test_a_wrong_row_is_named_and_the_old_file_stays(export, tmp_path, row, message):
@@ -195,7 +198,7 @@ def test_whole_dialogues_need_a_chat_template(export, tmp_path):
     bare = {"tokenizer": str(tmp_path / "bare")}
     (row,) = export({"prompt": "q", "chosen": "a", "rejected": "b"}, **bare)
     assert row == {"prompt": "q", "chosen": f"a{TURN_END}", "rejected": f"b{TURN_END}"}
-    with pytest.raises(UsageError, match="has no chat template"):
+    with pytest.raises(DataError, match="has no chat template"):
         export({"chosen": f"{PROMPT}a", "rejected": f"{PROMPT}b"}, **bare)
 
 

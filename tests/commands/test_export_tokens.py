@@ -68,7 +68,7 @@ def as_trained_here(tmp_path, tokenizer):
     """What `train_dpo` sees of the same pairs: prompt and sides together."""
     rows = read_pairs(DataSettings(str(tmp_path / "pairs.jsonl"), find_prompt=True), seed=0).train
     return [
-        [list(side.ids) for side in one.sides]
+        [list(branch.ids) for branch in one.branches]
         for one in TurnEncoder(tokenizer, max_len=10_000).encode(rows)[0]
     ]
 

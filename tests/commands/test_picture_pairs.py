@@ -75,8 +75,8 @@ def test_messages_show_the_target(tmp_path, monkeypatch):
     (tmp_path / "runs/shown/1.png").write_bytes(
         (output.parent / second["chosen"][0]["content"][1]["image"]).read_bytes()
     )
-    rows = read_pairs(DataSettings(str(output)), seed=0, render=lambda messages, _: str(messages)).train
-    assert [row.chosen_pictures[0].width for row in rows] == [64, 64]
+    rows = read_pairs(DataSettings(str(output)), seed=0).train
+    assert [row.chosen.pictures[0].width for row in rows] == [64, 64]
 
 
 def test_a_pair_of_other_trajectories_is_named(tmp_path):

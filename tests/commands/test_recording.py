@@ -21,7 +21,7 @@ WRITES_NOTHING = {
     "serve_env",
     "serve_shop",
     "serve_simulator",
-    "watch",
+    "show_tokens",
 }
 TRAINING = {
     "train_batch_size": 4,

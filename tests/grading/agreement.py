@@ -97,7 +97,7 @@ def main() -> None:
     tasks = [one for one in load_tasks(arguments.tasks, limit=arguments.limit) if is_stable(one)]
     kinds, trajectories = zip(*made(tasks, arguments.every), strict=True)
     grades = grade(kinds, trajectories)
-    print(f"{len(tasks)} tasks of {Path(arguments.tasks).name}", *table(kinds, grades), sep="\n")  # noqa: T201 - a command
+    print(f"{len(tasks)} tasks of {Path(arguments.tasks).name}", *table(kinds, grades), sep="\n")
     if arguments.answers:
         with Path(arguments.answers).open("w") as file:
             for kind, one, grade_ in zip(kinds, trajectories, grades, strict=True):

@@ -102,7 +102,7 @@ class Whole(int):
     __hash__ = int.__hash__
 
 
-Pair = collections.namedtuple("Pair", "a b")  # noqa: PYI024 - the older way of writing it
+Pair = collections.namedtuple("Pair", "a b")
 
 
 class Colour(enum.StrEnum):
@@ -153,7 +153,7 @@ def test_different_values_have_different_fingerprints():
         None, "", "N", "\ud800", "?", "None", "1", b"1", 1, 1.5, 1j, [], (), {}, "[]", b"", range(0), [1], [[1]], (1,), {1: 2},
         0.1, Decimal("0.1"), Fraction(1, 10), ["a", "b"], ["ab"], ["a,b"], ["a", ["b"]], [["a"], "b"], {(1, 2)},
         collections.deque(), collections.deque([1]), range(2), [0, 1], dt.date(2020, 1, 1),
-        dt.datetime.min, dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.timedelta(1), dt.time(0),
+        dt.datetime.min, dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.timedelta(1), dt.time(0),  # noqa: DTZ901
         "x" * MAX_SHORT, "x" * 10_000, "x" * 9_999 + "y", list(range(1000)), list(range(1, 1001)), float("inf"),
         float("-inf"), 2**63, -(2**63), float(2**63) * 2,
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from sweet_rl.chat import TurnFormat, model_path
+from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.sft_data.schools import Figure, Phase
 from sweet_rl.types import ANSWER_MARKER
@@ -39,9 +39,10 @@ def test_any_text_survives_the_tokenizer(tokenizer):
 
 
 def test_turns_are_found_by_the_template(tokenizer):
-    form = TurnFormat.of(tokenizer)
-    assert form.end_id == tokenizer.eos_token_id
-    assert tokenizer.decode(form.header_ids) == "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    template = TurnTemplate(TokenizerChat(tokenizer))
+    assert template.end == tokenizer.eos_token
+    assert template.header == "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    assert template.writes_alike
 
 
 def test_the_drills_say_everything_that_the_answer_needs():

@@ -359,7 +359,7 @@ def test_two_models_in_one_process_share_nothing(tiny_llama):
             parameter.mul_(1.5)
     asked = mixed(20)
     engines = [Engine(model, ENDS) for model in (one, other)]
-    found = [written_in_turn for written_in_turn in zip(*(engine(asked) for engine in engines), strict=False)]
+    found = list(zip(*(engine(asked) for engine in engines), strict=False))
     assert found  # steps of both, in turn
     for engine, model in zip(engines, (one, other), strict=True):
         engine.clear()

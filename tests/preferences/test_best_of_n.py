@@ -58,7 +58,7 @@ def encode(text):
     return list(map(ord, text))
 
 
-ENCODING = Encoding(encode, encode, "", 0, END, "digest", str)
+ENCODING = Encoding(encode, encode, "", 0, (END,), "digest", str)
 
 
 def observation(turn=0, seed=3):

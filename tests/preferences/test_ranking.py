@@ -23,7 +23,7 @@ def encoding(digest="ours"):
         return [ord(letter) for letter in text]
 
     return Encoding(
-        ids, lambda text: [BEGIN, *ids(text)], "#", 1, END, digest, lambda ids: "".join(map(chr, ids))
+        ids, lambda text: [BEGIN, *ids(text)], "#", 1, (END,), digest, lambda ids: "".join(map(chr, ids))
     )
 
 
@@ -95,3 +95,17 @@ def test_nothing_to_score(limit):
     empty = row([""], additional_finish_reasons=["length"])
     assert asyncio.run(logprobs_of(scorer, [candidate_tokens(empty, "x", encoding())], limit)) == [[None]]
     assert not hasattr(scorer, "contexts")
+
+
+def test_prompts_of_servers_and_scripts_are_read_by_the_models_own_template():
+    """As `train_dpo` writes them: a critic is asked about what it was trained on."""
+    from sweet_rl.chat import PlainChat, TokenizerChat, as_json
+    from sweet_rl.preferences.tokenizers import encoding_by
+    from sweet_rl.types import Message
+    from tests.tiny_models import tiny_tokenizer
+
+    messages = [Message("system", "Be terse."), Message("user", "what?")]
+    tokenizer = tiny_tokenizer()
+    wanted = encoding_by(tokenizer).encode("hidden: 4." + TokenizerChat(tokenizer).render(messages))
+    for prompt in (PlainChat().render(messages), as_json(messages)):
+        assert encoding_by(tokenizer).encode(f"hidden: 4.{prompt}") == wanted

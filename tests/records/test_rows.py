@@ -106,7 +106,7 @@ WRONG = [
     (("answer",), 3, "answer"),
     (("reward",), True, "reward"),
     (("reward",), "1", "reward"),
-    (("task_id",), 3, "task_id"),
+    (("task_id",), 3.0, "task_id"),
     (("sample_index",), True, "sample_index"),
     (("sample_index",), 1.5, "sample_index"),
     (("stop_reason",), "bored", "stop_reason"),
@@ -185,13 +185,10 @@ def test_anything_is_either_a_trajectory_or_a_named_error(value):
 
 
 PATHS = [
-    path
-    for path in (
-        *[(key,) for key in ROW],
-        *[("task", key) for key in TASK],
-        *[("dialogue_history", 1, key) for key in ROW["dialogue_history"][1]],
-        ("failures", 0, "status"),
-    )
+    *[(key,) for key in ROW],
+    *[("task", key) for key in TASK],
+    *[("dialogue_history", 1, key) for key in ROW["dialogue_history"][1]],
+    ("failures", 0, "status"),
 ]
 
 
@@ -218,3 +215,8 @@ def test_reflections_must_be_text():
     }
     with pytest.raises(DataError, match=r"dialogue_history\[0\].reflection"):
         trajectory_from_row(row)
+
+
+def test_public_data_count_their_tasks():
+    row = copy.deepcopy(ROW) | {"task_id": 3}
+    assert trajectory_from_row(row).task.task_id == "3"

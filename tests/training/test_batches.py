@@ -5,21 +5,21 @@ import pytest
 
 from sweet_rl.chat import Span
 from sweet_rl.training.batches import Collator, Reader, token_weights
-from sweet_rl.training.data import PairRow
-from sweet_rl.training.encoding import EncodedPair, Side, TurnEncoder
+from sweet_rl.training.data import PairRow, Said
+from sweet_rl.training.encoding import Encoded, Side, TurnEncoder
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.settings import LossSettings
 from tests.tiny_models import tiny_tokenizer
 from tests.training.pairs import dialogue_pairs
 
-ROW = PairRow("", "", "", "pairs.jsonl", 1)
+ROW = PairRow(Said(), Said(), Said(), "pairs.jsonl", 1)
 
 
 def two_turns():
     """Turns of 1 and of 3 tokens, beside a side with one turn of 2."""
-    chosen = Side((5, 6, 7, 8, 9, 10), (Span(1, 2), Span(3, 6)))
-    return EncodedPair(0, chosen, Side((5, 6, 7), (Span(1, 3),)), ROW)
+    chosen = Side.single((5, 6, 7, 8, 9, 10), (Span(1, 2), Span(3, 6)))
+    return Encoded(0, (chosen, Side.single((5, 6, 7), (Span(1, 3),))), ROW)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def two_turns():
     ],
 )
 def test_weights_by_hand(reduction, weights):
-    np.testing.assert_allclose(token_weights(two_turns().chosen, reduction), weights)
+    np.testing.assert_allclose(token_weights(two_turns().sides[0], reduction)[0], weights)
 
 
 def test_the_first_token_and_the_prompt_have_no_weight():
-    side = Side((5, 6, 7, 8), (Span(0, 4),), prompt_length=2)
-    assert token_weights(side, "trajectory").tolist() == [0, 0, 0.5, 0.5]
+    side = Side.single((5, 6, 7, 8), (Span(0, 4),), prompt_length=2)
+    assert token_weights(side, "trajectory")[0].tolist() == [0, 0, 0.5, 0.5]
 
 
 def asked(batch):
@@ -72,7 +72,10 @@ def test_a_shared_beginning_stands_there_once():
 def test_losses_and_gradients_do_not_depend_on_the_micro_batch(reduction, steady):
     from transformers import AutoModelForCausalLM
 
-    rows = [PairRow("", row["chosen"], row["rejected"], "p", i) for i, row in enumerate(dialogue_pairs(6))]
+    rows = [
+        PairRow(Said(), Said(row["chosen"]), Said(row["rejected"]), "p", i)
+        for i, row in enumerate(dialogue_pairs(6))
+    ]
     pairs, _ = TurnEncoder(tiny_tokenizer(), max_len=512).encode(rows)
     model = AutoModelForCausalLM.from_pretrained(steady)
     forward = PairForward(model)

@@ -1,12 +1,14 @@
-"""Pairs from files, and what is said about rows that are none."""
+"""Pairs and dialogues from files, and what is said about rows that are none."""
 
+import gzip
 import json
 
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import read_pairs
-from sweet_rl.training.settings import DataSettings
+from sweet_rl.training.data import Said, TextRow, read_pairs, read_texts
+from sweet_rl.training.settings import DataSettings, SelectionSettings
+from tests.training.pairs import write_dialogues, write_pairs
 
 
 def read(path, **settings):
@@ -14,7 +16,7 @@ def read(path, **settings):
 
 
 def texts(rows):
-    return [(row.prompt, row.chosen, row.rejected) for row in rows]
+    return [(row.prompt.text, row.chosen.text, row.rejected.text) for row in rows]
 
 
 def test_the_three_kinds_of_files(tmp_path):
@@ -39,20 +41,48 @@ def test_prompts_and_templates(tmp_path):
     ]
 
 
-def test_messages_become_text(tmp_path):
-    path = tmp_path / "a.jsonl"
-    say = {"role": "assistant", "content": "yes"}
-    path.write_text(
-        json.dumps({"prompt": [{"role": "user", "content": "q"}], "chosen": [say], "rejected": [say]})
-    )
+SAY = {"role": "assistant", "content": "yes"}
+ASK = {"role": "user", "content": "q"}
 
-    def render(messages, open_turn):
-        return "".join(f"[{m['role']}] {m['content']}\n" for m in messages) + (
-            "[assistant] " if open_turn else ""
-        )
 
-    rows = read_pairs(DataSettings(str(path), prompt_key="prompt"), seed=0, render=render).train
-    assert texts(rows) == [("[user] q\n[assistant] ", "yes\n", "yes\n")]
+def test_files_that_are_packed_or_tables(tmp_path, shared):
+    rows = read(shared / "cases/data/p.parquet", find_prompt=True)
+    assert [row.line for row in rows] == [1, 2, 3, 4]
+    assert rows[0].chosen.messages == ({"role": "assistant", "content": "Four."},)
+    for name, text in (
+        ("a.json.gz", '[{"chosen": "a", "rejected": "b"}]'),
+        ("a.csv.gz", "chosen,rejected\na,b\n"),
+    ):
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        assert texts(read(tmp_path / name)) == [("", "a", "b")]
+    packed = tmp_path / "a.jsonl.gz"
+    with gzip.open(packed, "wt") as file:
+        file.write('{"chosen": "a", "rejected": "b"}\n')
+    assert texts(read(packed)) == [("", "a", "b")]
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(UsageError, match="is cut or no gzip file"):
+        read(packed)
+
+
+def test_the_same_side_twice_is_refused_unless_it_is_meant(tmp_path):
+    path, row = tmp_path / "a.jsonl", {"chosen": [ASK, SAY], "rejected": [ASK, SAY]}
+    path.write_text(json.dumps(row))
+    with pytest.raises(
+        DataError, match=r"line 1: field 'rejected' is the same as 'chosen'.*\"guard\": \"twin\""
+    ):
+        read(path)
+    path.write_text(json.dumps(row | {"guard": "twin"}))
+    assert len(read(path)) == 1
+
+
+def test_an_empty_turn_of_an_agent_is_a_turn_and_an_empty_text_of_others_is_none(tmp_path):
+    path, row = tmp_path / "a.jsonl", {"prompt": "p", "chosen": "", "rejected": "b"}
+    path.write_text(json.dumps(row | {"turn_index": 0}))
+    assert texts(read(path, find_prompt=True)) == [("p", "", "b")]
+    for empty in ("", [ASK, SAY | {"content": ""}], [ASK]):
+        path.write_text(json.dumps(row | {"chosen": empty}))
+        with pytest.raises(DataError, match="field 'chosen'"):
+            read(path, find_prompt=True)
 
 
 def test_datasets_are_mixed_until_one_ends(tmp_path):
@@ -60,7 +90,7 @@ def test_datasets_are_mixed_until_one_ends(tmp_path):
         lines = [json.dumps({"chosen": f"{name}{i}", "rejected": "r"}) for i in range(40)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
     rows = read(f"{tmp_path}/a.jsonl,{tmp_path}/b.jsonl", dataset_probs="0.75,0.25")
-    drawn = {name: [row.chosen for row in rows if row.chosen[0] == name] for name in "ab"}
+    drawn = {name: [row.chosen.text for row in rows if row.chosen.text[0] == name] for name in "ab"}
     assert drawn["a"] == [f"a{i}" for i in range(40)]
     assert drawn["b"] == [f"b{i}" for i in range(len(drawn["b"]))]
     assert 4 < len(drawn["b"]) < 25
@@ -78,6 +108,11 @@ def test_datasets_are_mixed_until_one_ends(tmp_path):
             {"chosen": "a", "rejected": "b", "chosen_token_ids": ["x"]},
             "field 'chosen_token_ids' must be a list",
         ),
+        (
+            {"chosen": "a \ud83d", "rejected": "b"},
+            r"line 2: field 'chosen' holds half a character .'.ud83d'.",
+        ),
+        ({"chosen": "a", "rejected": "b", "chosen_turns": [{"input": 1}]}, "field 'chosen_turns'"),
     ],
 )
 def test_a_row_that_is_no_pair_is_named(row, message, tmp_path):
@@ -94,3 +129,85 @@ def test_no_pairs_at_all(tmp_path):
         read(path)
     with pytest.raises(UsageError, match="There is no file"):
         read(tmp_path / "missing.jsonl")
+
+
+# -- dialogues and texts to imitate ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """Two tasks, three repeats each: rewards 0.5 1 1 and 0 0.2 0.2; the last row of all is unfinished."""
+    rewards = [0.5, 0, 1, 0.2, 1, 0.2]
+    rows = [
+        {"task": f"task {i % 2}", "answers": ["What?", f"repeat {i // 2}"], "reward": reward}
+        for i, reward in enumerate(rewards)
+    ]
+    return write_dialogues(tmp_path / "graded.jsonl", rows)
+
+
+def selected(path, **selection):
+    return read_texts(DataSettings(str(path), find_prompt=True), SelectionSettings(**selection))
+
+
+def lines(path, **selection):
+    return [row.line for row in selected(path, **selection)[0]]
+
+
+def test_successful_dialogues_and_the_first_best_of_each_task(graded):
+    assert lines(graded) == [1, 2, 3, 4, 5, 6]
+    assert lines(graded, min_reward=0.5) == [1, 3, 5]
+    assert lines(graded, best_of_task=True) == [3, 4]
+    assert lines(graded, min_reward=1.0, best_of_task=True) == [3]
+    report = selected(graded, min_reward=1.0, best_of_task=True)[1]
+    assert report.lines() == [
+        "4 of 6 dialogues left out: reward below --min_reward 1.0",
+        "1 of 6 dialogues left out: not the best of their task",
+    ]
+
+
+def test_a_dialogue_without_a_last_turn_is_left_out_and_counted(graded):
+    rows = [json.loads(line) for line in graded.read_text().splitlines()]
+    rows[1]["dialogue_history"].append({"role": "user", "content": "Well?"})
+    write_pairs(graded, rows)
+    texts, report = selected(graded)
+    assert [row.line for row in texts] == [1, 3, 4, 5, 6]
+    assert report.lines() == ["1 of 6 dialogues left out: they do not end with an agent turn"]
+
+
+def test_a_dialogue_whose_task_cannot_be_graded_is_left_out_and_counted(graded):
+    rows = [json.loads(line) for line in graded.read_text().splitlines()]
+    rows[0] |= {"reward": None, "grades": {"fixed": None, "published": 1.0}}
+    write_pairs(graded, rows)
+    assert lines(graded) == [1, 2, 3, 4, 5, 6]
+    texts, report = selected(graded, min_reward=0.0)
+    assert [row.line for row in texts] == [2, 3, 4, 5, 6]
+    assert report.lines() == ["1 of 6 dialogues left out: their tasks cannot be graded"]
+
+
+def test_a_missing_reward_is_named_by_its_line(graded):
+    rows = [json.loads(line) for line in graded.read_text().splitlines()]
+    del rows[2]["reward"]
+    write_pairs(graded, rows)
+    assert lines(graded) == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(DataError, match=r"graded\.jsonl, line 3.*evaluate_code\.py"):
+        selected(graded, min_reward=1.0)
+
+
+def test_pairs_give_their_chosen_side(tmp_path):
+    rows = [
+        {"prompt": "p", "chosen": "c", "rejected": "c", "chosen_token_ids": [7], "tokenizer": "t"},
+        {"chosen": "whole"},
+    ]
+    texts, _ = selected(write_pairs(tmp_path / "pairs.jsonl", rows))
+    path = str(tmp_path / "pairs.jsonl")
+    assert texts == [
+        TextRow(Said("p"), Said("c", ids=(7,)), path, 1, tokenizer="t"),
+        TextRow(Said(), Said("whole"), path, 2),
+    ]
+    with pytest.raises(UsageError, match="trajectory file"):
+        selected(path, min_reward=1.0)
+
+
+def test_nothing_left_says_why(graded):
+    with pytest.raises(UsageError, match=r"6 of 6 dialogues left out: reward below --min_reward 2"):
+        selected(graded, min_reward=2)

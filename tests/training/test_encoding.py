@@ -1,13 +1,19 @@
 """Which tokens count: masks, end tokens, sampled ids and truncation, under our rules."""
 
+import json
+
 import pytest
 
-from sweet_rl.chat import tokenizer_digest
-from sweet_rl.errors import UsageError
-from sweet_rl.training.data import PairRow
-from sweet_rl.training.encoding import TurnEncoder
-from tests.tiny_models import tiny_tokenizer
-from tests.training.pairs import turn
+from sweet_rl.chat import PlainChat, TokenizerChat, as_json, tokenizer_digest
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.training.batches import Reader, TextCollator
+from sweet_rl.training.data import PairRow, Said, TextRow, read_pair, read_texts
+from sweet_rl.training.encoding import TurnEncoder, scored_texts
+from sweet_rl.training.settings import DataSettings, SelectionSettings
+from sweet_rl.types import Message
+from tests.chat.test_turns import THINKING
+from tests.tiny_models import TURN_END, tiny_tokenizer
+from tests.training.pairs import turn, write_pairs
 
 OPEN = "<|header|>assistant<|end_header|>\n\n"
 ASK = "<|begin|>" + turn("user", "sum it")
@@ -22,33 +28,94 @@ def encode(tokenizer, *rows, max_len=512, **options):
     return TurnEncoder(tokenizer, max_len=max_len, **options).encode(list(rows))
 
 
-def row(chosen, rejected, prompt="", **more):
-    return PairRow(prompt, chosen, rejected, "pairs.jsonl", 7, **more)
+def row(chosen, rejected, prompt="", chosen_ids=None, rejected_ids=None, **more):
+    sides = Said(chosen, ids=chosen_ids), Said(rejected, ids=rejected_ids)
+    return PairRow(Said(prompt), *sides, "pairs.jsonl", 7, **more)
 
 
 def scored(tokenizer, side):
-    return [tokenizer.decode(side.ids[start:end]) for start, end in side.scored]
+    return scored_texts(side.branches, tokenizer)
+
+
+def read(tokenizer, row, **settings):
+    """What is learned of both sides of a row of a file."""
+    settings = {"find_prompt": True} | settings
+    ((pair,), _) = encode(tokenizer, read_pair(row, "pairs.jsonl", 7, DataSettings("", **settings)))
+    return scored(tokenizer, pair.sides[0]) + scored(tokenizer, pair.sides[1]), pair
 
 
 def test_every_assistant_turn_counts_with_its_end_token(tokenizer):
     text = "hidden: 42. " + ASK + turn("assistant", "which?") + turn("user", "all") + turn("assistant", "yes")
     pairs, report = encode(tokenizer, row(text, ASK + turn("assistant", "no") + "\n\n"))
-    assert scored(tokenizer, pairs[0].chosen) == ["which?<|end_turn|>", "yes<|end_turn|>"]
-    assert scored(tokenizer, pairs[0].rejected) == ["no<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[0]) == ["which?<|end_turn|>", "yes<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[1]) == ["no<|end_turn|>"]
     assert report.lines(512) == []
+    (branch,) = pairs[0].sides[0].branches
+    assert list(branch.ids) == tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def test_a_prompt_is_never_scored(tokenizer):
     prompt = ASK + turn("assistant", "which?") + turn("user", "all") + OPEN
     pairs, _ = encode(tokenizer, row("yes", "no<|end_turn|>", prompt))
-    assert scored(tokenizer, pairs[0].chosen) == ["yes<|end_turn|>"]
-    assert scored(tokenizer, pairs[0].rejected) == ["no<|end_turn|>"]
-    assert pairs[0].chosen.prompt_length == len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
+    assert scored(tokenizer, pairs[0].sides[0]) == ["yes<|end_turn|>"]
+    assert scored(tokenizer, pairs[0].sides[1]) == ["no<|end_turn|>"]
+    length = pairs[0].branches[0].prompt_length
+    assert length == len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
 
 
-def test_a_prompt_without_headers_leaves_the_whole_response(tokenizer):
-    pairs, _ = encode(tokenizer, row("yes", "no", "Question: what? Answer: "))
-    assert scored(tokenizer, pairs[0].chosen) == ["yes<|end_turn|>"]
+def test_a_plain_prompt_is_what_a_user_said(tokenizer):
+    asked = TokenizerChat(tokenizer).render([Message("user", "Question: what?")])
+    plain = {"chosen": "yes", "rejected": "no"}
+    for prompt in ("Question: what?", asked, asked.removesuffix(OPEN)):  # the open header may be missing
+        found, pair = read(tokenizer, plain | {"prompt": prompt})
+        assert found == ["yes<|end_turn|>", "no<|end_turn|>"]
+        assert tokenizer.decode(pair.branches[0].ids) == f"{asked}yes{TURN_END}"
+    found, pair = read(tokenizer, plain | {"prompt": "Question: what?", "system": "Be terse."})
+    assert tokenizer.decode(pair.branches[0].ids).startswith(f"<|begin|>{turn('system', 'Be terse.')}")
+    rows = [row("yes", "no", "Q: what? A: ")]
+    ((pair,), _) = encode(tokenizer, *rows, plain_prompts=True)  # --input_template
+    assert tokenizer.decode(pair.branches[0].ids) == f"Q: what? A: yes{TURN_END}"
+
+
+def test_prompts_of_servers_and_scripts_are_written_by_the_template(tokenizer):
+    messages = [Message("system", "Be terse."), Message("user", "what?")]
+    wanted = TokenizerChat(tokenizer).render(messages) + f"yes{TURN_END}"
+    for prompt in (PlainChat().render(messages), as_json(messages)):
+        _, pair = read(tokenizer, {"prompt": "hidden. " + prompt, "chosen": "yes", "rejected": "no"})
+        assert tokenizer.decode(pair.branches[0].ids) == "hidden. " + wanted
+
+
+@pytest.mark.parametrize(
+    ("prompt", "repeats"),
+    [
+        ("what?", True),  # the form of ultrafeedback_binarized
+        ([{"role": "user", "content": "what?"}], True),
+        ([{"role": "user", "content": "what?"}], False),
+        (None, True),
+    ],
+)
+def test_lists_of_messages_with_and_without_the_prompt(prompt, repeats, tokenizer):
+    asked = [{"role": "user", "content": "what?"}]
+    sides = {side: [{"role": "assistant", "content": side}] for side in ("chosen", "rejected")}
+    rows = {side: asked + said if repeats else said for side, said in sides.items()} | {"prompt": prompt}
+    found, pair = read(tokenizer, rows)
+    assert found == [f"chosen{TURN_END}", f"rejected{TURN_END}"]
+    assert (
+        tokenizer.decode(pair.branches[0].ids)
+        == f"<|begin|>{turn('user', 'what?')}{turn('assistant', 'chosen')}"
+    )
+
+
+def test_thoughts_of_messages_are_learned_or_only_read():
+    tokenizer = tiny_tokenizer(THINKING)
+    said = [{"role": "assistant", "content": "four", "reasoning_content": "hm"}]
+    rows = {"prompt": "2+2?", "chosen": said, "rejected": [{"role": "assistant", "content": "five"}]}
+    pair = read_pair(rows, "pairs.jsonl", 1, DataSettings("", find_prompt=True))
+    for learn, wanted in ((True, "hm\n</think>\n\nfour<|end_turn|>"), (False, "four<|end_turn|>")):
+        ((found,), _) = encode(tokenizer, pair, learn_thoughts=learn)
+        assert scored(tokenizer, found.sides[0]) == [wanted]
+        whole = tokenizer.decode(found.branches[0].ids)
+        assert whole.endswith("<think>\nhm\n</think>\n\nfour<|end_turn|>")  # read in any case
 
 
 def test_sampled_ids_are_taken_as_they_are(tokenizer):
@@ -59,10 +126,8 @@ def test_sampled_ids_are_taken_as_they_are(tokenizer):
     mine = row("yes it", "no", ASK + OPEN, **ids, tokenizer=tokenizer_digest(tokenizer))
     foreign = row("yes it", "no", ASK + OPEN, **ids, tokenizer="another")
     (pair, other), report = encode(tokenizer, mine, foreign)
-    assert pair.chosen.ids[pair.chosen.prompt_length :] == chosen
-    assert pair.rejected.ids[pair.rejected.prompt_length :] == rejected
-    assert other.chosen.ids[-1] == tokenizer.eos_token_id
-    assert (report.from_ids, report.ids_refused) == (1, 1)
+    assert [branch.ids[branch.prompt_length :] for branch in pair.branches] == [chosen, rejected]
+    assert other.branches[0].ids[-1] == tokenizer.eos_token_id
     assert report.lines(512) == [
         "1 pairs use the sampled token ids they carry",
         "1 pairs carry ids of another tokenizer: their text was tokenised",
@@ -75,8 +140,9 @@ def test_what_is_too_long_loses_its_oldest_turns_after_the_opening(tokenizer):
     whole = opening + "".join(turns)
     room = len(tokenizer(opening + turns[2], add_special_tokens=False)["input_ids"])
     (pair,), report = encode(tokenizer, row(whole, opening + turns[2]), max_len=room)
-    assert tokenizer.decode(pair.chosen.ids) == opening + turns[2]
-    assert report.shortened == 1
+    assert tokenizer.decode(pair.branches[0].ids) == opening + turns[2]
+    assert scored(tokenizer, pair.sides[0]) == [f"three{TURN_END}"]
+    assert report.lines(room) == [f"1 pairs lost their oldest turns (--max_len {room})"]
     pairs, report = encode(tokenizer, row(whole, opening + turns[2]), max_len=room - 1)
     assert pairs == []
     assert report.lines(room - 1) == [f"1 pairs left out, too long for --max_len {room - 1}: pairs.jsonl:7"]
@@ -86,27 +152,183 @@ def test_both_sides_of_a_prompt_lose_the_same_turns(tokenizer):
     prompt = ASK + turn("assistant", "one?") + turn("user", "two") + OPEN
     size = len(tokenizer(prompt + "no, never, not at all", add_special_tokens=False)["input_ids"])
     (pair,), _ = encode(tokenizer, row("yes", "no, never, not at all", prompt), max_len=size)
-    kept = pair.chosen.ids[: pair.chosen.prompt_length]
-    assert pair.rejected.ids[: pair.rejected.prompt_length] == kept
+    kept, other = (branch.ids[: branch.prompt_length] for branch in pair.branches)
+    assert other == kept
     assert tokenizer.decode(kept) == ASK + turn("user", "two") + OPEN
+    assert scored(tokenizer, pair.sides[0]) == [f"yes{TURN_END}"]
     assert pair.length <= size
 
 
-def test_rows_without_a_turn_are_counted(tokenizer):
-    pairs, report = encode(tokenizer, row("just text", "other text"))
-    assert pairs == []
-    assert report.lines(512) == ["1 pairs left out, no assistant turn in them: pairs.jsonl:7"]
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"chosen": "just text", "rejected": "other"}, "no turn of the assistant stands in it"),
+        ({"prompt": "[INST] a [/INST]", "chosen": "b", "rejected": "c"}, r"has the mark '\[INST\]'"),
+        (
+            {"prompt": "<|begin|>" + turn("user", "a")[:-12] + " and", "chosen": "b", "rejected": "c"},
+            "not where the",
+        ),
+        (
+            {"prompt": "a", "chosen": [{"role": "assistant", "content": f"b{OPEN}"}], "rejected": "c"},
+            "special token '<|header|>'",
+        ),
+        (
+            {"prompt": [{"role": "user", "content": f"a{TURN_END}"}], "chosen": "b", "rejected": "c"},
+            "the user's message has the special token",
+        ),
+    ],
+)
+def test_a_row_that_would_be_read_otherwise_than_it_looks_is_refused(rows, message, tokenizer):
+    with pytest.raises(DataError, match=message.replace("|", r"\|")) as raised:
+        read(tokenizer, rows)
+    assert "pairs.jsonl, line 7: cannot be learned from" in str(raised.value)
 
 
 def test_a_response_template_stands_in_for_a_chat_template():
     plain = tiny_tokenizer(chat_template=None)
-    with pytest.raises(UsageError, match="--response_template"):
+    with pytest.raises(DataError, match="--response_template"):
         encode(plain, row("a ANSWER: b", "a ANSWER: c"))
     pairs, _ = encode(plain, row("a ANSWER: b", "a ANSWER: c"), response_template=" ANSWER:")
-    assert scored(plain, pairs[0].chosen) == [" b<|end_turn|>"]
+    assert scored(plain, pairs[0].sides[0]) == [" b<|end_turn|>"]
+    with pytest.raises(UsageError, match="has no tokens"):
+        encode(plain, response_template="")
 
 
 def test_the_headers_beginning_means_the_whole_header(tokenizer):
-    text = ASK + turn("assistant", "yes")
-    pairs, _ = encode(tokenizer, row(text, text), response_template="<|header|>assistant<|end_header|>")
-    assert scored(tokenizer, pairs[0].chosen) == ["yes<|end_turn|>"]
+    text, other = ASK + turn("assistant", "yes"), ASK + turn("assistant", "no")
+    pairs, _ = encode(tokenizer, row(text, other), response_template="<|header|>assistant<|end_header|>")
+    assert scored(tokenizer, pairs[0].sides[0]) == ["yes<|end_turn|>"]
+
+
+# -- texts to imitate -----------------------------------------------------------------------------------------
+
+
+def imitated(tokenizer, path, *rows):
+    texts, _ = read_texts(DataSettings(str(write_pairs(path / "texts.jsonl", rows))), SelectionSettings())
+    encoded, report = TurnEncoder(tokenizer, max_len=9999).encode_texts(texts)
+    return [scored_texts(text.branches, tokenizer) for text in encoded], encoded, report
+
+
+def test_every_turn_of_the_agent_is_imitated_and_nothing_else(tokenizer):
+    text = f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}{turn('user', 'Yes')}{OPEN}It is zero."
+    ((whole,), _) = TurnEncoder(tokenizer, max_len=99).encode_texts([TextRow(Said(), Said(text), "f", 1)])
+    batch = TextCollator(Reader(0))([(whole, 1.0)])
+    imitated = batch["targets_K"].tolist()
+    assert batch["predictors_K"].tolist() == sorted(batch["predictors_K"].tolist())
+    assert tokenizer.decode(imitated) == f"A list.{TURN_END}It is zero.{TURN_END}"
+    assert whole.weight == len(imitated)
+
+
+ASKED = [Message("system", "Be terse."), Message("user", "What?")]
+
+
+def played(*inputs, **last):
+    """A dialogue of as many agent turns as there are inputs."""
+    history = [{"role": "user", "content": "What?"}]
+    for number, given in enumerate(inputs):
+        history.append(
+            {"role": "assistant", "content": f"answer {number}", "input": given, "output": f"answer {number}"}
+        )
+        history.append({"role": "user", "content": "Go on."})
+    history[-2] |= last
+    task = {"problem_description": "What?", "ground_truth": "def f(): return 1", "task_id": 7}
+    return {"task": task, "dialogue_history": history[:-1], "answer": None, "reward": 1.0}
+
+
+@pytest.mark.parametrize("by", ["plain", "server", "another template", "nothing"])
+def test_dialogues_of_anyone_are_written_by_the_template_of_the_model(by, tokenizer, tmp_path):
+    """A scripted agent, a server, a model with another template: system text and messages are the same."""
+    other = TokenizerChat(
+        tiny_tokenizer(
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        )
+    )
+    given = {
+        "plain": PlainChat().render(ASKED),
+        "server": as_json(ASKED),
+        "another template": other.render(ASKED) + "<|im_start|>assistant\n",
+        "nothing": "What?",
+    }[by]
+    found, (text,), report = imitated(tokenizer, tmp_path, played(given, given + "..."))
+    assert found == [[f"answer 0{TURN_END}", f"answer 1{TURN_END}"]]
+    messages = [*ASKED[by == "nothing" :], Message("assistant", "answer 0"), Message("user", "Go on.")]
+    (branch,) = text.branches
+    assert tokenizer.decode(branch.ids) == TokenizerChat(tokenizer).render(messages) + f"answer 1{TURN_END}"
+    assert report.lines(9)[:1] == [
+        "1 texts were played by other prompts, and are written by this model's chat template"
+    ]
+
+
+def test_a_system_text_that_cannot_be_told_is_asked_for(tokenizer, tmp_path):
+    given = "<|im_start|>tools\ncalculator<|im_end|><|im_start|>system\nBe terse.<|im_end|>What?"
+    with pytest.raises(DataError, match=r"texts\.jsonl, line 1: .*--tokenizer of the model that is trained"):
+        imitated(tokenizer, tmp_path, played(given))
+
+
+def test_sampled_tokens_of_a_dialogue_stay(tokenizer, tmp_path):
+    """Also where the history is not what was said: each turn has its own prompt then."""
+    letters = [tokenizer.convert_tokens_to_ids(letter) for letter in "answer"]
+    tail = tokenizer(" 0", add_special_tokens=False)["input_ids"]
+    given = TokenizerChat(tokenizer).render(ASKED)
+    rows = played(given, token_ids=[*letters, *tail, tokenizer.eos_token_id], finish_reason="stop")
+    found, (text,), report = imitated(tokenizer, tmp_path, rows)
+    assert found == [[f"answer 0{TURN_END}"]]
+    assert text.branches[0].ids[-9:-3] == tuple(letters)
+    assert report.lines(9) == ["1 texts use the sampled token ids they carry"]
+    rewritten = played(given, "shortened: " + given)
+    assert len(imitated(tokenizer, tmp_path, rewritten)[1][0].branches) == 2
+
+
+def test_a_turn_that_the_token_limit_cut_gets_no_end_token_and_an_empty_one_is_its_end(tokenizer, tmp_path):
+    given = TokenizerChat(tokenizer).render(ASKED)
+    cut = imitated(tokenizer, tmp_path, played(given, finish_reason="length"))[0]
+    empty = imitated(tokenizer, tmp_path, played(given, content="", output=""))[0]
+    assert (cut, empty) == ([["answer 0"]], [[TURN_END]])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "A list."}]},
+        {"prompt": "What?", "completion": "A list."},
+        {
+            "prompt": [{"role": "user", "content": "What?"}],
+            "completion": [{"role": "assistant", "content": "A list."}],
+        },
+        {"text": f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}"},
+        {"prompt": "What?", "chosen": "A list.", "rejected": "x"},
+    ],
+)
+def test_public_forms_of_texts_to_imitate(rows, tokenizer, tmp_path):
+    found, (text,), _ = imitated(tokenizer, tmp_path, rows)
+    assert found == [[f"A list.{TURN_END}"]]
+    assert (
+        tokenizer.decode(text.branches[0].ids)
+        == f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}"
+    )
+
+
+def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
+    """What evaluate_code writes where a template strips thoughts from the history."""
+    from sweet_rl.preferences.trajectory_pairs import TrajectoryPair, pair_rows
+    from sweet_rl.records import trajectory_from_row
+
+    tokenizer = tiny_tokenizer(THINKING)
+    chat, histories = TokenizerChat(tokenizer), []
+    for last in ("four", "five"):
+        messages, history = [Message("user", "2+2?")], [{"role": "user", "content": "2+2?"}]
+        for said in ("which base?", last):
+            output = f"hm\n</think>\n\n{said}"
+            history.append(
+                {"role": "assistant", "content": said, "input": chat.render(messages), "output": output}
+            )
+            history.append({"role": "user", "content": "ten"})
+            messages += [Message("assistant", said), Message("user", "ten")]
+        histories.append(history[:-1])
+    task = {"problem_description": "2+2?", "ground_truth": "4"}
+    played = [trajectory_from_row({"task": task, "dialogue_history": h, "answer": None}) for h in histories]
+    (pair,) = pair_rows(played, [TrajectoryPair(0, 1)], with_ground_truth=True)
+    found, encoded = read(tokenizer, json.loads(json.dumps(pair)))
+    assert found[:2] == [f"hm\n</think>\n\n{said}{TURN_END}" for said in ("which base?", "four")]
+    first, second = (tokenizer.decode(branch.ids) for branch in encoded.sides[0].branches)
+    assert first.startswith("In light that the final answer is: 4.") and "hm" not in second.split("ten")[0]

@@ -36,13 +36,13 @@ torch.compile = lambda function=None, **_: function or (lambda it: it)  # for an
 import deepspeed.ops.op_builder.all_ops, deepspeed.runtime.superoffload.superoffload_stage3, peft
 import torch.distributed.checkpoint.state_dict, torch.distributed.fsdp, torch.distributed.tensor
 import transformers.models.llama.modeling_llama
-import sweet_rl.training.critic, sweet_rl.training.dpo, sweet_rl.training.head
+import sweet_rl.training.critic, sweet_rl.training.dpo, sweet_rl.training.forward
 from sweet_rl.cli import load
 from sweet_rl.errors import SweetRLError
 from sweet_rl.training import fitting
 from sweet_rl.training.trainer import StepTrainer
 
-sweet_rl.training.head.CHUNK_LOGITS = 2400  # six tokens at once
+sweet_rl.training.forward.CHUNK_LOGITS = 2400  # six tokens at once
 
 
 def measured(trainer, run, kind, save=fitting.save):

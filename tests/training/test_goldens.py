@@ -42,7 +42,7 @@ def encoded(settings, golden, policy):
     """The pairs of a golden's settings as token ids and masks."""
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.published import PublishedEncoder
+    from sweet_rl.training.encoding import PublishedEncoder
     from sweet_rl.training.settings import DataSettings
 
     rows = read_pairs(
@@ -52,7 +52,7 @@ def encoded(settings, golden, policy):
         load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
     )
     pairs, report = encoder.encode(rows)
-    assert report.dropped == 0
+    assert report.too_long == []
     return pairs
 
 
@@ -87,10 +87,11 @@ def test_every_number_of_every_pair(name, micro, golden, expected, policy, tmp_p
 def test_ids_and_masks(name, golden, expected, policy):
     variant = expected["variants"][name]
     for pair, item in zip(encoded(variant["settings"], golden, policy), variant["items"], strict=True):
-        for name_of_side, side in (("chosen", pair.chosen), ("rejected", pair.rejected)):
-            assert list(side.ids) == item[f"{name_of_side}_ids"]
-            assert side.mask == item[f"{name_of_side}_loss_mask"]
-            assert side.prompt_length == item["prompt_token_count"]
+        for name_of_side, side in (("chosen", pair.sides[0]), ("rejected", pair.sides[1])):
+            (branch,) = side.branches
+            assert list(branch.ids) == item[f"{name_of_side}_ids"]
+            assert branch.mask == item[f"{name_of_side}_loss_mask"]
+            assert branch.prompt_length == item["prompt_token_count"]
 
 
 @pytest.mark.parametrize("span", [0, math.inf])

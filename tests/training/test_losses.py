@@ -7,8 +7,8 @@ import torch
 
 from sweet_rl.errors import UsageError
 from sweet_rl.training.losses import LOSSES, PairLogps, check_loss, pair_losses, reduction_of
-from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import LossSettings
+from sweet_rl.training.steps import rate_factor
 from tests.conftest import ROOT
 
 

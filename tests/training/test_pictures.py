@@ -5,31 +5,20 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import read_pairs
+from sweet_rl.training.data import Said, read_pairs
 from sweet_rl.training.settings import DataSettings
 from tests.training.vision_models import data_url, png
-
-
-def render(messages, open_turn):
-    """Roles and texts, a # for each picture."""
-
-    def text(content):
-        if isinstance(content, str):
-            return content
-        return "".join("#" if part["type"] == "image" else part["text"] for part in content)
-
-    return "".join(f"[{m['role']}] {text(m['content'])}\n" for m in messages) + ("[assistant] " * open_turn)
 
 
 def read(tmp_path, *rows, **settings):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return read_pairs(DataSettings(str(path), **settings), seed=0, render=render).train
+    return read_pairs(DataSettings(str(path), **settings), seed=0).train
 
 
 def pair(*content):
-    side = [{"role": "user", "content": [*content]}, {"role": "assistant", "content": "yes"}]
-    return {"chosen": side, "rejected": side}
+    ask = {"role": "user", "content": [*content]}
+    return {side: [ask, {"role": "assistant", "content": side}] for side in ("chosen", "rejected")}
 
 
 def test_every_spelling_of_a_picture(tmp_path):
@@ -44,12 +33,13 @@ def test_every_spelling_of_a_picture(tmp_path):
         {"type": "image", "image": data_url(data).replace("image/png", "image")},
     ]
     (row,) = read(tmp_path, pair({"type": "text", "text": "these: "}, *spellings))
-    assert row.chosen == "[user] these: #####\n[assistant] yes\n"
+    marks = [{"type": "image"}] * 5
+    assert row.chosen.messages[0]["content"] == [{"type": "text", "text": "these: "}, *marks]
     assert {(picture.digest, picture.width, picture.height) for picture in row.pictures} == {
         (row.pictures[0].digest, 40, 30)
     }
-    assert len(row.chosen_pictures) == len(row.rejected_pictures) == 5
-    assert row.chosen_pictures[0] is row.rejected_pictures[0]  # looked at once
+    assert len(row.chosen.pictures) == len(row.rejected.pictures) == 5
+    assert row.chosen.pictures[0] is row.rejected.pictures[0]  # looked at once
 
 
 def test_a_prompts_pictures_belong_to_both_sides(tmp_path):
@@ -59,15 +49,16 @@ def test_a_prompts_pictures_belong_to_both_sides(tmp_path):
     (found,) = read(
         tmp_path, row | {"rejected": [{"role": "assistant", "content": "no"}]}, prompt_key="prompt"
     )
-    assert (found.prompt, found.chosen, found.rejected) == ("[user] #\n[assistant] ", "yes\n", "no\n")
-    assert len(found.prompt_pictures) == 1
-    assert found.chosen_pictures == found.rejected_pictures == ()
+    assert [said.messages[-1]["content"] for said in (found.chosen, found.rejected)] == ["yes", "no"]
+    assert len(found.prompt.pictures) == 1
+    assert found.chosen.pictures == found.rejected.pictures == ()
 
 
 def test_the_layout_of_pages(tmp_path):
     sides = {"chosen": {"input": "ask ", "output": "good"}, "rejected": {"input": "other ", "output": "bad"}}
     (row,) = read(tmp_path, sides)
-    assert (row.prompt, row.chosen, row.rejected) == ("", "ask good", "other bad")
+    assert (row.prompt, row.chosen.text, row.rejected.text) == (Said(), "ask good", "other bad")
+    assert [(turn.input, turn.output) for turn in row.chosen.turns] == [("ask ", "good")]
 
 
 @pytest.mark.parametrize(

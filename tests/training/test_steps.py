@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
-from sweet_rl.training.data import PairRow
-from sweet_rl.training.encoding import EncodedPair, Side
-from sweet_rl.training.packing import ByTokens, by_count, prefix_order
-from sweet_rl.training.steps import StepSampler, history_groups
+from sweet_rl.training.data import PairRow, Said
+from sweet_rl.training.encoding import Encoded, Side
+from sweet_rl.training.steps import ByTokens, StepSampler, by_count, history_groups, prefix_order
 
 
 def one_pack(rows):
@@ -21,10 +20,10 @@ def one_pack(rows):
 def pair(index, history, chosen, rejected):
     """A step pair: two responses after one history."""
     sides = [
-        Side((*history, *r), (Span(len(history), len(history) + len(r)),), len(history))
+        Side.single((*history, *r), (Span(len(history), len(history) + len(r)),), len(history))
         for r in (chosen, rejected)
     ]
-    return EncodedPair(index, *sides, PairRow("", "", "", "pairs.jsonl", index + 1))
+    return Encoded(index, tuple(sides), PairRow(Said(), Said(), Said(), "pairs.jsonl", index + 1))
 
 
 def turns(count, pairs_per_turn=4, history=50):
@@ -34,7 +33,7 @@ def turns(count, pairs_per_turn=4, history=50):
         for n in range(pairs_per_turn)
         for turn in range(count)
     ]
-    return [EncodedPair(i, row.chosen, row.rejected, row.row) for i, row in enumerate(rows)]
+    return [Encoded(i, row.sides, row.row) for i, row in enumerate(rows)]
 
 
 @given(
@@ -110,7 +109,7 @@ def test_rows_of_one_history_come_in_one_update():
         [row.length for row in rows], packs=one_pack, groups=history_groups(rows), train_batch=8, seed=3
     )
     for step in sampler:
-        assert sorted(Counter(rows[row].chosen.ids[0] for row, _ in step).values()) == [4, 4]
+        assert sorted(Counter(rows[row].branches[0].ids[0] for row, _ in step).values()) == [4, 4]
 
 
 @given(budget=st.integers(55, 400), world=st.integers(1, 3))
@@ -119,7 +118,7 @@ def test_packs_keep_their_budget_and_every_row_once(budget, world):
     packs = ByTokens(rows, prefix_order(rows), budget=budget, world=world)(list(range(len(rows))))
     assert Counter(row for pack in packs for row in pack) == Counter(range(len(rows)))
     for pack in packs:
-        sequences = {side.ids for row in pack for side in rows[row].sides}
+        sequences = {branch.ids for row in pack for branch in rows[row].branches}
         tokens = {
             ids[:n] for ids in sequences for n in range(1, len(ids) + 1)
         }  # each distinct prefix is a token

@@ -11,7 +11,7 @@ import pytest
 from sweet_rl.commands.merge_adapters import merge_adapters
 from sweet_rl.commands.train_dpo import train_dpo
 from sweet_rl.errors import SweetRLError, UsageError
-from sweet_rl.training.objectives import PreferenceObjective
+from sweet_rl.training.forward import PreferenceObjective
 from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, write_pairs
 

@@ -55,7 +55,7 @@ def token_mean(model, dataset):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from sweet_rl.training.dialogues import read_texts
+    from sweet_rl.training.data import read_texts
     from sweet_rl.training.encoding import TurnEncoder
     from sweet_rl.training.settings import DataSettings, SelectionSettings
 
@@ -63,9 +63,10 @@ def token_mean(model, dataset):
     encoder = TurnEncoder(AutoTokenizer.from_pretrained(model), max_len=512)
     network, losses = AutoModelForCausalLM.from_pretrained(model).eval(), []
     for text in encoder.encode_texts(rows)[0]:
-        ids = torch.tensor([text.side.ids])
+        (branch,) = text.branches
+        ids = torch.tensor([branch.ids])
         logps = network(ids).logits[0].log_softmax(-1)
-        losses += [-logps[i - 1, ids[0, i]] for i, kept in enumerate(text.side.mask) if kept]
+        losses += [-logps[i - 1, ids[0, i]] for i, kept in enumerate(branch.mask) if kept]
     mean = torch.stack(losses).mean()
     mean.backward()
     norms = [parameter.grad.norm() for parameter in network.parameters()]

@@ -130,14 +130,13 @@ def test_log_probabilities_are_those_of_each_text_by_itself(reduction, model, ro
 def encoded(model, path, **settings):
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.dpo import _render
     from sweet_rl.training.encoding import TurnEncoder
     from sweet_rl.training.vision import Vision
 
     tokenizer = load_tokenizer(model)
     data = DataSettings(str(path), **LIMITS)
     vision = Vision.load(str(model), tokenizer, data)
-    read = read_pairs(data, seed=0, render=_render(tokenizer)).train
+    read = read_pairs(data, seed=0).train
     encoder = TurnEncoder(tokenizer, vision=vision, **{"max_len": 1024} | settings)
     return *encoder.encode(read), vision
 
@@ -146,7 +145,7 @@ def test_gradients_too_and_the_vision_tower_has_some(model, rows):
     import torch
 
     from sweet_rl.training.batches import Collator, Reader
-    from sweet_rl.training.objectives import PreferenceObjective
+    from sweet_rl.training.forward import PreferenceObjective
 
     path, pairs = rows
     items, _, vision = encoded(model, path)
@@ -320,28 +319,32 @@ def test_a_turn_that_is_too_much_takes_its_picture_with_it(model, tmp_path):
     whole = [system, ask(1), yes, ask(2), yes]
     path = write_pairs(tmp_path / "pairs.jsonl", [{"chosen": whole, "rejected": [system, *whole[2:]]}])
     (pair,), _, vision = encoded(model, path)
-    first, _, third = pair.chosen.pictures
-    full = len(pair.chosen.ids)
+    (branch,) = pair.sides[0].branches
+    first, _, third = branch.pictures
+    full = len(branch.ids)
     (shorter,), report, _ = encoded(model, path, max_len=full - 1)
-    assert report.shortened == 1
-    assert shorter.chosen.pictures == (first, third)
-    assert shorter.chosen.ids == shorter.rejected.ids
-    assert vision.complete(shorter.chosen.ids, shorter.chosen.pictures)
+    assert report.lines(99) == [f"1 pairs lost their oldest turns (--max_len {full - 1})"]
+    chosen, rejected = shorter.branches
+    assert chosen.pictures == (first, third)
+    assert chosen.ids == rejected.ids
+    assert vision.complete(chosen.ids, chosen.pictures)
 
 
 def test_pictures_behind_the_last_scored_token_are_not_read(model, tmp_path):
     import numpy as np
 
-    from sweet_rl.training.batches import Reader, Term, token_weights
+    from sweet_rl.training.batches import Reader, token_weights
 
     for number in range(2):
         (tmp_path / f"{number}.png").write_bytes(png(56, 56, number))
     ask = [{"role": "user", "content": [{"type": "image", "image": f"{i}.png"}]} for i in range(2)]
-    side = [ask[0], {"role": "assistant", "content": "yes"}, ask[1]]
-    path = write_pairs(tmp_path / "pairs.jsonl", [{"chosen": side, "rejected": side}])
+    sides = {
+        side: [ask[0], {"role": "assistant", "content": side}, ask[1]] for side in ("chosen", "rejected")
+    }
+    path = write_pairs(tmp_path / "pairs.jsonl", [sides])
     (pair,), _, vision = encoded(model, path)
-    assert len(pair.chosen.pictures) == 2
-    reading = Reader(0, vision=vision).read([pair.chosen], [Term(0, 0, token_weights(pair.chosen, "sum"))])
+    wanted = [(0, 0, token_weights(pair.sides[0], "sum"))]
+    reading = Reader(0, vision=vision).read([pair.sides[0]], wanted)
     assert reading["grids_I3"].tolist() == [[1, 4, 4]]
     assert np.count_nonzero(reading["ids_RT"].numpy() == vision.token_id) == 4
 
@@ -352,18 +355,14 @@ def test_the_references_numbers_belong_to_the_pictures(model, tmp_path):
     digests = set()
     for seed in (1, 1, 2):
         (tmp_path / "a.png").write_bytes(png(56, 56, seed))
-        side = [{"role": "user", "content": [{"type": "image", "image": "a.png"}]}]
-        side.append({"role": "assistant", "content": "yes"})
-        path = write_pairs(tmp_path / "pairs.jsonl", [{"chosen": side, "rejected": side}])
+        ask = {"role": "user", "content": [{"type": "image", "image": "a.png"}]}
+        sides = {side: [ask, {"role": "assistant", "content": side}] for side in ("chosen", "rejected")}
+        path = write_pairs(tmp_path / "pairs.jsonl", [sides])
         digests.add(pairs_digest(encoded(model, path)[0]))
     assert len(digests) == 2
 
 
 def test_a_model_without_eyes_is_refused(steady, model, rows, tmp_path):
-    with pytest.raises(
-        UsageError, match=r"pairs\.jsonl:1: The chat template of .* need a vision-language model"
-    ):
-        run(train_dpo, steady, rows[0], tmp_path)
     folder = shutil.copytree(steady, tmp_path / "qwen2-vl")  # as if its name said what it is
     shutil.copy(model / "chat_template.jinja", folder)
     with pytest.raises(UsageError, match=r"pairs\.jsonl:1 shows a picture\. .*\(llama\) reads no pictures"):

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from sweet_rl.algorithms.archer.prefill import TreePrefill
 from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.decoding import Decoder, Request, Written, end_tokens, keep_likeliest
+from sweet_rl.policies.decoding import Decoder, Request, Written, closing_ids, end_tokens, keep_likeliest
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, to_device
-from sweet_rl.training.head import ResponseHead
-from sweet_rl.training.packing import padded_batches, shared_batches
+from sweet_rl.training.forward import ResponseHead
+from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.training.trees import neighbours
 
 _SAID = 4096
@@ -122,7 +122,7 @@ class TokenPolicy:
         self.max_context = max_context
         if self._positions is not None:
             self.max_context = min(max_context, self._positions - max_new_tokens)
-        self.end_ids = end_tokens(model, tokenizer)
+        self.end_ids, self._closing = end_tokens(model, tokenizer), closing_ids(tokenizer)
         self._stop_ids = self.end_ids | tokens_with(tokenizer, eos_str)
         self._prefill = TreePrefill(model)
         self._decoder = Decoder(model, self._stop_ids, self._spells_end, self._prefill)
@@ -208,8 +208,8 @@ class TokenPolicy:
             ids = both[len(prompt.ids) :]
         else:
             ids = tuple(self.tokenizer(spoken, add_special_tokens=False)["input_ids"])
-        if self.eos_str is None and self.tokenizer.eos_token_id is not None:
-            ids = (*ids, self.tokenizer.eos_token_id)
+        if self.eos_str is None:
+            ids = (*ids, *self._closing)
         room = len(ids) if self._positions is None else self._positions - len(prompt.ids)
         return Utterance(text, ids[:room], finished=len(ids) <= room)
 

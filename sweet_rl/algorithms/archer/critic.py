@@ -26,7 +26,7 @@ from sweet_rl.algorithms.archer.losses import CriticValues
 from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.policies.weights import pretrained
-from sweet_rl.training.packing import padded_batches
+from sweet_rl.training.steps import padded_batches
 from sweet_rl.training.trees import chains
 
 Pooling = Literal["pooler", "first", "last", "mean"]

@@ -22,7 +22,7 @@ from torch import Tensor
 from sweet_rl.policies.decoding import Prefill
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import question_of, to_device
-from sweet_rl.training.head import asked_at
+from sweet_rl.training.forward import asked_at
 from sweet_rl.training.trees import chains, lay_out
 
 WIDE = 256

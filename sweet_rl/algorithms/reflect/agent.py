@@ -33,8 +33,8 @@ from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
 from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import question_of, to_device
-from sweet_rl.training.head import Outputs, asked_at
-from sweet_rl.training.packing import padded_batches, shared_batches
+from sweet_rl.training.forward import Outputs, asked_at
+from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.training.trees import lay_out, neighbours
 
 CACHED_TEXTS = 65_536

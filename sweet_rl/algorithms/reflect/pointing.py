@@ -30,7 +30,7 @@ from sweet_rl.algorithms.reflect.texts import Example
 from sweet_rl.chat.reflect_format import ACTION_MARKER, offered_commands, resolve_label, split_prompt
 from sweet_rl.errors import DataError, UsageError, first_line
 from sweet_rl.policies.decoding import choose
-from sweet_rl.training.packing import padded_batches
+from sweet_rl.training.steps import padded_batches
 
 
 class PointingHead(nn.Module):

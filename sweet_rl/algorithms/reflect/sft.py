@@ -27,8 +27,8 @@ from sweet_rl.algorithms.reflect.texts import Example, Order
 from sweet_rl.errors import ServiceError, UsageError, missing_package
 from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.models import recompute_activations
-from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.steps import rate_factor
 from sweet_rl.types import derive_seed
 
 _OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")

@@ -15,6 +15,6 @@ def need_page_metrics() -> None:
         UsageError: numpy or Pillow is missing.
     """
     try:
-        import sweet_rl.grading.pages.metrics  # noqa: F401, PLC0415
+        import sweet_rl.grading.pages.metrics  # noqa: F401
     except ImportError as error:
         raise missing_package(error.name or "pillow", "pages", needed_for="Comparing pages") from error

@@ -68,8 +68,8 @@ class ClipEmbedder:
         self, model: str, *, device: str = "auto", batch_size: int = 32, long_page: LongPage = "center"
     ) -> None:
         try:
-            import torch  # noqa: PLC0415 - the metrics without weights do without
-            from transformers import AutoImageProcessor, AutoModel  # noqa: PLC0415
+            import torch  # the metrics without weights do without
+            from transformers import AutoImageProcessor, AutoModel
         except ImportError as error:
             raise missing_package(
                 error.name or "transformers", "transformers", needed_for="--clip_model"
@@ -145,7 +145,7 @@ def _mean(vectors: Sequence[Vector]) -> Vector:
 
 def _of_length_1(vector: Vector) -> Vector:
     # torch's rounding differs from numpy's in the last bit, which decides pairs that differ by the margin
-    import torch  # noqa: PLC0415 - as above
+    import torch  # as above
 
     single = torch.from_numpy(np.ascontiguousarray(vector, np.float32))
     unit: Vector = (single / single.norm().clamp_min(torch.finfo(torch.float32).tiny)).numpy()

@@ -28,7 +28,7 @@ _MAX_PIXELS = 120_000_000
 """A picture that claims more is not decoded: a small file can hold a very large one."""
 
 
-class BrokenPicture(Exception):  # noqa: N818 - as `RenderFailed`: it becomes a record
+class BrokenPicture(Exception):
     """These bytes are no picture that can be decoded."""
 
 

@@ -80,7 +80,7 @@ class WorkerProcess:
             "namespaces": NAMESPACES,
         }
         try:
-            self._process = subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(
                 [sys.executable, "-S", "-s", "-P", "-B", "-c", start_code(inner.fileno())],
                 env={
                     "PYTHONHASHSEED": "0",

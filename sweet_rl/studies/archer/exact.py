@@ -42,7 +42,7 @@ class ExactLearner(ArcherLearner):
 
     best = best_asker()
 
-    def _train_critic(self, draw: Draw) -> list[dict[str, float]]:  # noqa: ARG002 - nothing is drawn
+    def _train_critic(self, draw: Draw) -> list[dict[str, float]]:
         return []
 
     def _judge(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> ActorRows:

@@ -41,11 +41,11 @@ class Library:
         except ImportError as error:
             package = (error.name or "alfworld").partition(".")[0]
             raise missing_package(package, "alfworld", needed_for="The household world") from None
-        textgen._parse_and_convert = _Remembered(textgen._parse_and_convert, deepcopy)  # noqa: SLF001
+        textgen._parse_and_convert = _Remembered(textgen._parse_and_convert, deepcopy)
         textgen.copy_context = _own_context
-        logic._parse_and_convert = _Remembered(logic._parse_and_convert, copy)  # noqa: SLF001
-        whole = lru_cache(maxsize=GRAMMARS_KEPT)(pddl_logic._parse_and_convert)  # noqa: SLF001 - nobody changes it
-        pddl_logic._parse_and_convert = whole  # noqa: SLF001
+        logic._parse_and_convert = _Remembered(logic._parse_and_convert, copy)
+        whole = lru_cache(maxsize=GRAMMARS_KEPT)(pddl_logic._parse_and_convert)  # nobody changes it
+        pddl_logic._parse_and_convert = whole
         self._translate: Callable[..., tuple[Any, str]] = fast_downward.pddl2sas
         once = lru_cache(maxsize=1)(self._translate)
         fast_downward.pddl2sas = lambda domain, problem, **_: once(domain, problem)
@@ -61,8 +61,8 @@ class Library:
         self._base.__init__(env)  # without a library of its own
         env.downward_lib = self._downward
         env.load(data)
-        names = self._names(game_infos=env._entity_infos)  # noqa: SLF001
-        for info in env._entity_infos.values():  # noqa: SLF001
+        names = self._names(game_infos=env._entity_infos)
+        for info in env._entity_infos.values():
             info.name = names.demangle_alfred_name(info.id)
         self.holder = holder
         return env

@@ -86,7 +86,7 @@ class LoadedGame:
         except Exception as error:  # noqa: BLE001 - whatever its parsers raise
             why = f"is no PDDL problem of this domain ({type(error).__name__}: {error})"
             raise bad_game(source, why) from None
-        self._state: Any = self._env._pddl_state  # noqa: SLF001 - there is no other way to it
+        self._state: Any = self._env._pddl_state  # there is no other way to it
         self._first_facts = frozenset(self._state.facts)
         changing = {
             effect.literal.predicate for action in self._state.task.actions for effect in action.effects
@@ -103,7 +103,7 @@ class LoadedGame:
 
     def _actions(self) -> Iterable[tuple[str, Any]]:
         """The grammar's actions by name."""
-        actions: dict[str, Any] = self._env._logic.actions  # noqa: SLF001
+        actions: dict[str, Any] = self._env._logic.actions
         return actions.items()
 
     def begin(self) -> EngineState:
@@ -136,11 +136,11 @@ class LoadedGame:
         if before not in self._plans:
             self._go_to(before)
             if self._for_planner is None:
-                data = self._env._game_data  # noqa: SLF001
+                data = self._env._game_data
                 form = self._library.for_planner(data["pddl_domain"], data["pddl_problem"])
                 self._for_planner = form.encode()
             self._state.downward_lib.load_sas_replan(self._for_planner)
-            plan: list[str] = self._state.replan(self._env._entity_infos)  # noqa: SLF001
+            plan: list[str] = self._state.replan(self._env._entity_infos)
             commands = tuple(" ".join(command.split()) for command in plan)
             if len(self._plans) >= WAYS_KEPT:
                 self._plans.clear()
@@ -157,7 +157,7 @@ class LoadedGame:
             known -= 1
         self._return_to_start()
         for operator, changed in self._ways[commands[:known]]:
-            self._state._operators = {operator: self._library.operator(operator, b"", changed)}  # noqa: SLF001
+            self._state._operators = {operator: self._library.operator(operator, b"", changed)}
             self._state.apply(_Applied(operator))
         self._here = commands[:known]
         for command in commands[known:]:
@@ -178,7 +178,7 @@ class LoadedGame:
 
     def _apply(self, action: Any, command: str) -> None:
         way = self._ways[self._here]
-        changed = self._state._operators[action.id].nb_effect_atoms  # noqa: SLF001
+        changed = self._state._operators[action.id].nb_effect_atoms
         self._state.apply(action)
         self._remember((*self._here, command), (*way, (action.id, changed)))
 
@@ -202,7 +202,7 @@ class LoadedGame:
         key = (action.name, *named)
         text = self._texts.get(key)
         if text is None:
-            infos = self._env._entity_infos  # noqa: SLF001
+            infos = self._env._entity_infos
             action.command_template = self._derive(action.command_template, action.mapping)
             text = str(action.format_command({name: info.name for name, info in infos.items()})).strip()
             if words is not None:
@@ -211,7 +211,7 @@ class LoadedGame:
 
     def _derive(self, rule: str, mapping: Any) -> str:
         """What the grammar makes of a rule here."""
-        infos = self._env._entity_infos  # noqa: SLF001
+        infos = self._env._entity_infos
         context = {
             "state": self._state,
             "facts": list(self._state.facts),
@@ -219,7 +219,7 @@ class LoadedGame:
             "mapping": mapping,
             "entity_infos": infos,
         }
-        return str(self._env._logic.grammar.derive(rule, context))  # noqa: SLF001
+        return str(self._env._logic.grammar.derive(rule, context))
 
     def _as_state(self, feedback: str) -> EngineState:
         won = bool(self._state.check_goal())

@@ -69,7 +69,7 @@ class Interpreter:
         return tuple(self._frotz.get_walkthrough())
 
     def _return_to(self, state: bytes) -> None:
-        if self._frotz._emulator_halted():  # noqa: SLF001 - jericho offers no other way to ask
+        if self._frotz._emulator_halted():  # jericho offers no other way to ask
             self._frotz.reset()
         self._frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
 

@@ -29,8 +29,8 @@ class PictureFolder:
     def __init__(
         self, folder: Path, *, beside: Path | None, samples: Mapping[tuple[str, int], int] | None = None
     ) -> None:
-        self._folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 - links stay as they are
-        self._beside = None if beside is None else Path(os.path.abspath(beside.expanduser()))  # noqa: PTH100
+        self._folder = Path(os.path.abspath(folder.expanduser()))  # links stay as they are
+        self._beside = None if beside is None else Path(os.path.abspath(beside.expanduser()))
         self._samples = samples or {}
 
     def save_draft(self, task: Task, seed: int, turn: int, image: bytes) -> str:

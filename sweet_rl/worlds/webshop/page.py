@@ -42,7 +42,7 @@ _VOID: Final = frozenset(
 )
 
 
-class OddPage(ValueError):  # noqa: N818 - sorted by who asked for the page
+class OddPage(ValueError):
     """This is no page that a shop returns at this address; says what it lacks."""
 
 

@@ -19,7 +19,7 @@ from sweet_rl.algorithms.archer.learning import copied
 from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.chat import EMBEDDED, TokenizerChat, load_tokenizer
 from sweet_rl.errors import UsageError
-from sweet_rl.training.packing import padded_batches
+from sweet_rl.training.steps import padded_batches
 from sweet_rl.types import Message
 from tests.algorithms.archer.models import ROWS, critic_model, critic_tokenizer, policy_tokenizer
 

@@ -8,7 +8,7 @@ from sweet_rl.types import ANSWER_MARKER
 from sweet_rl.worlds.dialogue import DialogueOptions
 from sweet_rl.worlds.dialogue.parsing import OUTPUT_MARKER, parse_fixed, parse_published
 
-A, O = ANSWER_MARKER, OUTPUT_MARKER
+A, O = ANSWER_MARKER, OUTPUT_MARKER  # noqa: E741
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def offer_wake_pair() -> None:
 
 
 def _wake_pair(*_: Any) -> tuple[_socket.socket, _socket.socket]:
-    if not sys._getframe(2).f_globals.get("__name__", "").startswith("asyncio."):  # noqa: SLF001
+    if not sys._getframe(2).f_globals.get("__name__", "").startswith("asyncio."):
         raise PermissionError(errno.EPERM, "no sockets in the sandbox")
-    import fcntl  # noqa: PLC0415 - not in every worker's memory
+    import fcntl  # not in every worker's memory
 
     kind = (_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
     one, other = (fcntl.fcntl(end, _DUPFD_CLOEXEC, HIDDEN) for end in (_WAKE_ONE, _WAKE_OTHER))

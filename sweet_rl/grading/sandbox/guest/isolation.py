@@ -93,7 +93,7 @@ def hide_file_system(readable: list[str], hidden: list[str]) -> str | None:
     Needs a mount namespace. Returns the one folder where a child may write, which is empty and small; None
     where the kernel refuses. Landlock works all the same then.
     """
-    scratch = next(path for path in ("/tmp", "/scratch", "/own") if _is_apart(path, readable))  # noqa: S108
+    scratch = next(path for path in ("/tmp", "/scratch", "/own") if _is_apart(path, readable))
     try:
         libc.mount("none", "/", None, libc.MS_REC | libc.MS_PRIVATE)
         root = next(path for path in ("/sys", "/proc", "/mnt") if os.path.isdir(path))

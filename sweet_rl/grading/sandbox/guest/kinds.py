@@ -19,7 +19,7 @@ MAX_ITEMS = 10_000
 """Of an iterator; one that yields more has no value."""
 
 
-class NotPlainData(Exception):  # noqa: N818 - a verdict, not an error
+class NotPlainData(Exception):
     """The value has no canonical form; the message says why."""
 
 
@@ -84,7 +84,7 @@ def _record(value: Any) -> Parts:
     fields = [
         field.name
         for field in type(value).__dataclass_fields__.values()
-        if field._field_type.name == "_FIELD" and field.compare  # noqa: SLF001 - what dataclasses.fields() asks
+        if field._field_type.name == "_FIELD" and field.compare  # what dataclasses.fields() asks
     ]
     if not fields:
         raise NotPlainData("a dataclass without fields is not plain data")

@@ -50,7 +50,7 @@ def traces() -> tuple[Any, ...]:
 
     Builtins, modules, threads, how deep calls may go. No protection: a program that wants to can hide more.
     """
-    modules, threads = len(sys.modules) - (MODULE in sys.modules), _thread._count()  # noqa: SLF001 - no other way
+    modules, threads = len(sys.modules) - (MODULE in sys.modules), _thread._count()  # no other way
     return vars(builtins) == _BUILTINS, modules, threads, sys.getrecursionlimit()
 
 

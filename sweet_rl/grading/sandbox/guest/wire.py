@@ -34,14 +34,14 @@ def unpack(text: str) -> Any:
     Raises:
         Exception: the text is not what `pack` writes.
     """
-    import json  # noqa: PLC0415 - seldom needed, and every page that a worker has costs time
+    import json  # seldom needed, and every page that a worker has costs time
 
     return _value(json.loads(text))
 
 
 def _written(tree: Any) -> str:
     """JSON, without loading the package for it beside an answer: that would take as long as the answer."""
-    from _json import encode_basestring_ascii as quoted  # noqa: PLC0415 - likewise
+    from _json import encode_basestring_ascii as quoted  # likewise
 
     if type(tree) is str:
         return quoted(tree)

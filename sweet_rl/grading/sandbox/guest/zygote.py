@@ -166,9 +166,9 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
     """
     start, first, several = 0, job["first"], len(job["programs"]) > 1
     if any(program["packed"] for program in job["programs"]):
-        import _json  # noqa: F401, PLC0415 - for `wire`: not to be taken for what a program has left
+        import _json  # noqa: F401 - for `wire`: not to be taken for what a program has left
     if any(program["data"] for program in job["programs"]):
-        import json  # noqa: F401, PLC0415 - likewise
+        import json  # noqa: F401 - likewise
     send, now = channel.sendall, time.process_time
     before, short_of_memory = (traces(), look()) if several else None, False
     for program in job["programs"]:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 
-class Unspeakable(Exception):  # noqa: N818 - not an error: the caller leaves the fact out
+class Unspeakable(Exception):
     """There is no short wording for this code."""
 
 

@@ -15,7 +15,7 @@ def parse(source: str) -> Element:
 
     Blanks around a text and too many in a class are dropped, and so is a class that is empty.
     """
-    root = fromstring(source)  # noqa: S314 - rendered from this package's own files
+    root = fromstring(source)  # rendered from this package's own files
     for element in root.iter():
         element.text, element.tail = (element.text or "").strip(), (element.tail or "").strip()
         if classes := " ".join(element.attrib.pop("class", "").split()):

@@ -42,6 +42,6 @@ async def serve(
 
     def ready(actual: int) -> None:
         if not quiet:
-            print(f"{READY}http://{host}:{actual} (pid {os.getpid()})", flush=True)  # noqa: T201
+            print(f"{READY}http://{host}:{actual} (pid {os.getpid()})", flush=True)
 
     await serving.serve(application(shop, host, limits), host, port, on_ready=ready, limits=limits)

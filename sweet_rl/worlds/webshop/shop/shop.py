@@ -21,7 +21,7 @@ _FIXED: Final = re.compile(r"fixed_(\d{1,9})")
 _MAX_OPTIONS_LENGTH: Final = 2000
 
 
-class NoSuchPage(LookupError):  # noqa: N818 - a server's 404
+class NoSuchPage(LookupError):
     """An unknown path; the message says what is wrong with it."""
 
 

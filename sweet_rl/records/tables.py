@@ -1,0 +1,110 @@
+"""Rows of tables of any kind: files of lines, of one list, of columns, and data sets of the hub."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from sweet_rl.errors import DataError, UsageError, first_line, missing_package
+from sweet_rl.records.files import read_rows
+from sweet_rl.types import Json
+
+Rows: TypeAlias = Iterator[tuple[int, dict[str, Json]]]
+
+
+def rows_of(
+    name: str, *, most: int, split: str = "train", test_split: str = "test"
+) -> tuple[list[tuple[int, dict[str, Json]]], list[tuple[int, dict[str, Json]]]]:
+    """Numbered rows of a file or of a data set on the hub, and of its test split; at most `most` of each.
+
+    Args:
+        name: a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name
+            on the hub (`name@data_dir`).
+        most: rows of each.
+        split: of a data set on the hub.
+        test_split: of such a set, if it has one.
+
+    Raises:
+        UsageError: there is no such data, or a package is missing.
+        DataError: names the row that is no object.
+    """
+    suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
+    readers = {"jsonl": read_rows, "json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
+    read = readers.get(suffix.rpartition(".")[2])
+    splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
+    rows, test = (list(itertools.islice(some, most)) for some in splits)
+    return rows, test
+
+
+def _text(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+        return (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"There is no file {path!r}. Check the path.") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read {path!r} as text: {first_line(error)}") from error
+
+
+def _read_json(path: str) -> Rows:
+    """A JSON file: one list of objects (numbered from 1), or one object a line."""
+    content = _text(path)
+    if not content.lstrip().startswith("["):
+        yield from read_rows(path)
+        return
+    try:
+        rows = json.loads(content)
+    except ValueError as error:
+        raise DataError(
+            f"is not JSON ({error})", path=path, repair="A list of objects is expected."
+        ) from None
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise DataError("must be an object", path=path, line=number, value=row)
+        yield number, row
+
+
+def _read_csv(path: str) -> Rows:
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    for row in reader:
+        yield reader.line_num, dict(row)
+
+
+def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    """A Parquet file, its rows numbered from 1."""
+    try:
+        import pyarrow.parquet as parquet  # noqa: PLC0415 - heavy; only for those who have such files
+        from pyarrow import ArrowException  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_package("pyarrow", "datasets", needed_for=f"the Parquet file {path!r}") from error
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (OSError, ArrowException) as error:
+        raise UsageError(f"Cannot read {path!r} as a Parquet file: {first_line(error)}") from error
+    yield from enumerate(rows, 1)
+
+
+def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
+    """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
+    try:
+        import datasets  # noqa: PLC0415 - heavy; only for datasets that are not files
+    except ImportError as error:
+        raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
+    path, _, data_dir = name.partition("@")
+    try:
+        loaded = datasets.load_dataset(path, data_dir=data_dir or None)
+    except (OSError, ValueError, ConnectionError) as error:
+        raise UsageError(
+            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json, .csv or "
+            ".parquet file, or a dataset that is in the local cache or on the hub."
+        ) from error
+    if split not in loaded:
+        raise UsageError(f"The dataset {name!r} has no split {split!r}; it has {', '.join(loaded)}.")
+    return enumerate(loaded[split], 1), enumerate(loaded.get(test_split) or [], 1)

@@ -1,0 +1,193 @@
+"""Rows of data as turns of an agent: what a model was given, and what it wrote. No torch.
+
+Three kinds of rows: an agent's own turns, taken as they were given and written; messages, which the chat
+template of the model that is trained writes; and texts, of which those with the template's marks are what it
+wrote, and those without are what people say. What is none of these is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sweet_rl.chat import TokenizerChat, Turn, TurnTemplate, UnparsableError, tokenizer_digest
+from sweet_rl.chat.formats import Entry, read_back
+from sweet_rl.chat.turns import between_marks
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.training.data import PairRow, Said, TextRow
+from sweet_rl.types import AgentTurn, FinishReason
+
+_THOUGHT_TAG = re.compile(r"</?think(?:ing)?>|\[/?THINK\]", re.IGNORECASE)
+_ROLE = re.compile(r"^(?:system|developer|user|human|assistant|model)(?:\n|\Z)", re.IGNORECASE)
+_ANY_MARK = re.compile(r"<\|?[^<>\s]{1,40}>|\[/?[A-Z_]{2,20}\]|<</?SYS>>")
+_FOREIGN = re.compile(r"<\|[\w ]+\|>|<start_of_turn>|\[/?INST\]|<\uff5c\w+\uff5c>")
+"""Marks that templates write and people do not."""
+
+
+class RowTurns:
+    """Takes rows apart into turns.
+
+    Args:
+        tokenizer: a transformers tokenizer; its chat template decides, if it has one.
+        response_template: text that opens an assistant turn, where the chat template does not say it.
+        learn_thoughts: thoughts before what the assistant says are learned, too.
+        plain_prompts: prompts are texts as they are, whatever the chat template (`input_template`).
+
+    Raises:
+        UsageError: the response template has no tokens, or nothing ends a turn.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        response_template: str | None = None,
+        learn_thoughts: bool = True,
+        plain_prompts: bool = False,
+    ) -> None:
+        self._tokenizer, self._plain_prompts = tokenizer, plain_prompts
+        self._template: TurnTemplate | None = None
+        if tokenizer.chat_template:
+            self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=learn_thoughts)
+        elif tokenizer.eos_token is None:
+            raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
+        self.end: str = self._template.end if self._template else tokenizer.eos_token
+        """What ends a turn; empty where the chat template writes nothing behind one."""
+        self._header = response_template
+        if response_template is not None:
+            if not tokenizer(response_template, add_special_tokens=False)["input_ids"]:
+                raise UsageError(f"--response_template {response_template!r} has no tokens.")
+            if self._template and self._template.header.startswith(response_template):
+                self._header = None  # the same header, written without the blank line that ends it
+        self.digest = tokenizer_digest(tokenizer)
+        specials = self._template.specials if self._template else []
+        marks = [re.escape(mark) for mark in specials if not _THOUGHT_TAG.fullmatch(mark)]
+        self._specials = re.compile("|".join(marks) or r"(?!)")
+
+    def of(self, row: PairRow | TextRow, side: Said, *, sampled: bool) -> list[Turn]:
+        """The turns of one side of a row; `sampled`: its ids are of this tokenizer.
+
+        Raises:
+            DataError: names the row, which cannot be read as its owner would expect.
+        """
+        template, prompt = self._template, row.prompt
+        asked, answered = (
+            {"role": "user", "content": prompt.text},
+            {"role": "assistant", "content": side.text},
+        )
+        try:
+            if side.turns:
+                return self._played(side)
+            if side.messages or prompt.messages:
+                before = prompt.messages or ((asked,) if prompt.text else ())
+                return self._of_messages(before, side.messages or (answered,))
+            if sampled and template:
+                return [template.said(prompt.text, side.text, ids=side.ids)]
+            if self._header is not None:
+                return between_marks(self._header, self.end, prompt.text, side.text)
+            if template is None:
+                return self._without_template(prompt.text, side)
+            if not prompt:
+                return template.written("", side.text)
+            if (given := read_back(prompt.text)) is not None:
+                turns = self._of_messages(given[1], (answered,))
+                return [turn._replace(prompt=given[0] + turn.prompt) for turn in turns]
+            if self._plain_prompts:
+                return [template.said(prompt.text, side.text)]
+            if template.has_marks(prompt.text):
+                return template.written(template.opened(prompt.text), side.text)
+            if foreign := _FOREIGN.search(prompt.text):
+                raise UsageError(
+                    f"the prompt has the mark {foreign[0]!r}, which is of another chat template than that of "
+                    f"{self._tokenizer.name_or_path!r}"
+                )
+            return self._of_messages((asked,), (answered,))
+        except (UnparsableError, UsageError) as error:
+            raise DataError(
+                f"cannot be learned from: {error}",
+                path=row.path,
+                line=row.line,
+                repair="Leave the row out, or write it as messages (prompt, chosen and rejected as lists of role "
+                "and content), which the model's own chat template turns into text; sweet-rl show_tokens shows "
+                "what is learned from a file.",
+            ) from error
+
+    def _of_messages(self, before: Sequence[Entry], after: Sequence[Entry]) -> list[Turn]:
+        """The assistant's turns in `after`, written by the chat template."""
+        if self._template is None:
+            raise UsageError("it holds messages, and the tokenizer has no chat template to write them")
+        entries = [self._without_end(entry) for entry in (*before, *after)]
+        turns = self._template.turns(entries, first=len(before))
+        if not turns:
+            raise UsageError("no message of the assistant stands in it")
+        return turns
+
+    def _without_end(self, entry: Entry) -> Entry:
+        """The message; an end token that closes its text is dropped, any other special token refused."""
+        content = entry["content"]
+        texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        if entry["role"] == "assistant" and isinstance(content, str) and self.end:
+            texts = [content := content.removesuffix(self.end)]
+            entry = {**entry, "content": content}
+        for text in texts:
+            if found := self._specials.search(text):
+                raise UsageError(
+                    f"the {entry['role']}'s message has the special token {found[0]!r} in it, which would be "
+                    "read as the template's own; take it out"
+                )
+        return entry
+
+    def _played(self, side: Said) -> list[Turn]:
+        """The turns of a dialogue that an agent played: as it was given and wrote them, or by the template."""
+        template = self._template
+        if template is None:
+            return [
+                Turn(turn.input, "", turn.output, self._closing(turn), turn.token_ids) for turn in side.turns
+            ]
+        exact = [turn for turn in map(self._exact, side.turns) if turn is not None]
+        if len(exact) == len(side.turns):
+            return exact
+        if not side.messages:
+            raise UsageError("its turns were given prompts of another chat template, and it has no messages")
+        system = self._system_of(side.turns[0].input, str(side.messages[0]["content"]))
+        turns = self._of_messages(system, side.messages)
+        return [turn._replace(end=self._closing(own)) for turn, own in zip(turns, side.turns, strict=True)]
+
+    def _system_of(self, given: str, asked: str) -> list[Entry]:
+        """The system message in the prompt of a first turn, whichever template wrote it."""
+        if given.strip() in {"", asked.strip()}:
+            return []
+        if (known := read_back(given)) is not None:
+            return [entry for entry in known[1] if entry["role"] == "system"]
+        before, found, _ = given.partition(asked)
+        said = [text for part in _ANY_MARK.split(before) if (text := _ROLE.sub("", part.strip()))]
+        if not found or len(said) > 1:
+            raise UsageError(
+                "its agent was given a prompt of another chat template, in which the system text cannot be told "
+                "from the rest. Play with --tokenizer of the model that is trained, or take `input` out of the rows"
+            )
+        return [{"role": "system", "content": text} for text in said]
+
+    def _exact(self, turn: AgentTurn) -> Turn | None:
+        """A turn whose tokens or prompt are this tokenizer's own; else None."""
+        if self._template is None or not turn.input:
+            return None
+        said = self._template.said(turn.input, turn.output, cut=turn.finish_reason is FinishReason.LENGTH)
+        ids = turn.token_ids
+        if ids and max(ids) < len(self._tokenizer):
+            spelled = self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+            if spelled.removesuffix(self.end) == turn.output:
+                return said._replace(ids=ids)
+        return said if self._template.opens(turn.input) else None
+
+    def _closing(self, turn: AgentTurn) -> str:
+        return "" if turn.finish_reason is FinishReason.LENGTH else self.end
+
+    def _without_template(self, prompt: str, side: Said) -> list[Turn]:
+        if not prompt:
+            raise UsageError(
+                "the tokenizer has no chat template, so the assistant's turns cannot be found in whole dialogues. "
+                "Give --response_template (the text that opens a turn), or rows with a prompt"
+            )
+        return [Turn(prompt, "", side.text.rstrip("\n").removesuffix(self.end), self.end, side.ids)]
