@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.smollm2, pytest.mark.timeout(300), pytest.mark.xdist_g
 TASKS = "mini:trades=10:test"
 TURNS = {"agent_prompt_path": "llm_agent_mini_prompt", "env_model": "scripted", "quiet": True}
 TRAINING = {
-    "train_batch_size": 2, "max_tokens_per_batch": 1024, "max_len": 1024, "max_samples": 2, "max_epochs": 2,
+    "train_batch_size": 1, "max_tokens_per_batch": 1024, "max_len": 1024, "max_samples": 1, "max_epochs": 2,
     "eval_fraction": 0.0, "learning_rate": 3e-5, "quiet": True,
 }  # fmt: skip
 

@@ -123,8 +123,7 @@ class AgentModel(Settings):
     """The agent."""
 
     agent_model: str = flag(
-        REQUIRED,
-        "the model: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
+        REQUIRED, "the model: a folder, a hub name, smollm2, embedded, or a server's name for its model."
     )
 
 

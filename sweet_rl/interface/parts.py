@@ -107,10 +107,7 @@ async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stac
     elif _is_model(name):
         policy = _model(name, wanted, world)
     else:
-        hint = (
-            "A model is a folder, a hub name with its owner, smollm2 or embedded; your own: an object, or "
-            "module:ATTRIBUTE."
-        )
+        hint = "A model is a folder, owner/name of the hub, smollm2 or embedded; your own: module:ATTRIBUTE."
         raise no_such(f"agent of {world.name}", name, (*world.agents, *POLICIES.names()), hint)
     stack.push_async_callback(policy.close)
     return policy
