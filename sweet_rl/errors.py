@@ -25,6 +25,10 @@ class UsageError(SweetRLError):
     """For the person who typed the command: a wrong flag, a missing file, a missing package."""
 
 
+class NonFiniteError(UsageError):
+    """A loss or a gradient is NaN or infinite; no step was made with it, so the weights are as before."""
+
+
 class DataError(SweetRLError):
     """For the person who made the file: names file, line, field, value and repair.
 

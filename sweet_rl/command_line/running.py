@@ -8,8 +8,9 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -79,19 +80,27 @@ def _at_least_an_error(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def on_interrupt(words: str) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the stage with a message that says how to resume."""
+    """Ctrl-C, SIGTERM and SIGHUP end the stage with a message that says how to resume."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    here = threading.current_thread() is threading.main_thread()  # no other thread can take signals
+    wanted = (signal.SIGTERM, signal.SIGHUP) if here else ()
+    before = {
+        one: signal.getsignal(one) for one in wanted if signal.getsignal(one) is not signal.SIG_IGN
+    }  # nohup
+    for one in before:
+        signal.signal(one, stop)
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nStopped. {words}", flush=True)
+        with suppress(OSError):  # the terminal may be gone
+            print(f"\nStopped. {words}", flush=True)
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, was in before.items():
+            signal.signal(one, was)
 
 
 def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> None:

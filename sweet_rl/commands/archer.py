@@ -24,7 +24,7 @@ from sweet_rl.interface.ending import grading_as_they_end, grading_of
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import read_rows
 from sweet_rl.tracking import Destination
-from sweet_rl.types import Task
+from sweet_rl.types import Task, digest
 from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
@@ -74,18 +74,7 @@ def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> No
 def run(
     name: str, overrides: Sequence[str], folder: str | None, make: Callable[..., Learner] | None = None
 ) -> None:
-    """Train as configured; resume a run that its folder already holds.
-
-    Args:
-        name: of the configuration.
-        overrides: of its settings, `key=value`.
-        folder: of configurations, beside the packaged ones.
-        make: the learner of the settings; default: `make_learner`, the one that `agent_type` names.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is on disk.
-        KeyboardInterrupt: likewise, after printing how to continue.
-    """
+    """Train as configured; resume a run that its folder already holds."""
     config = load_config(name, overrides, folder)
     destination = destination_of(config, [override.partition("=")[0] for override in overrides])
     world = world_of(config["env_name"])
@@ -110,6 +99,7 @@ def run(
     from sweet_rl.algorithms.archer.loop import OnlineRun
     from sweet_rl.algorithms.archer.run_folder import RunFolder
     from sweet_rl.algorithms.distributed import processes
+    from sweet_rl.training.checkpoints import identity_of
 
     save_path = Path(str(config["save_path"])).expanduser()
 
@@ -133,6 +123,12 @@ def run(
         settings = settings_of({**config, **models, "template": template})
         transcript = _transcript(instructions, world, settings)
         learner = (make or make_learner)(settings, chat_format=transcript, say=say)
+        if run_folder is not None:
+            run_folder.made_from = {
+                "env_load_path": identity_of(config["env_load_path"]),
+                "tasks": digest([task.row for task in tasks]),
+                **{key: identity_of(source) for key, source in models.items()},
+            }
         how = f"What was played is in {save_path}; the same command resumes it."
         stack.enter_context(on_interrupt(how))
         playground = None
@@ -298,9 +294,6 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
 
     A whole model at `checkpoint_path` stands for `policy_lm`, and a critic beside it for `critic_lm`, unless
     the command line says what that is.
-
-    Raises:
-        UsageError: `checkpoint_path` is none that can be begun with, or `policy_lm` is another model.
     """
     names = {key: config[key] for key in ("policy_lm", "critic_lm", "checkpoint_path")}
     overridden = {override.partition("=")[0] for override in overrides}
@@ -351,14 +344,7 @@ def _begun_with(
 
 
 def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | None:
-    """The text around observations.
-
-    Args:
-        name: a file or a packaged prompt, in which `{words}` stands for what the tasks hide; `OWN_TEMPLATE`
-            for the world's own; None for none, and none is around what `CHAT_TEMPLATE` writes.
-        world: that is played.
-        tasks: what is played.
-    """
+    """The text around observations."""
     if name in (None, CHAT_TEMPLATE):
         return None
     if name == OWN_TEMPLATE:
@@ -393,11 +379,7 @@ def _transcript(instructions: str | None, world: World, settings: ArcherSettings
 
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
-    """The settings of the algorithms in a configuration.
-
-    Raises:
-        UsageError: a value is out of its range.
-    """
+    """The settings of the algorithms in a configuration."""
     from sweet_rl.algorithms.archer.settings import SETTING_NAMES, ArcherSettings
 
     return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})

@@ -27,15 +27,7 @@ _PUBLISHED: Final = {"tensorboard": "tensorboard", "use_wandb": "wandb"}
 
 
 def destination_of(config: Mapping[str, Json], typed: Collection[str]) -> Destination:
-    """Where the numbers of a run go: by log_to, or by the switches; what is typed goes before what a file says.
-
-    Args:
-        config: the settings.
-        typed: those of the command line.
-
-    Raises:
-        UsageError: log_to is none of the known, or contradicts a switch.
-    """
+    """Where the numbers of a run go: by log_to, or by the switches; what is typed goes before what a file says."""
     named, known = config["log_to"], (*KINDS, "none")
     if named is not None and named not in known:
         raise UsageError(f"log_to must be {any_of(known)}, got {named!r}.")

@@ -58,11 +58,7 @@ class Demonstrations:
     flags: ShownFlags
 
     def check(self) -> None:
-        """Find what is wrong before anything starts.
-
-        Raises:
-            UsageError: an unknown world, one without a place that is named, or nobody to imitate.
-        """
+        """Find what is wrong before anything starts."""
         if self.flags.grader != "auto" and not self.graded:
             raise UsageError(
                 f"--grader is of worlds that reward no turns, and {self.world.name} does. Leave it out."
@@ -128,11 +124,7 @@ class Demonstrations:
 
 
 def run(shown: ShownFlags, pupil: PupilFlags) -> None:
-    """Play or read demonstrations, imitate them, and say how to continue.
-
-    Raises:
-        SweetRLError: the run cannot continue.
-    """
+    """Play or read demonstrations, imitate them, and say how to continue."""
     show = Demonstrations(shown)
     show.check()
     folder = Path(pupil.output_dir).expanduser()
@@ -193,15 +185,7 @@ def clone(
     quiet: bool = True,
     **training: Any,
 ) -> list[float]:
-    """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps.
-
-    Args:
-        settings: of a learner without a critic.
-        shown: what is imitated.
-        folder: gets the policy and its tokenizer.
-        quiet: no progress bar.
-        training: of `train_bc`.
-    """
+    """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps."""
     from tqdm import tqdm
 
     from sweet_rl.algorithms.archer.bc import train_bc
@@ -217,7 +201,8 @@ def clone(
             bar.total = total
             bar.update(done - bar.n)
 
-        losses = train_bc(learner.policy, shown, seed=settings.seed, say=say, **training)
+        rows = folder.with_name("nonfinite_batch.jsonl")
+        losses = train_bc(learner.policy, shown, seed=settings.seed, nonfinite_path=rows, say=say, **training)
     learner.save_policy(folder)
     return losses
 
@@ -270,11 +255,7 @@ def _played(show: Demonstrations, folder: Path) -> str:
 
 
 def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]:
-    """Games that did not fail, as turns.
-
-    Raises:
-        DataError: a file is broken, of another world, or leaves nothing to imitate; a turn has no reward.
-    """
+    """Games that did not fail, as turns."""
     from sweet_rl.records import load_trajectories
 
     transcript, least = show.world.transcript(), show.flags.min_reward

@@ -6,6 +6,7 @@ Published behaviour: docs/published/archer.md#behaviour-cloning.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
@@ -133,5 +134,7 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
     and then the line of run_archer that it prints.
     """
     from sweet_rl.commands import cloning
+    from sweet_rl.training.checkpoints import held
 
-    cloning.run(shown, pupil)
+    with held(Path(pupil.output_dir)):
+        cloning.run(shown, pupil)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
+from sweet_rl.command_line.running import on_interrupt
 from sweet_rl.command_line.stages import Stage, needing, stage
 from sweet_rl.commands.training_groups import OptimizerFlags, OutputFlags, RowFlags, ShardFlags, WeightFlags
 from sweet_rl.errors import UsageError
@@ -33,11 +36,7 @@ class TrainingFlags(OutputFlags, RowFlags, OptimizerFlags, WeightFlags, ShardFla
         published: bool = False,
         trains: bool = True,
     ) -> TrainSettings:
-        """The whole run; `trains` where a model will be saved.
-
-        Raises:
-            UsageError: names the flag whose value cannot be, or the files that would be lost.
-        """
+        """The whole run; `trains` where a model will be saved."""
         from sweet_rl.training.settings import TrainSettings
 
         destination = self.destination()
@@ -144,15 +143,10 @@ _NARROW: Final[Mapping[str, Mapping[str, Any]]] = {
 def training_stage(
     *, helps: Mapping[str, str] | None = None, **defaults: Any
 ) -> Callable[[Callable[..., None]], Stage]:
-    """Make a stage of a function that trains.
-
-    Args:
-        helps: flags that are explained otherwise in this stage.
-        **defaults: flags whose default is another one in this stage.
-    """
+    """Make a stage of a function that trains."""
 
     def decorate(function: Callable[..., None]) -> Stage:
-        guarded = needing(_PACKAGES, "training", needed_for="training")(function)
+        guarded = needing(_PACKAGES, "training", needed_for="training")(_alone(function))
         return stage(
             "pretrain",
             "dataset",
@@ -163,3 +157,27 @@ def training_stage(
         )(guarded)
 
     return decorate
+
+
+def _alone(function: Callable[..., None]) -> Callable[..., None]:
+    """The stage, which no other run writes beside, and which says how to resume when it is stopped."""
+
+    @functools.wraps(function)
+    def alone(*groups: Any) -> None:
+        training = next(group for group in groups if isinstance(group, TrainingFlags))
+        evaluates = any(getattr(group, "eval_only", False) for group in groups)
+        if evaluates or os.environ.get("RANK", "0") != "0":  # one process writes
+            function(*groups)
+            return
+        from sweet_rl.training.checkpoints import held
+
+        again = "The same command with --load_checkpoint resumes from the newest checkpoint in"
+        words = (
+            f"{again} {training.ckpt_path}."
+            if training.save_steps > 0
+            else "There are no checkpoints (--save_steps)."
+        )
+        with held(*training.written()), on_interrupt(words):
+            function(*groups)
+
+    return alone

@@ -69,19 +69,31 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
     def _metrics(self) -> Path:
         return Path(self.metrics_path) if self.metrics_path else Path(self.save_path) / "metrics.jsonl"
 
+    def written(self) -> list[Path]:
+        """Folders and files that the training writes."""
+        metrics, found = self._metrics(), [Path(self.save_path)]
+        found += [metrics] if metrics.parent != found[0] else []
+        return found + ([Path(self.ckpt_path)] if self.save_steps > 0 or self.load_checkpoint else [])
+
     def replaces_nothing(self) -> None:
         """Make sure, before anything is loaded, that no model and no numbers are lost.
 
         Raises:
             UsageError: save_path holds a model, or the metrics of a run that this one does not resume.
         """
-        from sweet_rl.training.checkpoints import newest_checkpoint
+        from sweet_rl.training.checkpoints import checkpoints_in
 
         if self.overwrite or os.environ.get("RANK", "0") != "0":
             return
-        goes_on = self.load_checkpoint
-        if goes_on and newest_checkpoint(Path(self.ckpt_path)) is not None:
+        goes_on, place = self.load_checkpoint, Path(self.ckpt_path)
+        kept = checkpoints_in(place, "--ckpt_path") if goes_on else []
+        if kept:
             return
+        if self.save_steps > 0 and (kept := checkpoints_in(place)):
+            raise UsageError(
+                f"--ckpt_path {self.ckpt_path!r} holds {kept[-1].name} of an earlier training. Pass --overwrite "
+                "to replace its checkpoints, --load_checkpoint to resume it, or choose another --ckpt_path."
+            )
         folder = Path(self.save_path)
         there = [folder / "config.json", *([] if goes_on else [self._metrics()])]
         for path in there:

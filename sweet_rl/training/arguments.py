@@ -14,15 +14,7 @@ from sweet_rl.training.sharding import deepspeed_config, fsdp_config
 
 
 def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingArguments:
-    """Trainer's arguments. Making them also joins the other processes, if there are some.
-
-    Args:
-        settings: from the flags.
-        accumulation: micro-batches of one optimizer step on one process.
-
-    Raises:
-        UsageError: a package is missing, or the engine cannot do what the flags say.
-    """
+    """Trainer's arguments. Making them also joins the other processes, if there are some."""
     options, output, model = settings.optimizer, settings.output, settings.model
     engine = engines.engine_of(settings)
     cuda = torch.cuda.is_available() and model.device != "cpu"

@@ -1,34 +1,73 @@
-"""Checkpoints on disk: complete or absent. No torch.
+"""Checkpoints of every trainer: whole, checked, compared with what resumes, written by one run.
 
-A checkpoint is a folder `checkpoint-<step>` with a `trainer_state.json`. It is written under another name and
-renamed, so that a folder of that name is always complete. Beside what Trainer writes it holds what was
-minimised (`loss.json`), so that no run resumes with another loss unnoticed.
+A checkpoint is a folder `checkpoint-<step>`, made under another name and renamed. Its `manifest.json` is
+written last: size and SHA-256 of each file, what the run was made from (flags, data, models), and how long
+files beside it were (`trajectories.jsonl`). Importing this module imports no torch.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.errors import StorageError, UsageError
-from sweet_rl.records import replace_file, sync_path
+from sweet_rl.chat.names import model_path
+from sweet_rl.errors import StorageError, UsageError, first_line
+from sweet_rl.records import locked, sync_path
+from sweet_rl.runs.digests import digest_of
 from sweet_rl.tracking import is_record
-from sweet_rl.training.settings import LossSettings
+from sweet_rl.types import Json
 
 PARTIAL = ".partial"
 """Folder in which a checkpoint is made."""
 
+STATE, MANIFEST = "trainer_state.json", "manifest.json"
+"""The file that makes a folder a checkpoint, and the one that says what must be in it."""
+
+TENSORS, PLAIN = "state.safetensors", "state.json"
+"""A nested state of tensors and plain data. Pickles run what they say when they are read; these do not."""
+
 _NAME = re.compile(r"checkpoint-(\d+)")
-STATE = "trainer_state.json"
-"""The file that makes a folder a checkpoint."""
-LOSS = "loss.json"
-"""The file that says what was minimised."""
+_DISK = re.compile(
+    r"no space|quota|too large|os error|i/o error|iostream|file write|PytorchStreamWriter|unexpected pos",
+    re.IGNORECASE,
+)
+_WRITERS = {"RuntimeError", "SafetensorError"}
+"""How torch and safetensors say that a file could not be written."""
+
+
+# -- who may write ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def held(*paths: Path) -> Iterator[None]:
+    """No other run writes to these files and folders while the block lasts; a killed holder blocks nobody.
+
+    Raises:
+        StorageError: another run does.
+    """
+    with ExitStack() as stack:
+        for path in sorted({Path(os.path.realpath(path.expanduser())) for path in paths}):
+            stack.callback(_remove_empty, [parent for parent in path.parents if not parent.exists()])
+            stack.enter_context(locked(path))
+        yield
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Those that were made for a lock alone, innermost first."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
+
+
+# -- what is there ------------------------------------------------------------------------------------
 
 
 def step_of(checkpoint: Path) -> int:
@@ -38,105 +77,263 @@ def step_of(checkpoint: Path) -> int:
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:
-    """All complete checkpoints in `folder`, oldest first."""
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if step_of(path) >= 0 and (path / STATE).is_file()]
-    return sorted(found, key=step_of)
+    """All checkpoints in `folder` that were not removed in part, oldest first; `resumable` reads them."""
+    return [path for path in checkpoints_in(folder) if (path / STATE).is_file()]
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint to resume from; `folder` may also be a checkpoint itself. None: there is none yet.
+def checkpoints_in(folder: Path, flag: str = "") -> list[Path]:
+    """All folders with a checkpoint's name in `folder`, oldest first; `folder` may also be one itself.
 
-    Raises:
-        UsageError: `folder` holds something else.
+    With a `flag` that names it, a folder that holds other things and no checkpoint is refused.
     """
-    if step_of(folder) >= 0:
-        if (folder / STATE).is_file():
-            return folder
-        raise UsageError(f"{str(folder)!r} is not a complete checkpoint: it has no {STATE}.")
-    if folder.exists() and not folder.is_dir():
+    if step_of(folder) >= 0 and folder.is_dir():
+        return [folder]
+    if flag and folder.exists() and not folder.is_dir():
+        raise UsageError(f"{flag} {str(folder)!r} is a file; name the folder that holds the checkpoints.")
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    found = sorted((path for path in entries if step_of(path) >= 0 and path.is_dir()), key=step_of)
+    others = [path for path in entries if not path.name.startswith(".") and not is_record(path)]
+    if flag and not found and others:  # what is hidden and a record: of a run that was killed early
         raise UsageError(
-            f"--ckpt_path {str(folder)!r} is a file; name the folder that holds the checkpoints."
-        )
-    found = complete_checkpoints(folder)
-    if not found and folder.is_dir() and not all(_of_a_beginning(path) for path in folder.iterdir()):
-        raise UsageError(
-            f"--ckpt_path {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {STATE}). "
+            f"{flag} {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {MANIFEST}). "
             "Name the folder that the interrupted run wrote its checkpoints to, or an empty one."
         )
-    return found[-1] if found else None
+    return found
 
 
-def _of_a_beginning(path: Path) -> bool:
-    """Whether this may lie in the folder of a run that was killed before its first checkpoint."""
-    return path.name.startswith(".") or is_record(path)  # hidden: what was being written
+def resumable(
+    folder: Path,
+    made_from: Mapping[str, Json],
+    say: Callable[[str], object],
+    *,
+    instead: str,
+    rounding: Collection[str] = (),
+) -> Path | None:
+    """The newest checkpoint that is as it was written; None where there is none at all.
 
+    Damaged ones that are newer are named and put aside, so that they are never counted again.
 
-def keep_loss(checkpoint: Path, loss: LossSettings) -> None:
-    """Write the loss settings into a checkpoint, before it is published."""
-    replace_file(checkpoint / LOSS, [json.dumps(asdict(loss), indent=1).encode()])
-
-
-def check_loss(checkpoint: Path, loss: LossSettings) -> None:
-    """Refuse to resume with another loss than that of the checkpoint; one from before it was kept is taken.
+    Args:
+        folder: of the run, or a checkpoint.
+        made_from: what this run is made from; flags by their names.
+        say: how to talk to people.
+        instead: what a person can do who cannot resume, as in "start anew with another --ckpt_path".
+        rounding: names in `made_from` that may differ, as they change nothing but rounding.
 
     Raises:
-        UsageError: names what differs.
+        UsageError: the checkpoint was made from something else; names it.
+        StorageError: there are checkpoints, and all are damaged; nothing was changed.
     """
-    kept = checkpoint / LOSS
-    if not kept.exists():
-        return
-    theirs = json.loads(kept.read_text(encoding="utf-8"))
-    differs = [
-        f"{name} {theirs[name]!r}, now {ours!r}"
-        for name, ours in asdict(loss).items()
-        if name in theirs and theirs[name] != ours
-    ]
-    if differs:
-        raise UsageError(
-            f"The checkpoint {str(checkpoint)!r} was trained with another loss: {'; '.join(differs)}. Resume "
-            "with the earlier flags, or start a new run with another --ckpt_path."
+    damaged: list[tuple[Path, str]] = []
+    for checkpoint in reversed(checkpoints_in(folder)):
+        manifest, wrong = _looked_at(checkpoint)
+        if wrong:
+            damaged.append((checkpoint, wrong))
+            continue
+        where = f"The checkpoint {str(checkpoint)!r}"
+        check_same(manifest["made_from"], made_from, where, instead=instead, free=rounding)
+        for path, why in damaged:
+            aside = path.with_name(f"damaged-{path.name}")
+            while aside.exists():
+                aside = aside.with_name(f"{aside.name}-again")
+            path.rename(aside)
+            say(f"{str(path)!r} is damaged and not used: {why}. It is now {aside.name!r}.")
+        if changed := differences(manifest["made_from"], made_from, only=rounding):
+            say(f"Computed in another way than before, so equal up to rounding: {', '.join(changed)}.")
+        return checkpoint
+    if damaged:
+        told = "; ".join(f"{path.name}: {why}" for path, why in damaged)
+        raise StorageError(
+            f"No checkpoint in {str(folder)!r} can be resumed from. {told}. Nothing was changed: restore "
+            f"one of them from a copy, move them away, or {instead}."
         )
+    return None
+
+
+def _looked_at(checkpoint: Path) -> tuple[dict[str, Any], str]:
+    """Its manifest, and what of the checkpoint is not as it was written; "" for nothing."""
+    try:
+        manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        files, _ = dict(manifest["files"]), dict(manifest["made_from"])
+    except FileNotFoundError:
+        return {}, f"{MANIFEST} is missing (or the checkpoint is of an earlier version, which wrote none)"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {}, f"{MANIFEST} cannot be read ({type(error).__name__}: {first_line(error)})"
+    for name, was in files.items():  # sizes first: these are known at once
+        path = checkpoint / name
+        if not path.is_file():
+            return manifest, f"{name} is missing"
+        if (size := path.stat().st_size) != was["bytes"]:
+            return manifest, f"{name} has {size:,} bytes, and {was['bytes']:,} were written"
+    try:
+        now = _digests(checkpoint, files)
+    except OSError as error:
+        return manifest, f"{error.filename} cannot be read: {error.strerror}"
+    changed = [name for name, was in files.items() if now[name]["sha256"] != was["sha256"]]
+    return manifest, f"{changed[0]} does not hold the bytes that were written (SHA-256)" if changed else ""
+
+
+# -- what it was made from ----------------------------------------------------------------------------
+
+
+def differences(
+    theirs: Mapping[str, Json],
+    ours: Mapping[str, Json],
+    *,
+    free: Collection[str] = (),
+    only: Collection[str] | None = None,
+) -> list[str]:
+    """What two runs are made from that differs, in words; both by names of flags or settings."""
+    theirs, ours = (json.loads(json.dumps(dict(one), default=str)) for one in (theirs, ours))
+    return [
+        f"{name} was {theirs.get(name)!r}, is {ours.get(name)!r}"
+        for name in dict.fromkeys([*theirs, *ours])
+        if theirs.get(name) != ours.get(name) and name not in free and (only is None or name in only)
+    ]
+
+
+def check_same(
+    theirs: Mapping[str, Json],
+    ours: Mapping[str, Json],
+    where: str,
+    *,
+    instead: str,
+    free: Collection[str] = (),
+) -> None:
+    """Refuse to resume what was made from something else; `where` begins the sentence.
+
+    Raises:
+        UsageError: names all that differs.
+    """
+    if changed := differences(theirs, ours, free=free):
+        raise UsageError(
+            f"{where} was made with other settings, data or models: {'; '.join(changed)}. Resume it with the "
+            f"earlier ones, or {instead}."
+        )
+
+
+def identity_of(source: str | None) -> str | None:
+    """What a model, a file or a folder goes by, wherever it lies: a digest; on the hub its name and commit.
+
+    Of a model's folder weights and `config.json` count; of large weights a sample (`sweet_rl.runs.digests`).
+    """
+    if source is None:
+        return None
+    path = Path(model_path(source)).expanduser()
+    if path.is_file():
+        return f"sha256:{digest_of(path)['sha256'][:16]}"
+    if not path.is_dir():
+        cached = downloaded(source)
+        return source if cached is None else f"{source} at {cached.name}"
+    files = [path / "config.json", path / "adapter_config.json"]
+    files += [file for file in sorted(path.glob("*")) if file.suffix in {".safetensors", ".bin", ".pt"}]
+    parts = [(file.name, digest_of(file)["sha256"]) for file in files if file.is_file()]
+    parts = parts or [("", digest_of(path)["sha256"])]  # a folder of data
+    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
+
+
+def downloaded(name: str) -> Path | None:
+    """The folder of a hub's model in the local cache, named after its commit; None where there is none."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only for names on the hub
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, OSError):
+        return None
+
+
+def covered(folder: Path, path: Path) -> str:
+    """What is wrong with a run's file up to where it was when the newest checkpoint in `folder` was made.
+
+    "" for nothing, also where no checkpoint can tell. What was written later is not looked at.
+    """
+    for checkpoint in reversed(checkpoints_in(folder)):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            was = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["covers"][path.name]
+            size, then = (path.stat().st_size if path.is_file() else -1), f"{was['bytes']:,} bytes"
+            if size < was["bytes"]:
+                now = "is missing" if size < 0 else f"is {size:,} bytes long"
+                return f"{now}, and had {then} at {checkpoint.name}"
+            same = _sha256(path, was["bytes"]) == was["sha256"]
+            return "" if same else f"has been changed in the {then} that it had at {checkpoint.name}"
+    return ""
+
+
+# -- writing ------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def writing(folder: Path, step: int, state: Mapping[str, Any]) -> Iterator[Path]:
+def writing(
+    folder: Path,
+    step: int,
+    state: Mapping[str, Any],
+    made_from: Mapping[str, Json],
+    covers: Collection[Path] = (),
+) -> Iterator[Path]:
     """An empty folder for the checkpoint of a step, which gets its place when the block has ended.
 
     Args:
         folder: of the run.
         step: of the checkpoint.
         state: what its `trainer_state.json` says.
+        made_from: what the run is made from (`check_same`).
+        covers: files beside it, as they are now, that it was made with.
 
     Raises:
-        StorageError: the disk is full or read-only.
+        StorageError: the disk is full or read-only; all that was there is as it was.
     """
-    shutil.rmtree(folder / PARTIAL, ignore_errors=True)
     made = folder / PARTIAL / f"checkpoint-{step}"
-    made.mkdir(parents=True)
-    yield made
-    (made / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-    publish(folder, made.name)
+    with storing(folder / made.name, folder / PARTIAL):
+        shutil.rmtree(folder / PARTIAL, ignore_errors=True)
+        made.mkdir(parents=True)
+        yield made
+        (made / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+        publish(folder, made.name, made_from, covers)
 
 
-def publish(folder: Path, name: str) -> Path:
-    """Give the finished checkpoint `folder/.partial/<name>` its place in `folder`; it survives a power cut.
+@contextmanager
+def storing(target: Path, partial: Path) -> Iterator[None]:
+    """What cannot be written within becomes an error of ours, whoever writes; what there is of it is removed.
 
     Raises:
-        StorageError: the disk is full or read-only.
+        StorageError: the disk is full, over its quota, or read-only.
     """
-    made, target = folder / PARTIAL / name, folder / name
     try:
-        for path in (*made.rglob("*"), made):
-            sync_path(path)
-        if target.exists():
-            shutil.rmtree(target)
-        made.rename(target)
-        shutil.rmtree(folder / PARTIAL, ignore_errors=True)
-        sync_path(folder)
-    except OSError as error:
-        raise StorageError(f"Cannot write the checkpoint {str(target)!r}: {error.strerror}.") from error
+        yield
+    except Exception as error:
+        of_disk = isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError)
+        if not of_disk and not (type(error).__name__ in _WRITERS and _DISK.search(str(error))):
+            raise
+        shutil.rmtree(partial, ignore_errors=True)
+        why = getattr(error, "strerror", None) or f"is the disk or a quota full? ({first_line(error)})"
+        raise StorageError(
+            f"Cannot write {str(target)!r}: {why}. The checkpoints before it are whole: free some space or "
+            "raise the quota, then resume."
+        ) from error
+
+
+def publish(folder: Path, name: str, made_from: Mapping[str, Json], covers: Collection[Path] = ()) -> Path:
+    """Give the finished `folder/.partial/<name>` its manifest and its place; it survives a power cut."""
+    made, target = folder / PARTIAL / name, folder / name
+    files = [path.relative_to(made).as_posix() for path in sorted(made.rglob("*")) if path.is_file()]
+    manifest = {
+        "made_from": dict(made_from),
+        "files": _digests(made, files),
+        "covers": {
+            path.name: {"bytes": (size := path.stat().st_size), "sha256": _sha256(path, size)}
+            for path in covers
+            if path.is_file()
+        },
+    }
+    (made / MANIFEST).write_text(json.dumps(manifest, indent=1, default=str), encoding="utf-8")
+    for path in (*made.rglob("*"), made):
+        sync_path(path)
+    if target.exists():
+        shutil.rmtree(target)
+    made.rename(target)
+    shutil.rmtree(folder / PARTIAL, ignore_errors=True)
+    sync_path(folder)
     return target
 
 
@@ -148,3 +345,85 @@ def rotate(folder: Path, *, keep: int, max_gb: float) -> None:
         oldest = found.pop(0)
         (oldest / STATE).unlink()  # no longer complete, should we be killed in the middle
         shutil.rmtree(oldest)
+
+
+def _digests(folder: Path, names: Collection[str]) -> dict[str, dict[str, Json]]:
+    """Size and SHA-256 of files; several at once, as hashing frees the interpreter."""
+
+    def one(name: str) -> dict[str, Json]:
+        size = (folder / name).stat().st_size
+        return {"bytes": size, "sha256": _sha256(folder / name, size)}
+
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(names, pool.map(one, names), strict=True))
+
+
+def _sha256(path: Path, size: int) -> str:
+    """Of the first `size` bytes."""
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        while size > 0 and (block := file.read(min(size, 1 << 22))):
+            total.update(block)
+            size -= len(block)
+    return total.hexdigest()
+
+
+# -- states -------------------------------------------------------------------------------------------
+
+
+def save_state(folder: Path, state: Any) -> None:
+    """Write dicts (of any plain keys), lists, tuples, tensors, numbers, strings and None into `folder`."""
+    from safetensors.torch import save_file  # noqa: PLC0415 - torch
+
+    tensors: dict[str, Any] = {}
+    plain = _pack(state, tensors, "state")
+    save_file(tensors, folder / TENSORS)
+    (folder / PLAIN).write_text(json.dumps(plain), encoding="utf-8")
+
+
+def load_state(folder: Path) -> Any:
+    """What `save_state` wrote, tensors on the CPU.
+
+    Raises:
+        UsageError: the files are missing or broken.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.torch import load_file  # noqa: PLC0415 - torch
+
+    try:
+        return _unpack(json.loads((folder / PLAIN).read_text(encoding="utf-8")), load_file(folder / TENSORS))
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise UsageError(
+            f"The checkpoint {str(folder)!r} cannot be read ({first_line(error)}). Name another one."
+        ) from error
+
+
+def _pack(value: Any, tensors: dict[str, Any], name: str) -> Json:
+    from torch import Tensor  # noqa: PLC0415
+
+    match value:
+        case Tensor():
+            tensors[name] = value.detach().to("cpu", copy=True).contiguous()  # copies may not share memory
+            return {"$tensor": name}
+        case dict():
+            return {"$pairs": [[key, _pack(item, tensors, f"{name}.{key}")] for key, item in value.items()]}
+        case tuple():
+            return {"$tuple": [_pack(item, tensors, f"{name}.{i}") for i, item in enumerate(value)]}
+        case list():
+            return [_pack(item, tensors, f"{name}.{i}") for i, item in enumerate(value)]
+        case None | bool() | int() | float() | str():
+            return value
+    raise TypeError(f"{name} is a {type(value).__name__}: neither a tensor nor plain data")
+
+
+def _unpack(value: Json, tensors: Mapping[str, Any]) -> Any:
+    match value:
+        case {"$tensor": name}:
+            return tensors[name]
+        case {"$pairs": pairs}:
+            return {key: _unpack(item, tensors) for key, item in pairs}
+        case {"$tuple": items}:
+            return tuple(_unpack(item, tensors) for item in items)
+        case list():
+            return [_unpack(item, tensors) for item in value]
+    return value

@@ -22,7 +22,7 @@ def train(settings: TrainSettings, say: Say) -> None:
     """
     say = once(say)
     rows = pair_rows(models.load_tokenizers(settings.model), settings, say)
-    run = begin(settings, rows, say, share=False)
+    run = begin("train_reward_model", settings, rows, say, share=False)
     model = models.load_critic(settings.model.pretrain, settings.model, half=half_weights(settings))
     check_sizes(model, rows.all, settings)
     model.config.get_text_config().pad_token_id = rows.pad_id  # without one, the classifier refuses batches

@@ -92,7 +92,7 @@ def train(settings: TrainSettings, say: Say) -> None:
     """
     say = once(say)
     rows = pair_rows(models.load_tokenizers(settings.model), settings, say)
-    run = begin(settings, rows, say)
+    run = begin("train_dpo", settings, rows, say)
     with lost_processes_named(settings):
         reference, model = reference_and_policy(run, rows)
     fit(

@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -108,28 +107,6 @@ def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
         )
 
 
-def check_checkpoint(checkpoint: Path, settings: TrainSettings) -> None:
-    """Raises UsageError for a checkpoint that another engine wrote, or other processes of DeepSpeed."""
-    found: Engine | None = None
-    if any(checkpoint.glob("pytorch_model_fsdp*")):
-        found = "fsdp2"
-    elif any(checkpoint.glob("global_step*")):
-        found = "deepspeed"
-    wanted = engine_of(settings)
-    if found != wanted:
-        names = {"fsdp2": "FSDP2 (--shard_with fsdp2)", "deepspeed": "DeepSpeed", None: "no engine"}
-        raise UsageError(
-            f"The checkpoint {str(checkpoint)!r} was written with {names[found]}, and this run uses "
-            f"{names[wanted]}. Resume with the earlier flags and processes, or take another --ckpt_path."
-        )
-    processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
-    if found == "deepspeed" and processes != world_size():
-        raise UsageError(
-            f"The checkpoint {str(checkpoint)!r} is of {processes} processes, this run has {world_size()}: "
-            "DeepSpeed resumes with the same number only. Start as many, or take another --ckpt_path."
-        )
-
-
 def claim(settings: TrainSettings) -> None:
     """Set accelerate's engine and precision by the flags, whatever its own configuration says."""
     engine = engine_of(settings)
@@ -185,13 +162,7 @@ def mixed_precision() -> Any:
 
 
 def sharded_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> Any:
-    """A model that is only asked, sharded as the one that is trained will be.
-
-    Args:
-        model: whole, or as DeepSpeed loaded it.
-        arguments: made by `training_arguments`.
-        settings: from the flags.
-    """
+    """A model that is only asked, sharded as the one that is trained will be."""
     if uses_deepspeed(settings):
         import deepspeed  # noqa: PLC0415 - an extra
 
@@ -213,14 +184,7 @@ def reshard(model: Any) -> None:
 
 
 def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: TrainSettings) -> Any:
-    """A model that has all of `weights`, with its adapter if there is one; the trained one has shards.
-
-    Args:
-        kind: the model's class, without adapter.
-        trained: the sharded model.
-        weights: all of them, by their names in the trained model.
-        settings: from the flags.
-    """
+    """A model that has all of `weights`, with its adapter if there is one; the trained one has shards."""
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # this one is not to be sharded
     bare = adapters.bare_model(trained)
     with torch.device("meta"):
@@ -234,11 +198,7 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
 
 @contextmanager
 def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
-    """Say so when the others cannot be reached.
-
-    Raises:
-        ServiceError: one has ended, or has not answered within the time limit.
-    """
+    """Say so when the others cannot be reached."""
     try:
         yield
     except RuntimeError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from transformers import TrainingArguments, set_seed
 
 from sweet_rl import tracking
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import SweetRLError, UsageError
 from sweet_rl.training import adapters, checkpoints, engines, memory, models
 from sweet_rl.training.arguments import training_arguments
 from sweet_rl.training.attention import attention_span
@@ -22,15 +23,28 @@ from sweet_rl.training.encoding import Encoded, EncodingReport, scored_texts
 from sweet_rl.training.engines import Processes
 from sweet_rl.training.forward import Objective
 from sweet_rl.training.metrics import MetricsLog
+from sweet_rl.training.reference_cache import pairs_digest
 from sweet_rl.training.settings import DataSettings, TrainSettings
 from sweet_rl.training.steps import ByTokens, Packs, StepSampler, by_count, history_groups, prefix_order
 from sweet_rl.training.vision import Vision
+from sweet_rl.types import Json
 
 ROWS = 8
 """Rows of a micro-batch where nothing is said about it, and no GPU's memory says it."""
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
+
+_ROUNDING = frozenset(
+    {
+        "--micro_train_batch_size", "--max_tokens_per_batch", "--gradient_checkpointing", "--torch_compile",
+        "--gradient_checkpointing_use_reentrant", "--device", "--attention", "--flash_attn",
+    }
+)  # fmt: skip
+"""Flags that say how a step is computed, not what: another value changes a resumed run by rounding only."""
+
+_CALLED = {"name": "loss", "reduction": "mean_log_prob"}
+"""Fields of settings whose flags have another name."""
 
 
 class Rows(NamedTuple):
@@ -57,6 +71,7 @@ class Run(NamedTuple):
     held_out_packs: Packs
     arguments: TrainingArguments
     resume: Path | None
+    made_from: dict[str, Json]
     processes: Processes
     share: bool
     say: Say
@@ -64,24 +79,8 @@ class Run(NamedTuple):
     """Tokens of a micro-batch, padding included, that memory is known to suffice for."""
 
 
-def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
-    """Plan the steps, join the other processes, if there are some, and look for a checkpoint.
-
-    Args:
-        settings: from the flags.
-        rows: what is trained on.
-        say: how to talk to people.
-        share: whether the objective's rows can share tokens.
-
-    Raises:
-        UsageError: a package is missing, a row is too large, `ckpt_path` holds something else, or processes
-            would look at different parts of the model.
-    """
-    output = settings.output
-    resume = checkpoints.newest_checkpoint(output.ckpt_path) if output.load_checkpoint else None
-    if resume:
-        engines.check_checkpoint(resume, settings)
-        checkpoints.check_loss(resume, settings.loss)
+def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
+    """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
     processes = Processes(engines.rank(), engines.world_size())
     if processes.world > 1:
         _check_all_see(rows)
@@ -91,8 +90,59 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     arguments = training_arguments(settings, steps.accumulation)
     if engine := engines.describe(settings):
         say(engine)
+    made_from = _made_from(stage, settings, rows) if processes.rank == 0 else {}
+    resume = None
+    if settings.output.load_checkpoint:
+        with engines.lost_processes_named(settings):
+            resume = _resumed(settings, made_from, processes, say)
     set_seed(settings.seed)
-    return Run(settings, rows, steps, held_out, arguments, resume, processes, share, say)
+    return Run(settings, rows, steps, held_out, arguments, resume, made_from, processes, share, say)
+
+
+def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Json]:
+    """All that decides about the weights, by the flags: values, and digests of data and models."""
+    engine, output, model = engines.engine_of(settings), settings.output, settings.model
+    if not (output.load_checkpoint or output.save_steps > 0):
+        return {}
+    groups: list[Any] = [settings.data, settings.loss, model, settings.optimizer]
+    if engine == "deepspeed":
+        groups.append(settings.shards)
+    flags = {
+        f"--{_CALLED.get(name, name)}": value for group in groups for name, value in asdict(group).items()
+    }
+    for free in ("--find_prompt", "--timeout_s", "--overlap_comm", "--shard_with"):
+        flags.pop(free, None)
+    return flags | {
+        "the stage": stage,
+        "the engine": engine,
+        "the number of processes": engines.world_size() if engine == "deepspeed" else "any",
+        "--dataset": f"{len(rows.train)} rows and {len(rows.held_out)} held out, {pairs_digest(rows.all)}",
+        "--pretrain": checkpoints.identity_of(model.pretrain),
+        "--ref_pretrain": checkpoints.identity_of(model.ref_pretrain),
+        "--compat": "published" if settings.published else "fixed",
+        "--seed": settings.seed,
+    }
+
+
+def _resumed(
+    settings: TrainSettings, made_from: dict[str, Json], processes: Processes, say: Say
+) -> Path | None:
+    """The checkpoint that the first process finds, on all of them; each raises what that one does."""
+    folder = settings.output.ckpt_path
+    found: list[Any] = [None]
+    if processes.rank == 0:
+        instead = "start anew with another --ckpt_path"
+        try:
+            checkpoints.checkpoints_in(folder, "--ckpt_path")
+            found = [checkpoints.resumable(folder, made_from, say, instead=instead, rounding=_ROUNDING)]
+        except SweetRLError as error:
+            found = [error]
+    if processes.world > 1:
+        torch.distributed.broadcast_object_list(found)
+    if isinstance(found[0], SweetRLError):
+        raise found[0]
+    resume: Path | None = found[0]
+    return resume
 
 
 def show_pictures(rows: Sequence[Encoded]) -> bool:
@@ -147,11 +197,7 @@ def _steps(
 def say_what_was_encoded(
     encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, tokenizer: Any, say: Say
 ) -> None:
-    """Print what happened to the rows on their way to token ids, and what is learned of the first one.
-
-    Raises:
-        UsageError: none can be trained on.
-    """
+    """Print what happened to the rows on their way to token ids, and what is learned of the first one."""
     for line in report.lines(data.max_len):
         say(line)
     if not encoded:
@@ -186,17 +232,7 @@ def reader(model: Any, pad: int, settings: TrainSettings, vision: Vision | None 
 def hold_out(
     rows: list[Row], settings: TrainSettings, *, total: int, has_test: bool = False
 ) -> tuple[list[Row], list[Row]]:
-    """Rows to train on, and to evaluate on: a seeded sample, the first rows (published), or a test split.
-
-    Args:
-        rows: all of them, with their numbers in the data.
-        settings: seed, share and compatibility.
-        total: rows of the data, those that cannot be trained on included, without its test split.
-        has_test: the rows from `total` on are a test split.
-
-    Raises:
-        UsageError: nothing is left to train on.
-    """
+    """Rows to train on, and to evaluate on: a seeded sample, the first rows (published), or a test split."""
     fraction = settings.data.eval_fraction
     if has_test:
         held = {row.index for row in rows if row.index >= total}
@@ -253,18 +289,7 @@ def trainable(model: Any, settings: TrainSettings) -> Any:
 def fit(
     run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
 ) -> None:
-    """Train, evaluate at the end, and save the model with its tokenizer to `save_path`.
-
-    Args:
-        run: made by `begin`.
-        model: made by `trainable`.
-        collator: makes a batch of (row, scale).
-        objective: made for the model without its adapter's wrapper.
-
-    Raises:
-        UsageError: the loss is not a number.
-        ServiceError: another process has ended.
-    """
+    """Train, evaluate at the end, and save the model with its tokenizer to `save_path`."""
     from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
 
     bare = adapters.bare_model(model)
@@ -272,6 +297,10 @@ def fit(
     losses_of = objective(bare)
     run = _as_memory_allows(run, model, collator, losses_of)
     settings, rows = run.settings, run.rows
+    output, first = settings.output, run.processes.rank == 0
+    known = run.resume and first and output.metrics_path
+    if known and (wrong := checkpoints.covered(output.ckpt_path, known)):
+        run.say(f"{known} {wrong}: numbers of earlier updates may be missing in it.")
     trainer = StepTrainer(
         model,
         run.arguments,
@@ -283,28 +312,32 @@ def fit(
         collator=collator,
         objective=losses_of,
         metrics=MetricsLog(
-            settings.output.metrics_path if run.processes.rank == 0 else None,
+            output.metrics_path if first else None,
             after_step=checkpoints.step_of(run.resume) if run.resume else 0,
         ),
         most_places=run.most_places,
         say=run.say,
+        made_from=run.made_from,
     )
+    if first and output.save_steps > 0 and not output.load_checkpoint:
+        for earlier in checkpoints.checkpoints_in(output.ckpt_path):  # --overwrite; they would count as newer
+            shutil.rmtree(earlier)
     tracking.sets({"resolved": asdict(settings)})
-    tracking.writes(settings.output.save_path, folder=True, continues=run.resume is not None)
-    if settings.output.save_steps > 0:
-        tracking.writes(settings.output.ckpt_path, folder=True, continues=run.resume is not None)
-    if settings.output.metrics_path is not None:
-        tracking.writes(settings.output.metrics_path, continues=run.resume is not None)
+    tracking.writes(output.save_path, folder=True, continues=run.resume is not None)
+    if output.save_steps > 0:
+        tracking.writes(output.ckpt_path, folder=True, continues=run.resume is not None)
+    if output.metrics_path is not None:
+        tracking.writes(output.metrics_path, continues=run.resume is not None)
     if run.resume:
         run.say(f"going on from {run.resume}")
     with engines.lost_processes_named(settings), memory.explained(memory.REPAIR):
         trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
-        if rows.held_out and not settings.output.eval_steps > 0:
+        if rows.held_out and not output.eval_steps > 0:
             shown = trainer.evaluate()
             accuracy = f"accuracy {shown['eval_acc']:.3f}, " if "eval_acc" in shown else ""
             run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
         save(trainer, run, kind)
-    run.say(f"model and tokenizer: {settings.output.save_path}")
+    run.say(f"model and tokenizer: {output.save_path}")
 
 
 def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
@@ -341,13 +374,7 @@ def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], obje
 
 
 def save(trainer: Any, run: Run, kind: type) -> None:
-    """Model, an adapter merged into it, tokenizer and image processor; files get their names at the end.
-
-    Args:
-        trainer: when it has trained.
-        run: made by `begin`.
-        kind: the model's class, without adapter.
-    """
+    """Model, an adapter merged into it, tokenizer and image processor; files get their names at the end."""
     settings, first = run.settings, run.processes.rank == 0
     model = trainer.accelerator.unwrap_model(trainer.model)
     if engines.shards_weights(settings):  # all give theirs to the first
@@ -355,7 +382,9 @@ def save(trainer: Any, run: Run, kind: type) -> None:
         model = engines.whole_model(kind, model, weights, settings) if first else None
     if first:
         whole = model.merge_and_unload() if settings.model.lora_rank else model
-        models.save_whole(whole, run.rows.tokenizer, settings.output.save_path, run.rows.vision)
+        folder = settings.output.save_path
+        with checkpoints.storing(folder, folder / checkpoints.PARTIAL):
+            models.save_whole(whole, run.rows.tokenizer, folder, run.rows.vision)
     trainer.accelerator.wait_for_everyone()
 
 

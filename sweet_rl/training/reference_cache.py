@@ -20,6 +20,7 @@ from torch import Tensor
 from sweet_rl.chat.names import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_file
+from sweet_rl.training.checkpoints import downloaded
 from sweet_rl.training.encoding import Encoded
 from sweet_rl.types import digest
 
@@ -82,7 +83,7 @@ def weights_digest(name: str) -> str | None:
     """A fingerprint of a model's files, by content; None where they are not found."""
     folder = Path(model_path(name))
     if not folder.is_dir():
-        folder = _downloaded(name) or folder
+        folder = downloaded(name) or folder
     files = sorted(path for path in folder.glob("*") if path.suffix in {".safetensors", ".bin", ".json"})
     if not any(path.suffix != ".json" for path in files):
         return None
@@ -105,13 +106,3 @@ def pairs_digest(pairs: Sequence[Encoded]) -> str:
                 total.update(json.dumps([branch.ids, scored]).encode())
                 total.update("".join(picture.digest for picture in branch.pictures).encode())
     return total.hexdigest()[:16]
-
-
-def _downloaded(name: str) -> Path | None:
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only for names on the hub
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
-
-    try:
-        return Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError, OSError):
-        return None

@@ -35,7 +35,7 @@ def train(settings: TrainSettings, selection: SelectionSettings, say: Say) -> No
     """
     say = once(say)
     rows = _rows(settings, selection, say)
-    run = begin(settings, rows, say)
+    run = begin("train_sft", settings, rows, say)
     model = models.load_model(settings.model.pretrain, settings.model, half=half_weights(settings))
     check_sizes(model, rows.all, settings)
     fit(

@@ -26,6 +26,11 @@ def read_deepspeed_config(path: str) -> dict[str, Any]:
             f"--deepspeed_config {path!r} must be an object with a section zero_optimization whose stage is "
             "0, 1, 2 or 3 (see configs/engines)."
         )
+    if not zero.get("compute_grad_norm", True):
+        raise UsageError(
+            f"--deepspeed_config {path!r}: leave compute_grad_norm out; without it, gradients that are not "
+            "finite would reach the weights."
+        )
     for section in _OURS:
         if section in config:
             raise UsageError(

@@ -1,7 +1,7 @@
 """The training loop: transformers' Trainer with our batches, loss, schedule, checkpoints and log.
 
 Trainer accumulates, clips, shards and keeps random states. What is ours here: every row of an optimizer step
-counts for its weight, a loss that is not a number stops the run before it does harm, an update for which
+counts for its weight, a loss or a gradient that is not finite never reaches the weights, an update for which
 memory does not suffice is begun again with smaller micro-batches, and checkpoints are whole.
 """
 
@@ -17,21 +17,27 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
-from sweet_rl.errors import ServiceError, UsageError, first_line
+from sweet_rl.command_line.running import progress
+from sweet_rl.errors import ServiceError, first_line
 from sweet_rl.training import adapters, checkpoints, engines, memory
 from sweet_rl.training.attention import attend_plainly
 from sweet_rl.training.batches import to_device
-from sweet_rl.training.callbacks import EpochCallback, ProgressBar
 from sweet_rl.training.encoding import Encoded
 from sweet_rl.training.forward import Objective, RowLosses
-from sweet_rl.training.metrics import MetricsLog
+from sweet_rl.training.metrics import Guard, MetricsLog
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.steps import Packs, Positions, StepSampler, rate_factor
+from sweet_rl.types import Json
 
 CHECKED = {"cuda"}
 """Devices whose fused attention is not taken at its word."""
+
+_TRIES = (
+    "Begin anew, with another --ckpt_path: with a lower --learning_rate or --max_norm, without --bf16, with "
+    "--attention eager, or without these rows."
+)
 
 
 class StepTrainer(Trainer):
@@ -50,6 +56,7 @@ class StepTrainer(Trainer):
         metrics: where numbers go.
         most_places: tokens of a micro-batch, padding included, that memory is known to suffice for.
         say: how to talk to people.
+        made_from: what checkpoints are compared by when a run resumes.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class StepTrainer(Trainer):
         metrics: MetricsLog,
         most_places: float = math.inf,
         say: Callable[[str], None],
+        made_from: dict[str, Json],
     ) -> None:
         self._settings, self._rows, self._held_out = settings, rows, held_out
         self._by_index = {row.index: row for row in rows}
@@ -74,10 +82,13 @@ class StepTrainer(Trainer):
         self._collator, self._metrics, self._objective = collator, metrics, objective
         self._sums: Tensor | None = None
         self._names: list[str] = []
-        self._preparing = False
+        self._preparing, self._made_from = False, made_from
         self._most, self._say = most_places, say
         self._update: list[Any] = []
         self._sums_before: Tensor | None = None
+        self._guard, self._norm = Guard("the training", _TRIES), None  # the norm of the next update
+        self._update_B: list[Tensor] = []
+        self._bad: list[int] = []
         # A loss function tells Trainer that our loss is already scaled; `compute_loss` below is what runs.
         super().__init__(
             model=model,
@@ -85,7 +96,7 @@ class StepTrainer(Trainer):
             train_dataset=list(rows),
             eval_dataset=list(held_out),
             compute_loss_func=_unused,
-            callbacks=[EpochCallback(self._begin_epoch)],
+            callbacks=[_Hooks(self._begin_epoch, self._check_gradient)],
         )
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
@@ -114,6 +125,7 @@ class StepTrainer(Trainer):
         del device
         samples = [batch for _, batch in zip(range(num_batches), epoch_iterator, strict=False)]
         self._update, self._sums_before = [], self._sums
+        self._update_B = [batch["index_B"][batch["scale_B"] > 0] for batch in samples]
         return samples, sum(len(batch["scale_B"]) for batch in samples)
 
     def _prepare_inputs(self, inputs: Any) -> Any:
@@ -150,7 +162,7 @@ class StepTrainer(Trainer):
         """Drop the gradients of the update; its micro-batches so far."""
         model.zero_grad()
         memory.free_cache()
-        self._sums = self._sums_before
+        self._sums, self._bad = self._sums_before, []
         return [*self._update]
 
     def _add_gradients(self, model: Any, waiting: list[Any]) -> Tensor:
@@ -193,15 +205,15 @@ class StepTrainer(Trainer):
     ) -> Tensor:
         """The micro-batch's share of its step's mean loss.
 
-        Raises:
-            UsageError: it is not a number; names the rows.
+        One that is not finite makes the gradient NaN, on every process; then `_check_gradient` ends them all.
         """
         del return_outputs, num_items_in_batch
         losses = self._objective(model, inputs)
         used_B = inputs["scale_B"] > 0
-        finite_B = losses.total_B.isfinite() | ~used_B
-        if not finite_B.all():
-            self._stop_at(inputs["index_B"][~finite_B].tolist())
+        bad_B = used_B & ~losses.total_B.isfinite()
+        if bad_B.any():
+            self._bad += inputs["index_B"][bad_B].tolist()
+            return losses.total_B.sum() * math.nan
         self._sums = self._summed(losses, used_B) + (0 if self._sums is None else self._sums)
         loss = (
             (losses.total_B * inputs["scale_B"])[used_B].sum() if used_B.any() else 0 * losses.total_B.sum()
@@ -223,14 +235,36 @@ class StepTrainer(Trainer):
         *values, weight = self.accelerator.reduce(sums.clone(), "sum").tolist()
         return {name: value / max(weight, 1) for name, value in zip(self._names, values, strict=True)}
 
-    def _stop_at(self, indices: list[int]) -> None:
-        places = ", ".join(f"{self._by_index[index].row.place} (index {index})" for index in indices[:5])
-        last = checkpoints.complete_checkpoints(self._settings.output.ckpt_path)
-        kept = f"The checkpoint {str(last[-1])!r} is from before" if last else "No checkpoint was written yet"
-        raise UsageError(
-            f"The loss is not a finite number at update {self.state.global_step + 1}, in the rows {places}. "
-            f"{kept}; nothing was updated with this loss. Lower --learning_rate, use float32, "
-            "or look at these rows."
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        self._norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
+        return self._norm
+
+    def _check_gradient(self) -> None:
+        """Before an optimizer step (DeepSpeed has then skipped its own): all processes see the same norm."""
+        norm, self._norm = self._norm, None
+        if norm is None:  # a version of transformers that has no `_get_grad_norm`
+            sharded = getattr(self.model_wrapped, "get_global_grad_norm", None)
+            clip = self.accelerator.clip_grad_norm_
+            norm = sharded() if sharded else clip(self.model_wrapped.parameters(), math.inf)
+        if math.isfinite(norm) and norm >= 0:  # DeepSpeed says -1 for what is not finite
+            return
+        mine = (self._bad, [index for part in self._update_B for index in part.tolist()])
+        seen: list[Any] = [mine] * self.args.world_size
+        if self.args.world_size > 1:
+            torch.distributed.all_gather_object(seen, mine)
+        bad, all_rows = (sorted({index for share in seen for index in share[kind]}) for kind in (0, 1))
+        rows = [f"{self._by_index[index].row.place} (index {index})" for index in (bad or all_rows)]
+        update, folder = self.state.global_step + 1, self._settings.output.ckpt_path
+        before = [
+            path for path in checkpoints.complete_checkpoints(folder) if checkpoints.step_of(path) < update
+        ]
+        raise self._guard.error(
+            update,
+            f"{'the loss of these rows' if bad else 'the gradient, not the losses'}; norm {float(norm):.4g}",
+            ", ".join(rows[:5]) + (f" and {len(rows) - 5} more" if len(rows) > 5 else ""),
+            f"The checkpoint {str(before[-1])!r} is from before it. "
+            if before
+            else "No checkpoint was written yet. ",
         )
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -256,6 +290,11 @@ class StepTrainer(Trainer):
             means, self._sums = self._means(self._sums), None
             logs = {**means, **_renamed(logs)}
             self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **logs})
+            self._guard.note(
+                self.state.global_step,
+                means.get("total_loss", math.nan),
+                float(logs.get("grad_norm", math.nan)),
+            )
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
@@ -298,23 +337,72 @@ class StepTrainer(Trainer):
         return str(folder / checkpoints.PARTIAL if self._preparing else folder)
 
     def _save_checkpoint(self, model: Any, trial: Any = None) -> None:
-        folder = self._settings.output.ckpt_path
-        if self.is_world_process_zero():
-            shutil.rmtree(folder / checkpoints.PARTIAL, ignore_errors=True)
-        self.accelerator.wait_for_everyone()
-        self._preparing = True
-        try:
-            super()._save_checkpoint(model, trial)
-        finally:
-            self._preparing = False
-        self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero():
-            output = self._settings.output
-            name = f"checkpoint-{self.state.global_step}"
-            checkpoints.keep_loss(folder / checkpoints.PARTIAL / name, self._settings.loss)
-            checkpoints.publish(folder, name)
+        output, first = self._settings.output, self.is_world_process_zero()
+        folder, name = output.ckpt_path, f"checkpoint-{self.state.global_step}"
+        with checkpoints.storing(folder / name, folder / checkpoints.PARTIAL):
+            if first:
+                shutil.rmtree(folder / checkpoints.PARTIAL, ignore_errors=True)
+            self.accelerator.wait_for_everyone()
+            self._preparing = True
+            try:
+                super()._save_checkpoint(model, trial)
+            finally:
+                self._preparing = False
+            self.accelerator.wait_for_everyone()
+            if first:
+                covers = [] if output.metrics_path is None else [output.metrics_path]
+                checkpoints.publish(folder, name, self._made_from, covers)
+        if first:
             checkpoints.rotate(folder, keep=output.max_ckpt_num, max_gb=output.max_ckpt_mem_gb)
         self.accelerator.wait_for_everyone()
+
+
+class _Hooks(TrainerCallback):
+    """Where Trainer calls us: as an epoch begins, with the exact number of updates, and before a step."""
+
+    def __init__(self, begin_epoch: Callable[[int], None], check: Callable[[], None]) -> None:
+        self._begin_epoch, self._check = begin_epoch, check
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Also called once after a resume."""
+        del args, control
+        self._begin_epoch(state.global_step)
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The gradient is there, and the step is not."""
+        del args, state, control
+        self._check()
+
+
+class ProgressBar(ProgressCallback):
+    """A bar with the last loss and accuracy, which starts where a resumed run does.
+
+    Args:
+        quiet: count, and show nothing.
+    """
+
+    training_bar: Any
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__()
+        self._quiet = quiet
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Open the bar at the update from which the run resumes."""
+        del args, control
+        self.training_bar = progress(state.max_steps, state.global_step, unit="update", quiet=self._quiet)
+        self.current_step = state.global_step
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
+    ) -> None:
+        """Show the last loss and accuracy beside the bar."""
+        del args, state, control
+        shown = {name: value for name, value in (logs or {}).items() if name in {"loss", "acc"}}
+        if shown:
+            self.training_bar.set_postfix(
+                {name: f"{value:.4g}" for name, value in shown.items()}, refresh=False
+            )
 
 
 def _unused(*_: Any) -> Tensor:

@@ -93,6 +93,12 @@ def test_a_training_that_goes_on_may_write_where_it_wrote(tmp_path):
 
     (checkpoint / STATE).write_text("{}")
     settings(load_checkpoint=True)
+    (tmp_path / "model/config.json").unlink()
+    (tmp_path / "model/metrics.jsonl").unlink()
+    settings()  # saves no checkpoints
+    with pytest.raises(UsageError, match=r"holds checkpoint-3 of an earlier training.*--overwrite"):
+        settings(save_steps=2)  # among later ones its own would count as the oldest
+    settings(save_steps=2, overwrite=True)
 
 
 def test_a_model_in_other_pieces_leaves_none_of_the_old_one(tmp_path):

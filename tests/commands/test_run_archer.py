@@ -20,7 +20,7 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.policies.scripted import TeacherPolicy, as_answer
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import load_trajectories, read_rows
-from sweet_rl.training.state_files import load_state
+from sweet_rl.training.checkpoints import load_state
 from sweet_rl.types import AgentTurn, Message, Score
 from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
@@ -416,6 +416,7 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
         begun.append(
             {name: weights.clone() for name, weights in run._learner.policy.model.state_dict().items()}
         )
+        run._folder.newest()
         run._folder.begin_metrics(0)
 
     monkeypatch.setattr(OnlineRun, "run", keep)

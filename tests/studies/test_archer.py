@@ -33,7 +33,7 @@ from sweet_rl.studies.archer.swaps import _area, swap
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.tiny_models.question_models import make_models
-from sweet_rl.training.state_files import save_state
+from sweet_rl.training.checkpoints import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 from sweet_rl.worlds import world_of
 from sweet_rl.worlds.twenty_questions.oracle.objects import NO, YES, answer

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -71,12 +72,45 @@ def ending(end, log=StepTrainer.log):
     return logged
 
 
+class WithoutGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(_, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(_, gradient):
+        return gradient * float("nan")
+
+
+def diverging(compute=StepTrainer.compute_loss):
+    def computed(trainer, *inputs, **more):
+        trainers[:] = [trainer]
+        loss = compute(trainer, *inputs, **more)
+        here = trainer.args.process_index == 1 and trainer.state.global_step == 3
+        return WithoutGradient.apply(loss) if here else loss
+
+    return computed
+
+
+def finite():
+    parts = [getattr(p, "ds_tensor", getattr(p, "_local_tensor", p)) for p in trainers[0].model.parameters()]
+    optimizer = trainers[0].optimizer.optimizer
+    for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
+        parts += getattr(optimizer, name, None) or []
+    return all(part.isfinite().all() for part in parts)
+
+
+trainers = []
+
+
 def work(job, rank, port):
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_PORT": str(port)}
     output = open(f"{job['folder']}/output-{rank}.txt", "w")
     os.dup2(output.fileno(), 1), os.dup2(output.fileno(), 2)
     fitting.save = measured
-    if job["end"]:
+    if job["end"] == "diverges":
+        StepTrainer.compute_loss = diverging()
+    elif job["end"]:
         StepTrainer.log = ending(job["end"])
     signal.alarm(180)
     try:
@@ -84,6 +118,8 @@ def work(job, rank, port):
         status = 0
     except SweetRLError as error:
         print(f"error: {error}")
+        if job["end"] == "diverges":
+            print(f"all weights are finite: {finite()}")
         status = 1
     except BaseException:
         traceback.print_exc()
@@ -106,9 +142,9 @@ def start(job):
     return children
 
 
-def finish(children):
+def finish(children, end):
     first = os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1])
-    if first:
+    if first and end != "diverges":
         os.kill(children[1], signal.SIGKILL)
     return first, os.waitstatus_to_exitcode(os.waitpid(children[1], 0)[1])
 
@@ -117,8 +153,8 @@ jobs = json.load(sys.stdin)
 transformers.AutoModelForCausalLM.from_pretrained(jobs[0]["model"])  # what it prepares, all share, too
 gc.freeze()
 waits = {job["folder"]: start(job) for job in jobs if job["end"] == "sleeps"}  # they take their time
-ends = {job["folder"]: finish(start(job)) for job in jobs if job["end"] != "sleeps"}
-ends |= {folder: finish(children) for folder, children in waits.items()}
+ends = {job["folder"]: finish(start(job), job["end"]) for job in jobs if job["end"] != "sleeps"}
+ends |= {folder: finish(children, "sleeps") for folder, children in waits.items()}
 print(json.dumps(ends))
 """
 
@@ -192,6 +228,7 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
         run(f"{engine}/whole", tiny, **SHORT, **flags)
         run(f"{engine}/died", tiny, **SHORT, **flags, end="dies")
         run(f"{engine}/resumed", tiny, **SHORT, **flags, load_checkpoint=True)
+        run(f"{engine}/diverges", tiny, **SHORT, **flags, end="diverges")
         run(f"{engine}/lora", steady, **LORA, **flags)
         if engine != "zero2":
             run(f"{engine}/critic", steady, "train_reward_model", **CRITIC, **flags)
@@ -261,6 +298,21 @@ def test_an_adapter_is_merged_and_a_critic_keeps_its_head(name, runs, alone):
     assert farthest(weights(folder), weights(other)) < 1e-5
     ours, theirs = (AutoConfig.from_pretrained(path) for path in (folder, other))
     assert ours.architectures == theirs.architectures
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_gradient_that_is_not_finite_in_one_process_ends_all_of_them_before_the_step(engine, runs):
+    root, ends = runs
+    folder = root / engine / "diverges"
+    assert ends[f"{engine}/diverges"] == [1, 1], output(folder)
+    said = [(folder / f"output-{rank}.txt").read_text().partition("error: ")[2] for rank in (0, 1)]
+    assert said[0] == said[1]
+    assert re.match(
+        r"Update 4 of the training is not a finite number \(the gradient, not the losses; norm", said[0]
+    )
+    assert "checkpoint-2' is from before it" in said[0]
+    assert "all weights are finite: True" in said[0]
+    assert [row["step"] for row in lines(folder)][-1] == 3
 
 
 def test_a_process_that_does_not_answer_is_waited_for_until_the_time_limit(runs):

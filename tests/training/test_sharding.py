@@ -1,12 +1,13 @@
 """What flags and files say to the engines, without any engine."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import UsageError
-from sweet_rl.training.settings import LossSettings, OptimizerSettings
+from sweet_rl.training.settings import LossSettings, OptimizerSettings, OutputSettings
 from sweet_rl.training.sharding import deepspeed_config, fsdp_config, scoring_config
 from tests.conftest import ROOT
 
@@ -77,6 +78,7 @@ def test_a_file_that_contradicts_flags_is_refused(tmp_path):
     [
         ({}, "a section zero_optimization whose stage is"),
         ({"zero_optimization": {"stage": 4}}, "a section zero_optimization whose stage is"),
+        ({"zero_optimization": {"stage": 2, "compute_grad_norm": False}}, "leave compute_grad_norm out"),
         ({"zero_optimization": {"stage": 2}, "optimizer": {}}, "has a section 'optimizer'; remove it"),
     ],
 )
@@ -141,25 +143,22 @@ def test_engines_by_processes_and_flags(monkeypatch):
         engines.check_engine(settings(bf16=True), cuda=False)
 
 
-@pytest.mark.parametrize(("made", "name"), [("pytorch_model_fsdp_0", "FSDP2"), ("global_step4", "DeepSpeed")])
-def test_a_checkpoint_of_another_engine_is_refused(made, name, tmp_path, monkeypatch):
-    from sweet_rl.training import engines
+def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monkeypatch):
+    from sweet_rl.training import checkpoints
+    from sweet_rl.training.fitting import _ROUNDING, Rows, _made_from
 
-    (tmp_path / made).mkdir()
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(UsageError, match=f"was written with {name}.*, and this run uses no engine"):
-        engines.check_checkpoint(tmp_path, settings())
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for rank in (0, 1):
-        (tmp_path / f"rng_state_{rank}.pth").touch()
-    right = "fsdp2" if name == "FSDP2" else "deepspeed"
-    engines.check_checkpoint(tmp_path, settings(shard_with=right))
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    if right == "fsdp2":
-        engines.check_checkpoint(tmp_path, settings(shard_with=right))
-    else:
-        with pytest.raises(UsageError, match="is of 2 processes, this run has 3"):
-            engines.check_checkpoint(tmp_path, settings())
+    def made_from(world, micro=8, **shards):
+        monkeypatch.setenv("WORLD_SIZE", str(world))
+        one = replace(settings(**shards), output=OutputSettings(load_checkpoint=True))
+        optimizer = replace(one.optimizer, micro_train_batch_size=micro)
+        return _made_from("train_dpo", replace(one, optimizer=optimizer), Rows(None, [], [], 0))
+
+    alone, fsdp, zero = made_from(1), made_from(2, shard_with="fsdp2"), made_from(2)
+    assert checkpoints.differences(alone, fsdp) == ["the engine was None, is 'fsdp2'"]
+    assert checkpoints.differences(fsdp, made_from(3, shard_with="fsdp2", timeout_s=5)) == []
+    assert checkpoints.differences(zero, made_from(3)) == ["the number of processes was 2, is 3"]
+    assert checkpoints.differences(zero, made_from(2, zero_stage=3)) == ["--zero_stage was 2, is 3"]
+    assert checkpoints.differences(alone, made_from(1, micro=4), free=_ROUNDING) == []
 
 
 def test_only_a_lost_process_is_called_one(monkeypatch):

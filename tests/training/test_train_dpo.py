@@ -1,17 +1,22 @@
 """The stage as people call it: runs, resumes, adapters, and what it refuses."""
 
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from sweet_rl.commands.merge_adapters import merge_adapters
 from sweet_rl.commands.train_dpo import train_dpo
-from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.errors import NonFiniteError, SweetRLError, UsageError
 from sweet_rl.training.forward import PreferenceObjective
+from sweet_rl.training.trainer import StepTrainer
 from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, write_pairs
 
@@ -34,8 +39,6 @@ def rows(path):
 
 
 def weights(folder):
-    from safetensors.torch import load_file
-
     return load_file(folder / "out/model.safetensors")
 
 
@@ -135,8 +138,6 @@ def test_the_saved_model_loads(steady, pairs, tmp_path):
 
 
 def test_an_adapter_is_merged(steady, pairs, tmp_path):
-    import torch
-
     run(steady, pairs, tmp_path / "base", learning_rate=0.0)
     lines = run(steady, pairs, tmp_path / "lora", lora_rank=2, target_modules="q_proj", learning_rate=1e-2)
     assert lines[0]["loss"] == pytest.approx(0.693147, abs=1e-5)  # the reference is the model without adapter
@@ -164,8 +165,6 @@ def test_a_checkpoints_adapter_is_merged_afterwards(steady, pairs, tmp_path):
 
 
 def test_killed_and_resumed_is_as_if_nothing_happened(tiny, pairs, tmp_path):
-    import torch
-
     recipe = {"max_epochs": 3, "save_steps": 3, "max_ckpt_num": 2}
     whole = run(tiny, pairs, tmp_path / "whole", **recipe)
     folder = tmp_path / "killed"
@@ -200,21 +199,135 @@ def test_another_loss_than_the_checkpoints_is_refused(steady, pairs, tmp_path):
         (tmp_path / path).unlink()  # as if killed
     goes_on = {"load_checkpoint": True, "save_steps": 3}
     with pytest.raises(
-        UsageError, match=r"checkpoint-3' was trained with another loss: name 'hinge', now 'ipo'"
+        UsageError, match=r"checkpoint-3' was made with other .*: --loss was 'hinge', is 'ipo'"
     ):
         run(steady, pairs, tmp_path, loss="ipo", **goes_on)
-    with pytest.raises(UsageError, match=r"another loss: beta 0\.1, now 0\.2"):
+    with pytest.raises(UsageError, match=r"models: --beta was 0\.1, is 0\.2\. Resume"):
         run(steady, pairs, tmp_path, loss="hinge", beta=0.2, **goes_on)
     assert run(steady, pairs, tmp_path, loss="hinge", **goes_on)[-1]["step"] == 5
 
 
 def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_path):
     with pytest.raises(
-        UsageError, match=r"not a finite number at update [2-9].*pairs\.jsonl:\d+ \(index \d+\)"
+        NonFiniteError,
+        match=r"Update [2-9] of the training .*loss of these rows.*pairs\.jsonl:\d+ \(index \d+\)",
     ) as e:
         run(steady, pairs, tmp_path, learning_rate=1e30, save_steps=1, max_norm=0.0)
     assert "checkpoint-" in str(e.value)
     assert not (tmp_path / "out/model.safetensors").exists()
+
+
+def test_an_infinite_loss_with_a_finite_gradient_is_one_too(steady, pairs, tmp_path, monkeypatch):
+    call = PreferenceObjective.__call__
+
+    def infinite(objective, model, batch):
+        losses = call(objective, model, batch)
+        return losses._replace(total_B=losses.total_B + torch.where(batch["index_B"] == 5, torch.inf, 0.0))
+
+    monkeypatch.setattr(PreferenceObjective, "__call__", infinite)
+    with pytest.raises(
+        NonFiniteError,
+        match=r"loss of these rows; .* Its rows: \S+pairs\.jsonl:6 \(index 5\)\. No checkpoint",
+    ):
+        run(steady, pairs, tmp_path)
+
+
+class WithoutGradient(torch.autograd.Function):
+    """A number that is as it was, with a gradient that is not."""
+
+    @staticmethod
+    def forward(_, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(_, gradient):
+        return gradient * float("inf")
+
+
+@pytest.mark.parametrize("max_norm", [1.0, 0.0])
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights(
+    max_norm, steady, pairs, tmp_path, monkeypatch
+):
+    trainers, compute = set(), StepTrainer.compute_loss
+
+    def computed(trainer, *inputs, **more):
+        trainers.add(trainer)
+        loss = compute(trainer, *inputs, **more)
+        return WithoutGradient.apply(loss) if trainer.state.global_step == 3 else loss
+
+    monkeypatch.setattr(StepTrainer, "compute_loss", computed)
+    with pytest.raises(NonFiniteError) as e:
+        run(steady, pairs, tmp_path, max_norm=max_norm, save_steps=3)
+    told = r"""Update 4 of the training is not a finite number \(the gradient, not the losses; norm (inf|nan)\); it was
+    not made, and the weights are as before. Before: update 1: loss 0.6.*, norm .*; update 2: .*; update 3: .*
+    Its rows: .*pairs.jsonl:\d+ \(index \d+\), .* and 3 more. The checkpoint '.*checkpoint-3' is from before it.
+    Begin anew, with another --ckpt_path: with a lower --learning_rate or --max_norm, without --bf16, .*"""
+    assert re.fullmatch(re.sub(r"\s+", " ", told), str(e.value)), str(e.value)
+    (trainer,) = trainers
+    kept = load_file(tmp_path / "checkpoints/checkpoint-3/model.safetensors")
+    assert kept
+    now = trainer.model.state_dict()
+    assert all(torch.equal(now[name], kept[name]) for name in kept)
+    assert [row["step"] for row in rows(tmp_path / "out/metrics.jsonl")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"learning_rate": 2e-3}, "--learning_rate was 0.001, is 0.002"),
+        ({"lora_rank": 2}, "--lora_rank was 0, is 2"),
+        ({"seed": 1}, "--seed was 42, is 1"),
+        ({"eval_fraction": 0.1}, "--eval_fraction was 0.0, is 0.1. Resume"),
+        ({"dataset": "other"}, "--dataset was '37 rows and 0 held out, "),
+        ({"pretrain": "other"}, "--pretrain was 'sha256:"),
+        ({"ref_pretrain": "other"}, "--ref_pretrain was None, is 'sha256:"),
+    ],
+)
+def test_what_a_checkpoint_was_made_from_is_compared(changed, told, stopped, tmp_path, other_model):
+    model, pairs, folder = stopped
+    shutil.copytree(folder, tmp_path / "run")
+    if changed == {
+        "dataset": "other"
+    }:  # another one of as many rows, as published pipelines have them in rounds
+        changed, pairs = {}, write_pairs(tmp_path / "other.jsonl", dialogue_pairs(37, seed=1))
+    elif "pretrain" in changed:
+        changed, model = {}, other_model
+    elif "ref_pretrain" in changed:
+        changed = {"ref_pretrain": str(other_model)}
+    with pytest.raises(UsageError) as e:
+        run(model, pairs, tmp_path / "run", load_checkpoint=True, save_steps=3, **changed)
+    assert told in str(e.value)
+    assert "Resume it with the earlier ones, or start anew with another --ckpt_path." in str(e.value)
+    same = {path.relative_to(folder) for path in folder.rglob("*")}
+    assert {path.relative_to(tmp_path / "run") for path in (tmp_path / "run").rglob("*")} == same
+
+
+@pytest.fixture(scope="module")
+def other_model(tmp_path_factory):
+    from tests.tiny_models import save_tiny_llama
+
+    return save_tiny_llama(tmp_path_factory.mktemp("other") / "model", seed=1)
+
+
+@pytest.fixture(scope="module")
+def stopped(steady, pairs, tmp_path_factory):
+    """A run that was killed before it saved its model."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    run(steady, pairs, folder, save_steps=3)
+    for name in ("config.json", "model.safetensors"):
+        (folder / "out" / name).unlink()
+    return steady, pairs, folder
+
+
+def test_what_only_rounds_may_change_and_is_said(stopped, tmp_path, capsys):
+    model, pairs, folder = stopped
+    shutil.copytree(folder / "checkpoints/checkpoint-3", tmp_path / "checkpoints/checkpoint-3")
+    copy = shutil.copy(pairs, tmp_path / "renamed.jsonl")
+    run(model, copy, tmp_path, load_checkpoint=True, micro_train_batch_size=2, max_ckpt_num=1)
+    said = capsys.readouterr().out
+    assert "equal up to rounding: --micro_train_batch_size was 3, is 2." in said
+    assert f"going on from {tmp_path}/checkpoints/checkpoint-3" in said
+    assert "metrics.jsonl is missing, and had" in said
 
 
 @pytest.mark.parametrize(

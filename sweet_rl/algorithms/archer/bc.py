@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 
@@ -52,31 +53,12 @@ def train_bc(
     max_grad_norm: float = math.inf,
     whole_games: bool = False,
     seed: int = 0,
+    nonfinite_path: Path | None = None,
     say: Say | None = None,
 ) -> list[float]:
-    """Train by Adam; defaults are the published recipe's.
-
-    Args:
-        policy: is trained.
-        demonstrations: to imitate.
-        learning_rate: of Adam.
-        iterations: passes over the demonstrations, each in an order of its own.
-        batch_size: over which a loss is a mean.
-        grad_accum_steps: such means that are added up for a step.
-        max_grad_norm: gradients are clipped to it; published: not at all.
-        whole_games: the turns of a game stay together, in the order in which they are given. A model that can
-            share prefixes then reads a game once, not once for each of its turns.
-        seed: of the orders.
-        say: called with the progress.
-
-    Returns:
-        The mean loss of each step.
-
-    Raises:
-        NonFiniteLoss: a loss is NaN or infinite.
-    """
+    """Train by Adam; defaults are the published recipe's."""
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
-    settings = StepSettings(batch_size, max_grad_norm=max_grad_norm)
+    settings = StepSettings(batch_size, max_grad_norm=max_grad_norm, nonfinite_path=nonfinite_path)
     rows = batch_size * grad_accum_steps
     total = iterations * math.ceil(len(demonstrations) / rows)
     found = []

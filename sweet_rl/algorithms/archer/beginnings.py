@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweet_rl.errors import UsageError
-from sweet_rl.training.state_files import TENSORS
+from sweet_rl.training.checkpoints import TENSORS
 
 POLICY, CRITIC, FINAL = "policy", "critic", "final"
 """Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole."""
@@ -31,9 +31,6 @@ def find_beginning(path: str) -> Beginning:
 
     A folder that transformers loads, one of `run_bc` (its `policy/` and `critic/`), one of `run_archer` that
     has ended (its `final/`), one of its checkpoints, an adapter's, or a file of weights.
-
-    Raises:
-        UsageError: there is nothing, or something else.
     """
     place = Path(path).expanduser()
     if place.is_file():

@@ -123,12 +123,7 @@ class TextEncoder:
         return next(self.model.parameters()).device
 
     def __call__(self, texts: Sequence[str], max_tokens: int) -> Tensor:
-        """Vectors of the texts, as [N, width]; with gradients where they are on.
-
-        Args:
-            texts: distinct ones, or the same work is done twice.
-            max_tokens: tokens in a batch at most, padding included.
-        """
+        """Vectors of the texts, as [N, width]; with gradients where they are on."""
         batches = self.batches(texts, max_tokens)
         features: Tensor = torch.cat(
             [self._encode([self._ids(texts[n]) for n in batch]) for batch in batches]
@@ -263,9 +258,6 @@ def load_critic(
     """A critic on the encoder of a folder or hub name; heads are drawn from the seed.
 
     A causal model's folder serves, too: its encoder is the model without its head.
-
-    Raises:
-        UsageError: the encoder or its tokenizer cannot be loaded.
     """
     from transformers import AutoModel  # noqa: PLC0415 - seconds
 

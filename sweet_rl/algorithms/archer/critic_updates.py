@@ -34,29 +34,13 @@ def critic_step(
     proposals: Sequence[Sequence[str]],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of the critic, and of the target towards it.
-
-    Args:
-        critic: is trained.
-        target: gives the values that it is regressed on.
-        optimizer: of the critic.
-        rows: of the whole step, the same in every process.
-        proposals: utterances of the policy for each row of this process (`own_rows`); of several, the one
-            that the target critic likes best is taken (Online CHAI).
-        settings: see `StepSettings`.
-
-    Returns:
-        The 28 published numbers, means over the micro-batches of B rows.
-
-    Raises:
-        NonFiniteLoss: before the optimizer's step.
-    """
+    """One step of the critic, and of the target towards it."""
     optimizer.zero_grad(set_to_none=True)
     mine = [rows[number] for number in own_rows(len(rows))]
     targets = critic_targets(target, mine, proposals, settings)
     values, errors = _critic_backward(critic, mine, targets, settings)
     table = of_all_rows([*values, *errors, *targets], len(rows), critic)
-    step(optimizer, list(critic.parameters()), table[:8], rows, "critic", settings)
+    step(optimizer, list(critic.parameters()), table[4:8].sum(dim=0), table[:8], rows, "critic", settings)
     soft_update(target, critic, settings.tau)
     return losses.means(
         losses.critic_metrics(CriticValues(*part[:4]), CriticTargets(*part[8:]), CriticLosses(*part[4:8]))

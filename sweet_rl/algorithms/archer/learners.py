@@ -53,11 +53,7 @@ class ArcherLearner(CriticLearner):
         self.lm_optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """Critic steps, then policy steps unless it is too early.
-
-        Raises:
-            NonFiniteLoss: a loss is NaN or infinite.
-        """
+        """Critic steps, then policy steps unless it is too early."""
         info = losses.means(self._train_critic(draw))
         if update_actor:
             info |= losses.means(self._train_actor(draw))
@@ -109,11 +105,7 @@ class ChaiLearner(CriticLearner):
         policy.model.requires_grad_(requires_grad=False)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:  # noqa: ARG002 - never
-        """Critic steps only.
-
-        Raises:
-            NonFiniteLoss: a loss is NaN or infinite.
-        """
+        """Critic steps only."""
         info = losses.means(self._train_critic(draw))
         self._updates += 1
         return info
@@ -151,11 +143,7 @@ class FilteredBCLearner(PolicyLearner):
         self.lm_optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """`actor_epochs` steps of imitation; nothing, {}, while it is too early.
-
-        Raises:
-            NonFiniteLoss: a loss is NaN or infinite.
-        """
+        """`actor_epochs` steps of imitation; nothing, {}, while it is too early."""
         infos = []
         for number in range(self.settings.actor_epochs if update_actor else 0):
             rows = draw(self.settings.rows_per_step)
@@ -174,17 +162,7 @@ class FilteredBCLearner(PolicyLearner):
 
 
 def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Learner:
-    """The learner that the settings name, with its models loaded.
-
-    Args:
-        settings: of the algorithm.
-        chat_format: how dialogues become observations (`sweet_rl.chat.transcripts`).
-        say: called with the progress.
-
-    Raises:
-        UsageError: a model cannot be loaded, published arithmetic is asked of several processes, or a
-            sharded policy of one.
-    """
+    """The learner that the settings name, with its models loaded."""
     if settings.shard_with is not None:
         check_sharding()
     if settings.compat == "published":

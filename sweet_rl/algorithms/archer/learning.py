@@ -49,11 +49,7 @@ class Learner(Protocol):
     """One algorithm with everything that it trains."""
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """One iteration's optimizer steps; the published numbers.
-
-        Raises:
-            NonFiniteLoss: a loss is NaN or infinite; what was not stepped is as it was.
-        """
+        """One iteration's optimizer steps; the published numbers."""
         ...
 
     def gathered(self) -> AbstractContextManager[None]:
@@ -61,11 +57,7 @@ class Learner(Protocol):
         ...
 
     def rollout_policy(self, *, greedy: bool) -> Policy:
-        """The policy at play, inside `gathered`; close it when the episodes are over.
-
-        Args:
-            greedy: for evaluation.
-        """
+        """The policy at play, inside `gathered`; close it when the episodes are over."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

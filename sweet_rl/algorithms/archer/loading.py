@@ -21,8 +21,8 @@ from sweet_rl.errors import UsageError, first_line
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training import models
 from sweet_rl.training.adapters import add_adapter
+from sweet_rl.training.checkpoints import load_state
 from sweet_rl.training.settings import ModelSettings
-from sweet_rl.training.state_files import load_state
 from sweet_rl.types import derive_seed
 
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -38,11 +38,7 @@ def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
 
 
 def load_archer_critic(settings: ArcherSettings, device: torch.device) -> DoubleCritic:
-    """A critic with float32 weights and fresh heads.
-
-    Raises:
-        UsageError: the encoder cannot be loaded.
-    """
+    """A critic with float32 weights and fresh heads."""
     dtype = dtype_of(settings, device)
     critic = load_critic(
         settings.critic_lm,
@@ -57,20 +53,12 @@ def load_archer_critic(settings: ArcherSettings, device: torch.device) -> Double
 
 
 def load_actor(settings: ArcherSettings, device: torch.device) -> TokenPolicy:
-    """The policy, with its adapter if one is trained.
-
-    Raises:
-        UsageError: the model, its tokenizer or the checkpoint cannot be loaded; no module takes an adapter.
-    """
+    """The policy, with its adapter if one is trained."""
     return actor_of(*load_bare(settings, device), settings)
 
 
 def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]:
-    """The policy's model, adapter in place, and its tokenizer; sharded over processes if the settings say so.
-
-    Raises:
-        UsageError: as `load_actor`.
-    """
+    """The policy's model, adapter in place, and its tokenizer; sharded over processes if settings say so."""
     dtype = dtype_of(settings, device)
     frozen = settings.use_lora or settings.agent_type == "chai"
     weights = dtype if frozen or dtype != torch.bfloat16 else torch.float32
@@ -87,11 +75,7 @@ def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]
 
 
 def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
-    """The policy's model on the CPU.
-
-    Raises:
-        UsageError: as `load_actor`.
-    """
+    """The policy's model on the CPU."""
     model, missing = pretrained(
         settings.policy_lm, flag="policy_lm", cache_dir=settings.cache_dir, dtype=weights
     )
@@ -111,11 +95,7 @@ def _adapted(model: Any, settings: ArcherSettings) -> Any:
 
 
 def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
-    """The policy's model, loaded by the first process only; elsewhere its shape, in memory never written to.
-
-    Raises:
-        UsageError: as `load_actor`; a RuntimeError that names it in the other processes.
-    """
+    """The policy's model, loaded by the first process only; elsewhere its shape, without memory."""
     loaded: list[Any] = []
 
     def load() -> tuple[type, Any, Any, dict[str, torch.dtype]]:
@@ -156,11 +136,7 @@ def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolic
 
 
 def with_adapter(model: Any, settings: ArcherSettings) -> Any:
-    """The bare model with a LoRA adapter in its layers; all else is frozen.
-
-    Raises:
-        UsageError: peft is missing, or no module has one of the names.
-    """
+    """The bare model with a LoRA adapter in its layers; all else is frozen."""
     names = settings.target_modules
     if names == "auto":
         found = {name.rpartition(".")[2] for name, _ in model.named_modules()}
@@ -179,11 +155,7 @@ def with_adapter(model: Any, settings: ArcherSettings) -> Any:
 
 
 def load_weights(model: nn.Module, path: str) -> None:
-    """Put weights into the model: `.safetensors`, the published `.pt`, a run's checkpoint.
-
-    Raises:
-        UsageError: the file is missing, is not data, or holds other weights.
-    """
+    """Put weights into the model: `.safetensors`, the published `.pt`, a run's checkpoint."""
     try:
         if Path(path).is_dir():
             weights: Any = load_state(Path(path))

@@ -37,7 +37,7 @@ from sweet_rl.algorithms.archer.run_folder import EpisodeFile, RunFolder, row_of
 from sweet_rl.algorithms.distributed.processes import from_main, is_main
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
-from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.errors import ServiceError
 from sweet_rl.rollout import Episode, rollout
 from sweet_rl.types import Compat, Failure, Json, Task, Trajectory, derive_seed
 
@@ -128,11 +128,7 @@ class OnlineRun:
         self._env_steps = 0
 
     def run(self) -> None:
-        """Play and learn until all iterations are done; resume where an earlier run stopped.
-
-        Raises:
-            SweetRLError: the run cannot continue; what had finished is on disk.
-        """
+        """Play and learn until all iterations are done; resume where an earlier run stopped."""
         with asyncio.Runner() as runner, self._open(runner):
             start = self._resume()
             for iteration in range(start, self._settings.iterations):
@@ -161,15 +157,9 @@ class OnlineRun:
 
         done = from_main(read)
         if done:
-            try:
-                self._learner.load_state_dict(state)
-            except KeyError as error:
-                raise UsageError(
-                    f"The checkpoint after {done} iterations lacks {error}. Remove its folder: the same "
-                    "command goes on from the one before."
-                ) from error
+            self._learner.load_state_dict(state)
         for iteration in range(done):
-            self._remember(from_main(partial(self._played, iteration)))
+            self._remember(from_main(partial(self._known, iteration)))
         if self._folder is not None:
             self._folder.begin_metrics(done)
         return done
@@ -244,21 +234,6 @@ class OnlineRun:
                 "why, one by one. Once that is repaired, the same command plays them again."
             )
         return played
-
-    def _played(self, iteration: int) -> list[Played]:
-        """The episodes of an iteration that was learned from.
-
-        Raises:
-            UsageError: none is on disk: memory would not be what it was.
-        """
-        known = self._known(iteration)
-        if not known:
-            _, folder = self._here()
-            raise UsageError(
-                f"{str(folder.trajectories.path)!r} has no episode of iteration {iteration + 1}, and a "
-                "checkpoint was made with them. Restore the file, or pass overwrite=true to start again."
-            )
-        return known
 
     def _known(self, iteration: int) -> list[Played]:
         """An iteration's episodes, in the order of their numbers; those that failed are not among them."""

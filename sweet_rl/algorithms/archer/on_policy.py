@@ -64,11 +64,7 @@ class OnPolicyLearner(PolicyLearner):
         self.lm_optimizer = torch.optim.Adam(groups, lr=settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """The policy's steps; nothing, {}, while it is too early.
-
-        Raises:
-            NonFiniteLoss: a loss is NaN or infinite.
-        """
+        """The policy's steps; nothing, {}, while it is too early."""
         settings, infos = self.settings, []
         count = settings.actor_epochs if update_actor else 0
         steps = [list(draw(settings.rows_per_step)) for _ in range(count)]
@@ -132,22 +128,7 @@ def clipped_step(
     clip_range: float,
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of PPO on turns that were played.
-
-    Args:
-        policy: is trained, with its value head.
-        optimizer: of both.
-        rows: of the whole step, the same in every process.
-        before: each row as it was before the update, by its identity.
-        clip_range: see `losses.clipped_losses`.
-        settings: see `StepSettings`.
-
-    Returns:
-        The 14 published numbers of a policy step, means over the micro-batches of B rows.
-
-    Raises:
-        NonFiniteLoss: before the optimizer's step.
-    """
+    """One step of PPO on turns that were played."""
     optimizer.zero_grad(set_to_none=True)
     mine = [rows[number] for number in own_rows(len(rows))]
     observations, said = [row.observation for row in mine], _utterances(policy, mine)
@@ -173,7 +154,7 @@ def clipped_step(
         means_B = (residuals_BT * scores.mask_BT).sum(dim=1) / counts_B
         table[:, numbers] = torch.stack([policy_B, value_B, means_B]).detach().to(policy.dtype)
     everything = of_all_rows([*table], len(rows), policy.model)
-    step(optimizer, policy.parameters(), everything, rows, "policy", settings)
+    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
     return losses.means(
         losses.actor_metrics(policy_B, advantages_B, value_losses_B=value_B)
         for policy_B, value_B, advantages_B in torch.split(everything, settings.batch_size, dim=1)

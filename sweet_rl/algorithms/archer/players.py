@@ -64,11 +64,7 @@ class Player:
         self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(_guarded(engine), max_batch=MAX_TURNS)
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn.
-
-        Raises:
-            ServiceError: out of GPU memory.
-        """
+        """One turn."""
         text = self._format.render(observation.messages)
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         self._usage.requests += 1

@@ -74,14 +74,7 @@ def actor_step(
     rows: Sequence[Transition],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of the policy on the turns that it has just sampled.
-
-    Returns:
-        The 14 published numbers, means over the micro-batches of B rows.
-
-    Raises:
-        NonFiniteLoss: before the optimizer's step.
-    """
+    """One step of the policy on the turns that it has just sampled."""
     optimizer.zero_grad(set_to_none=True)
     advantages_S = judged.advantages_S.to(policy.device, policy.dtype)
     weights_S = advantages_S
@@ -107,7 +100,7 @@ def actor_step(
         torch.autograd.backward((policy_B + value_B).sum() / settings.batch_size)
         table[:, numbers] = torch.stack([policy_B, value_B, advantages_S[numbers], part_B]).detach()
     everything = of_all_rows([*table, *values_SW.T, *mask_SW.T], len(rows), policy.model)
-    step(optimizer, policy.parameters(), everything, rows, "policy", settings)
+    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
     return losses.means(
         _actor_metrics(part, with_values=policy.value_head is not None)
         for part in torch.split(everything, settings.batch_size, dim=1)
@@ -136,11 +129,7 @@ def imitation_step(
     rows: Sequence[Spoken],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of behaviour cloning on the rows' own actions, their ends included.
-
-    Raises:
-        NonFiniteLoss: before the optimizer's step.
-    """
+    """One step of behaviour cloning on the rows' own actions, their ends included."""
     optimizer.zero_grad(set_to_none=True)
     mine = [rows[number] for number in own_rows(len(rows))]
     observations = [row.observation for row in mine]
@@ -152,7 +141,7 @@ def imitation_step(
         torch.autograd.backward(losses_B.sum() / settings.batch_size)
         losses_S[numbers] = losses_B.detach()
     table = of_all_rows([losses_S], len(rows), policy.model)
-    step(optimizer, policy.parameters(), table, rows, "policy", settings)
+    step(optimizer, policy.parameters(), table[0], table, rows, "policy", settings)
     return {"bc.loss": table[0].mean().item()}
 
 

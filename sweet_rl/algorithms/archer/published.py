@@ -42,9 +42,9 @@ from sweet_rl.algorithms.archer.losses import CriticTargets, CriticValues
 from sweet_rl.algorithms.archer.players import Ask, Player
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.settings import PUBLISHED_TOP_K, ArcherSettings
-from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
+from sweet_rl.errors import NonFiniteError
 from sweet_rl.policies.weights import device_of
 from sweet_rl.types import derive_seed
 
@@ -98,13 +98,7 @@ class PublishedPolicy:
     def get_log_prob(
         self, observations: Sequence[str], actions: Sequence[str], *, max_length: int | None = 512
     ) -> Tensor:
-        """Summed log-probabilities of the actions without their ends, as [B].
-
-        Args:
-            observations: what the actions answer.
-            actions: texts.
-            max_length: tokens of either at most; None, as in BC, cuts nothing and leaves the template out.
-        """
+        """Summed log-probabilities of the actions without their ends, as [B]."""
         filled = observations if max_length is None else [self._filled(text) for text in observations]
         context, replies = self._batch(filled, max_length), self._batch(actions, max_length)
         ids_BT = torch.cat([context["input_ids"], replies["input_ids"]], dim=1)
@@ -157,11 +151,7 @@ class PublishedLearner:
             self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """Critic epochs, then actor epochs; or BC epochs.
-
-        Raises:
-            NonFiniteLoss: a loss is NaN or infinite.
-        """
+        """Critic epochs, then actor epochs; or BC epochs."""
         seed = derive_seed(self.settings.seed, "published", self._updates)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
@@ -204,12 +194,14 @@ class PublishedLearner:
         for start in range(0, len(drawn), rows):
             loss, info = loss_of(drawn[start : start + rows])
             if not bool(loss.isfinite()):
-                raise NonFiniteLoss(
+                raise NonFiniteError(
                     f"A loss is {loss.item()}; no step was made. compat=fixed has no log(softmax)."
                 )
             loss.backward()
             infos.append(info)
-        nn.utils.clip_grad_norm_(self.parameters(), self.settings.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self.parameters(), self.settings.max_grad_norm)
+        if not bool(norm.isfinite()):
+            raise NonFiniteError(f"The gradient's norm is {norm.item()}; no step was made. Try compat=fixed.")
         optimizer.step()
         return infos
 
@@ -330,11 +322,7 @@ class PublishedLearner:
 def published_learner(
     settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
 ) -> Learner:
-    """The learner that the settings name, in published arithmetic.
-
-    Raises:
-        UsageError: a model cannot be loaded.
-    """
+    """The learner that the settings name, in published arithmetic."""
     device = device_of(settings.device, "device")
     model, tokenizer = load_bare(settings, device)
     policy = PublishedPolicy(model, tokenizer, settings, keep_end=settings.agent_type == "chai")

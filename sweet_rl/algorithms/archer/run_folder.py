@@ -20,18 +20,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.archer.replay import Place
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.training import checkpoints
 from sweet_rl.training.metrics import MetricsLog, last_step
-from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import Json, Trajectory
 
 FREE_KEYS = frozenset(
@@ -53,6 +52,13 @@ METRICS = "metrics.jsonl"
 MODELS = "models"
 """What a run begins with and was made for it."""
 
+_PLAYED = "trajectories.jsonl"
+"""What memory is read from again when a run resumes."""
+
+_EPISODES = (_PLAYED, "evaluations.jsonl", "failures.jsonl")
+
+_INSTEAD = "name another save_path, or pass overwrite=true to start again"
+
 _ONCE = "run.json"
 """Its name until version 0.1, which is now the record's."""
 
@@ -64,55 +70,75 @@ class RunFolder:
         path: the folder; made if it is missing.
         config: everything that was configured, as plain data.
         overwrite: throw away what the folder holds.
+        say: how to talk to people.
 
     Raises:
         UsageError: it holds a run with another configuration, or something else.
-        StorageError: another process writes to it.
+        StorageError: another process writes to it, or episodes that were learned from are gone or changed.
     """
 
-    def __init__(self, path: Path, config: Mapping[str, Json], *, overwrite: bool = False) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        config: Mapping[str, Json],
+        *,
+        overwrite: bool = False,
+        say: Callable[[str], object] = print,
+    ) -> None:
+        self.path, self._say = path, say
         if path.exists() and not path.is_dir():
             raise UsageError(f"save_path={str(path)!r} is a file; name a folder.")
-        path.mkdir(parents=True, exist_ok=True)
-        self._check(config, overwrite=overwrite)
         self._files = ExitStack()
+        self._files.enter_context(checkpoints.held(path))
         try:
-            self.trajectories, self.evaluations, self.failures = (
-                self._files.enter_context(EpisodeFile(path / f"{name}.jsonl", overwrite=overwrite))
-                for name in ("trajectories", "evaluations", "failures")
-            )
+            path.mkdir(parents=True, exist_ok=True)
+            self._check(config, overwrite=overwrite)
         except BaseException:
             self._files.close()
             raise
         if overwrite:
-            for old in [*checkpoints.complete_checkpoints(path), path / "final", path / MODELS]:
+            for name in (*_EPISODES, METRICS):
+                (path / name).unlink(missing_ok=True)
+            for old in [*checkpoints.checkpoints_in(path), path / "final", path / MODELS]:
                 shutil.rmtree(old, ignore_errors=True)
-            (path / METRICS).unlink(missing_ok=True)
         tracking.writes(path, folder=True, continues=not overwrite)
-        replace_file(path / SETTINGS, [json.dumps(dict(config), indent=1).encode() + b"\n"])
+        self._config = [json.dumps(dict(config), indent=1).encode() + b"\n"]
+        if not self._played_before():
+            replace_file(path / SETTINGS, self._config)
         self._metrics: MetricsLog | None = None
         self.learned = 0
         """Iterations that were learned from, before and since the newest checkpoint."""
+        self.made_from: dict[str, Json] = {}
+        """Digests of models and tasks; a checkpoint of others is refused."""
 
     def close(self) -> None:
         """Close the files of the run and free their locks."""
         self._files.close()
 
     def newest(self) -> tuple[int, Any] | None:
-        """Iterations that are done and the state they led to; None where nothing was saved yet."""
-        found = checkpoints.complete_checkpoints(self.path)
-        return (checkpoints.step_of(found[-1]), load_state(found[-1])) if found else None
+        """Iterations that are done and the state they led to; None where nothing was saved yet.
+
+        Only now files are changed: a run that is refused leaves all as it was.
+        """
+        found = checkpoints.resumable(self.path, self.made_from, self._say, instead=_INSTEAD)
+        replace_file(self.path / SETTINGS, self._config)
+        self.trajectories, self.evaluations, self.failures = (
+            self._files.enter_context(EpisodeFile(self.path / name)) for name in _EPISODES
+        )
+        return (checkpoints.step_of(found), checkpoints.load_state(found)) if found else None
 
     def save(self, done: int, state: Any, *, keep: int) -> None:
         """Write the checkpoint after `done` iterations, at once or not at all; keep the newest `keep`."""
-        with checkpoints.writing(self.path, done, {"iterations": done}) as made:
-            save_state(made, state)
+        covers = [self.path / _PLAYED, self.path / METRICS]
+        with checkpoints.writing(self.path, done, {"iterations": done}, self.made_from, covers) as made:
+            checkpoints.save_state(made, state)
         checkpoints.rotate(self.path, keep=keep, max_gb=float("inf"))
 
     def begin_metrics(self, done: int) -> None:
         """Continue the log after `done` iterations; lines of later ones are written again."""
         path = self.path / METRICS
+        if wrong := checkpoints.covered(self.path, path):
+            self._say(f"{path} {wrong}: numbers of earlier iterations may be missing in it.")
         self.learned = max(last_step(path), *self.trajectories.iterations(), 0)
         self._metrics = MetricsLog(path, after_step=done)
 
@@ -125,24 +151,16 @@ class RunFolder:
         theirs = self._settings(overwrite=overwrite)
         if overwrite or theirs is None or not self._played_before():
             return
-        changed = [
-            key
-            for key in sorted({*theirs, *config} - FREE_KEYS)
-            if theirs.get(key) != json.loads(json.dumps(config.get(key)))
-        ]
-        if changed:
-            changes = ", ".join(f"{key} was {theirs.get(key)!r}, is {config.get(key)!r}" for key in changed)
-            raise UsageError(
-                f"save_path={str(self.path)!r} holds a run of another configuration: {changes}. Give it the "
-                "same values to resume it, name another save_path, or pass overwrite=true to start again."
+        where = f"save_path={str(self.path)!r}"
+        checkpoints.check_same(theirs, config, where, instead=_INSTEAD, free=FREE_KEYS)
+        if wrong := checkpoints.covered(self.path, self.path / _PLAYED):
+            raise StorageError(
+                f"{str(self.path / _PLAYED)!r} {wrong}, which was made with these episodes. Restore the file "
+                f"from a copy, or {_INSTEAD}. Nothing was changed."
             )
 
     def _settings(self, *, overwrite: bool) -> dict[str, Json] | None:
-        """The configuration of the run that is there; None in a new folder, and of one that is to go.
-
-        Raises:
-            UsageError: the folder holds something else.
-        """
+        """The configuration of the run that is there; None in a new folder, and of one that is to go."""
         for name in (SETTINGS, _ONCE):
             file = self.path / name
             if not file.exists():
@@ -170,10 +188,8 @@ class RunFolder:
 
     def _played_before(self) -> bool:
         """Whether there is anything that the configuration decided about."""
-        played = self.path / "trajectories.jsonl"
-        return bool(checkpoints.complete_checkpoints(self.path)) or (
-            played.exists() and played.stat().st_size > 0
-        )
+        played = self.path / _PLAYED
+        return bool(checkpoints.checkpoints_in(self.path)) or (played.exists() and played.stat().st_size > 0)
 
 
 class EpisodeFile:
@@ -183,17 +199,16 @@ class EpisodeFile:
 
     Args:
         path: the file; a torn last line is cut off.
-        overwrite: empty it first.
 
     Raises:
         DataError: a row has no place in the run, or is no trajectory.
         StorageError: another process writes to it.
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._starts: dict[int, dict[int, int]] = {}
-        self._journal = Journal(path, overwrite=overwrite, each=self._note)
+        self._journal = Journal(path, each=self._note)
 
     def __enter__(self) -> Self:
         return self
@@ -215,11 +230,7 @@ class EpisodeFile:
         return trajectory_from_row(self._journal.read(self._starts[iteration][number]), path=self.path)
 
     async def append_soon(self, row: dict[str, Json]) -> None:
-        """Write an episode's row (`row_of`); returns when it is on the disk.
-
-        Raises:
-            StorageError: nothing of it is left in the file; all before it is.
-        """
+        """Write an episode's row (`row_of`); returns when it is on the disk."""
         start = await self._journal.append_soon(row)
         self._starts.setdefault(row["iteration"], {})[row["episode"]] = start
 

@@ -6,8 +6,9 @@ Importing this module imports torch.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from sweet_rl.algorithms.distributed.collectives import all_reduce_gradients, all_reduce_sum, own_rows, rank
 from sweet_rl.algorithms.distributed.fsdp import clip_gradients
-from sweet_rl.errors import SweetRLError
+from sweet_rl.training.metrics import Guard
 from sweet_rl.types import Json
 
 
@@ -26,10 +27,6 @@ class Row(Protocol):
     def to_row(self) -> dict[str, Json]:
         """The row as a JSON object, as it is written when a loss is not finite."""
         ...
-
-
-class NonFiniteLoss(SweetRLError):  # noqa: N818 - the word for it
-    """A loss or a gradient is NaN or infinite; no optimizer step was made on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,7 @@ class StepSettings:
         max_tokens_per_batch: tokens of a micro-batch with gradients; four times as many without.
         normalize_advantages: give the advantages of a step mean 0 and deviation 1.
         nonfinite_path: where the rows of a step that fails are kept; None keeps none.
+        guards: what steps are watched by, for each thing that is trained.
     """
 
     batch_size: int
@@ -53,39 +51,33 @@ class StepSettings:
     max_tokens_per_batch: int = 4096
     normalize_advantages: bool = False
     nonfinite_path: Path | None = None
+    guards: dict[str, Guard] = field(default_factory=dict)
 
 
 def step(
     optimizer: torch.optim.Optimizer,
     parameters: Sequence[nn.Parameter],
+    losses: Tensor,
     numbers: Tensor,
     rows: Sequence[Row],
     what: str,
     settings: StepSettings,
 ) -> None:
-    """Add up gradients over processes, clip, step; but nothing unless everything is finite.
-
-    Args:
-        optimizer: of the parameters.
-        parameters: whose gradients count.
-        numbers: losses and what they were made of, of all rows.
-        rows: kept on disk when a number is not finite.
-        what: is trained, for the message.
-        settings: see `StepSettings`.
-
-    Raises:
-        NonFiniteLoss: a number or the norm of the gradients is NaN or infinite.
-    """
+    """Add up gradients over processes, clip, step; but nothing unless everything is finite."""
     all_reduce_gradients(parameters)
-    norm = clip_gradients(parameters, settings.max_grad_norm)
-    if not (bool(numbers.isfinite().all()) and bool(norm.isfinite())):
-        kept = _keep(rows, settings.nonfinite_path)
-        raise NonFiniteLoss(
-            f"A loss of the {what} is not a finite number (gradient norm {norm.item()}); no step was made. "
-            f"{kept}"
-            "Lower the learning rate or max_grad_norm, or compute in float32; the newest checkpoint is sound."
-        )
+    norm = float(clip_gradients(parameters, settings.max_grad_norm))
+    guard = settings.guards.setdefault(what, Guard(f"the {what}", _TRIES, unit="step"))
+    finite = bool(numbers.isfinite().all())
+    loss = float(losses.mean()) if finite else math.nan
+    kept = "" if finite and math.isfinite(norm) else _keep(rows, settings.nonfinite_path)
+    guard.check(loss, norm, kept)
     optimizer.step()
+
+
+_TRIES = (
+    "The newest checkpoint is from before it. Begin anew with a lower learning rate (lm_lr, critic_lr) or "
+    "max_grad_norm, or with dtype=float32."
+)
 
 
 def of_all_rows(columns: Sequence[Tensor], count: int, model: nn.Module) -> Tensor:
@@ -97,9 +89,10 @@ def of_all_rows(columns: Sequence[Tensor], count: int, model: nn.Module) -> Tens
 
 
 def _keep(rows: Sequence[Row], path: Path | None) -> str:
-    """Write the rows as JSON Lines; returns the path."""
-    if path is None or rank() != 0:
-        return ""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row.to_row()) + "\n" for row in rows), encoding="utf-8")
-    return f"Its {len(rows)} rows are in {str(path)!r}. "
+    """Write the rows as JSON Lines; returns where they are."""
+    if path is None:
+        return f"{len(rows)}, not kept"
+    if rank() == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row.to_row()) + "\n" for row in rows), encoding="utf-8")
+    return f"the {len(rows)} in {str(path)!r}"

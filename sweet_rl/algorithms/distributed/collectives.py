@@ -9,7 +9,7 @@ Published behaviour: docs/published/archer.md#loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -63,14 +63,20 @@ def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
 
 
 def clipped_step(
-    optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], max_norm: float
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[nn.Parameter],
+    max_norm: float,
+    check: Callable[[float], None],
 ) -> None:
-    """Add up gradients over all processes, clip them together, and step; where there is none, it is 0."""
+    """Add up gradients over all processes, clip them together, `check` their norm, and step.
+
+    Where there is no gradient, it is 0.
+    """
     for parameter in parameters:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
     all_reduce_gradients(parameters)
-    nn.utils.clip_grad_norm_(parameters, max_norm)
+    check(float(nn.utils.clip_grad_norm_(parameters, max_norm)))
     optimizer.step()
 
 

@@ -24,11 +24,7 @@ _OPEN = "_gathered_by_sweet_rl"
 
 
 def check_sharding() -> None:
-    """Whether this process can have a shard of a policy.
-
-    Raises:
-        UsageError: it is the only process, or torch has no FSDP2 that this code knows.
-    """
+    """Whether this process can have a shard of a policy."""
     if world_size() == 1:
         raise UsageError(
             "shard_with=fsdp2 divides the policy over several processes, and this is the only one. Start "
@@ -58,15 +54,6 @@ def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) 
     """Shard a model over the processes; all of them begin with the weights of the first.
 
     Each layer is a unit, everything else one more. Gradients are added up over processes, not averaged.
-
-    Args:
-        model: the same in every process, on the CPU; only the first one's numbers count.
-        device: of this process's shard.
-        compute: passes compute in it, while weights and sums of gradients stay as they are (float32); None:
-            in what the weights have.
-
-    Raises:
-        UsageError: as `check_sharding`.
     """
     check_sharding()
     from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415 - not in every build of torch
@@ -136,11 +123,7 @@ def _let_go(units: Sequence[Any]) -> None:
 
 
 def first_pass(policy: Any) -> None:
-    """The first pass of a sharded policy, the same in every process, so that cached results agree.
-
-    Args:
-        policy: a `TokenPolicy`. Nothing happens where its model is not sharded.
-    """
+    """The first pass of a sharded policy, the same in every process, so that cached results agree."""
     units = _units(policy.model)
     if not units:
         return

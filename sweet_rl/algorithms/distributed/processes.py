@@ -28,11 +28,7 @@ def is_main() -> bool:
 
 
 def from_main(make: Callable[[], T]) -> T:
-    """What `make` returns in the first process, in all of them.
-
-    Raises:
-        Exception: what `make` raised there, in every process: none is left waiting.
-    """
+    """What `make` returns in the first process, in all of them."""
     if world_size() == 1:
         return make()
     box: list[Any] = [None, None]

@@ -146,13 +146,7 @@ class Agent:
     def batches(
         self, sequences: Sequence[Sequence[int]], most: int | None = None, *, written: bool = False
     ) -> Iterator[list[int]]:
-        """Numbers of sequences to read together: neighbours have a common prefix, or similar lengths.
-
-        Args:
-            sequences: token ids.
-            most: tokens of a batch; None: those of an update.
-            written: texts are written behind them, token by token, which many share the weights for.
-        """
+        """Numbers of sequences to read together: neighbours have a common prefix, or similar lengths."""
         most = most or self.max_tokens_per_batch
         lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
         if written:  # each text has a cache of its own, padded to the longest
@@ -185,10 +179,6 @@ class Agent:
         """What the model says behind some tokens: logits [K, V] in float32, and hidden states [K, H].
 
         All in one batch, with gradients where they are on.
-
-        Args:
-            sequences: token ids.
-            places: of each sequence, the tokens behind which it is asked.
         """
         span = self._span if self._alike(sequences) else 0
         layout = lay_out([np.asarray(ids, dtype=np.uint32) for ids in sequences], attention_span=span)

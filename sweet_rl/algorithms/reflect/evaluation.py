@@ -62,13 +62,6 @@ def measure(
     """Play every level's tasks `eval_reps` times.
 
     Seeds depend on the level, the task and the repetition only, so every checkpoint plays the same games.
-
-    Args:
-        settings: of the evaluation.
-        ground: what is played.
-        actor: the policy, or how a scripted agent plays.
-        reflector: the reflection model, if there is one.
-        tell: called with numbers of episodes that are over.
     """
 
     def play(tasks: Sequence[Task], seeds: Sequence[int]) -> list[Played]:

@@ -16,8 +16,8 @@ from typing import Any
 from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectSettings, as_flags, settings_of
 from sweet_rl.errors import StorageError, UsageError, missing_package
 from sweet_rl.records import replace_file
-from sweet_rl.training.checkpoints import step_of
-from sweet_rl.types import Json
+from sweet_rl.training.checkpoints import check_same, identity_of, step_of
+from sweet_rl.types import Json, digest
 from sweet_rl.worlds import flags_of, world_of
 
 SETTINGS = "setting.yml"
@@ -43,11 +43,7 @@ FREE = frozenset(
 
 
 def next_experiment(folder: Path, stage: str) -> Path:
-    """Make the folder of a new run: `NNN_stage`, one number above the largest there (the first is 000).
-
-    Raises:
-        StorageError: it cannot be made.
-    """
+    """Make the folder of a new run: `NNN_stage`, one number above the largest there (the first is 000)."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
@@ -70,11 +66,7 @@ def _numbered(path: Path) -> bool:
 
 @contextmanager
 def starting(folder: Path | None) -> Iterator[None]:
-    """A new run's start: where the block fails, its folder is removed, and its number is free again.
-
-    Args:
-        folder: the new run's; None where an old one is continued.
-    """
+    """A new run's start: where the block fails, its folder is removed, and its number is free again."""
     try:
         yield
     except BaseException:
@@ -89,11 +81,7 @@ def save_settings(folder: Path, settings: ReflectSettings) -> None:
 
 
 def read_settings(folder: Path) -> dict[str, Json]:
-    """The flags that a run's folder was made with; published ones are read as well.
-
-    Raises:
-        UsageError: there is no such file, or it is no flat map.
-    """
+    """The flags that a run's folder was made with; published ones are read as well."""
     path = folder / SETTINGS
     yaml = _yaml()
     try:
@@ -119,14 +107,7 @@ def _as_named_today(saved: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def check(settings: ReflectSettings) -> list[str]:
-    """Find out before anything is loaded what cannot work; what may surprise is returned, as sentences.
-
-    Args:
-        settings: of online learning or an evaluation.
-
-    Raises:
-        UsageError: checkpoints are missing or of the other model, or flags do not fit together.
-    """
+    """Find out before anything is loaded what cannot work; what may surprise is returned, as sentences."""
     if settings.mode != "test" and settings.trainer == "ppo" and not settings.use_critic:
         raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
     cuts = settings.top_p < 1 or 0 < settings.top_k < ReflectSettings.top_k
@@ -170,14 +151,7 @@ def check(settings: ReflectSettings) -> list[str]:
 
 
 def check_head(settings: ReflectSettings) -> None:
-    """Find out before anything is loaded whether the policy can have a pointing head, where one is asked for.
-
-    Args:
-        settings: of any stage.
-
-    Raises:
-        UsageError: the world offers no commands, or what is measured was trained without such a head.
-    """
+    """Find out before anything is loaded whether the policy can have a pointing head, if one is asked for."""
     if not settings.pointing_head:
         return
     if not settings.world.action_head:
@@ -202,11 +176,7 @@ def has_head(checkpoint: str) -> bool:
 
 
 def checkpoint_folder(name: str) -> Path:
-    """The folder of an adapter's checkpoint.
-
-    Raises:
-        UsageError: it is none; says which ones there are.
-    """
+    """The folder of an adapter's checkpoint."""
     folder = Path(name).expanduser()
     if (folder / "adapter_config.json").is_file():
         return folder
@@ -219,12 +189,7 @@ def checkpoint_folder(name: str) -> Path:
 
 
 def beside(name: str, run: Path) -> str:
-    """What a run's settings name, where they were made in another working folder, or moved with other runs.
-
-    Args:
-        name: a path such as `results/000_supervised_pretrain/tiny`, or a model on the hub.
-        run: the folder of the run whose settings say it.
-    """
+    """What a run's settings name, also if they were made in another working folder, or moved with others."""
     path = Path(name).expanduser()
     moved = run.parent / path.parent.name / path.name
     return str(moved) if not path.exists() and path.parent.name and moved.exists() else name
@@ -263,37 +228,36 @@ def _placed(saved: dict[str, Json], run: Path) -> dict[str, Json]:
 
 
 def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -> ReflectSettings:
-    """The settings of a run that is to be continued; what began it may be typed again.
-
-    Args:
-        folder: of the run.
-        settings: that a new run of what is typed would have.
-        given: names of the flags that were typed.
-
-    Raises:
-        UsageError: a flag that was typed contradicts the run.
-    """
+    """The settings of a run that is to be continued; what began it may be typed again."""
     saved = read_settings(folder)
     flags = as_flags(settings)
     typed = {name: flags[name] for name in flags if name in given}
     placed = flags | _placed(saved, folder)
     own = flags_of(world_of(str(placed["env"])), learning=True)
     before = settings_of(**{name: value for name, value in placed.items() if name in {*PLAIN, *own}})
-    changed = [
-        f"--{name} was {saved[name]!r}, is {value!r}"
+    compared = {
+        name: value
         for name, value in typed.items()
         if name not in FREE
         and name != "mode"
         and name in saved
-        and value != saved[name]
         and not (name in _MODELS and _names_model_in(folder, value, saved[name]))
-    ]
-    if changed:
-        raise UsageError(
-            f"{str(folder)!r} was started with other flags: {', '.join(changed)}. Leave these out to resume "
-            "it, or start a new run with --load_dir."
-        )
+    }
+    check_same(
+        {f"--{name}": saved[name] for name in compared},
+        {f"--{name}": value for name, value in compared.items()},
+        f"The run {str(folder)!r}",
+        instead="start a new run with --load_dir",
+    )
     return replace(before, **{name: value for name, value in typed.items() if name in FREE})
+
+
+def made_from(settings: ReflectSettings, data: Json) -> dict[str, Json]:
+    """All that decides about a run's weights, by flags: values, and digests of models and data."""
+    flags = {name: value for name, value in as_flags(settings).items() if name not in FREE}
+    used = [name for name in PLACES if settings.reflect or not name.startswith("reflect_")]
+    named = dict.fromkeys(PLACES) | {name: identity_of(flags[name]) for name in used}
+    return {f"--{name}": value for name, value in {**flags, **named, "task_file": digest(data)}.items()}
 
 
 def _names_model_in(folder: Path, typed: Json, saved: str) -> bool:

@@ -68,11 +68,7 @@ class LinearActor:
         self._weights = torch.zeros(SIZE, requires_grad=True)
 
     def fit(self, texts: Sequence[str], path: str, *, epochs: int = EPOCHS) -> LinearActor:
-        """Imitate the labels behind the action markers; returns itself.
-
-        Raises:
-            DataError: a text has no list of commands, or chooses what is not in it; names its line.
-        """
+        """Imitate the labels behind the action markers; returns itself."""
         rows = [self._row(text, path, line) for line, text in enumerate(texts, 1)]
         optimizer = torch.optim.Adagrad([self._weights], lr=RATE)
         rng = random.Random(self._seed)
@@ -133,12 +129,7 @@ class LinearActor:
 
 
 def counted(prompt: str, head: str) -> Counted:
-    """What a prompt says of each of its commands.
-
-    Args:
-        prompt: with its list of commands.
-        head: what begins that list.
-    """
+    """What a prompt says of each of its commands."""
     offered = offered_commands(prompt, head)
     parts = dict(_parts(split_prompt(prompt, head).before))
     words = {f"{name}|{word}" for name, there in parts.items() for word in there}

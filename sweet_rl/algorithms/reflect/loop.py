@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from sweet_rl.algorithms.distributed.collectives import own_rows
 from sweet_rl.algorithms.distributed.processes import is_main, world_size
-from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
+from sweet_rl.algorithms.reflect.models import Checkpoints
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector, Rules, play
 from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.replay import Replay
@@ -76,14 +76,7 @@ class Loop:
         self._logs: list[Entry] = []
 
     def run(self, state: Any = None) -> None:
-        """Play and learn until all iterations are done.
-
-        Args:
-            state: of `state()`, to continue from; None starts a new run.
-
-        Raises:
-            SweetRLError: the run cannot continue; the last checkpoint can be continued.
-        """
+        """Play and learn until all iterations are done."""
         done = 0
         if state is not None:
             done = self._load(state)
@@ -181,18 +174,7 @@ def play_shared(
     at_once: int | None = None,
     tell: Callable[[int], object] = lambda _: None,
 ) -> list[Played]:
-    """Play one episode of each task; every process plays its share and knows all of them.
-
-    Args:
-        ground: of the tasks.
-        tasks: what is played.
-        seeds: of the episodes.
-        actor: the policy.
-        reflector: the reflection model.
-        rules: how it is played.
-        at_once: episodes side by side at most, of all processes together; None: all.
-        tell: called in the first process with numbers of episodes that are over.
-    """
+    """Play one episode of each task; every process plays its share and knows all of them."""
     mine = own_rows(len(tasks))
     tell = tell if is_main() else lambda _: None
     played = play(

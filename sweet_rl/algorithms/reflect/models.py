@@ -5,8 +5,10 @@ Published behaviour: docs/published/reflect_rl.md#models, #deviations, #file-for
 
 from __future__ import annotations
 
+import json
+import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,17 @@ from torch import nn
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.agent import Agent
 from sweet_rl.algorithms.reflect.experiments import checkpoint_folder, has_head
-from sweet_rl.algorithms.reflect.pointing import PointingAgent, PointingHead, load_head
+from sweet_rl.algorithms.reflect.pointing import PointingAgent, PointingHead, load_head, save_head
 from sweet_rl.algorithms.reflect.sampling import Sampling
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.policies.weights import device_of, pretrained
+from sweet_rl.training import checkpoints
 from sweet_rl.training.adapters import add_adapter, bare_model, load_adapter
 from sweet_rl.training.models import quantization
 from sweet_rl.training.settings import ModelSettings
-from sweet_rl.types import derive_seed
+from sweet_rl.types import Json, derive_seed
 
 Say = Callable[[str], None]
 
@@ -35,17 +38,7 @@ _MISTRAL = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head"
 def load_policy(
     settings: ReflectSettings, labels: Sequence[str], say: Say = print, *, trains: bool = True
 ) -> Agent:
-    """The policy with its adapter: that of `load_dir`, or a fresh one where it is to be trained.
-
-    Args:
-        settings: names, precision, sampling.
-        labels: of the world, for the shrunk head. `pointing_head` needs none.
-        say: called with what had to be done in another way.
-        trains: the adapter gets gradients.
-
-    Raises:
-        UsageError: something cannot be loaded, or does not fit together.
-    """
+    """The policy with its adapter: that of `load_dir`, or a fresh one where it is to be trained."""
     model, tokenizer = load_trained(
         settings, settings.model_name, settings.load_dir, say, fresh=trains, trains=trains
     )
@@ -78,16 +71,7 @@ def _pointing_head(model: Any, settings: ReflectSettings) -> PointingHead:
 
 
 def load_reflector(settings: ReflectSettings, say: Say = print, *, training: bool = False) -> Agent | None:
-    """The frozen reflection model; None where nothing is reflected on.
-
-    Args:
-        settings: as for `load_policy`.
-        say: likewise.
-        training: it plays beside a policy that trains; published, its dropout is active then.
-
-    Raises:
-        UsageError: it cannot be loaded.
-    """
+    """The frozen reflection model; None where nothing is reflected on."""
     if not settings.reflect:
         return None
     model, tokenizer = load_trained(
@@ -107,11 +91,7 @@ def load_reflector(settings: ReflectSettings, say: Say = print, *, training: boo
 def load_trained(
     settings: ReflectSettings, name: str, checkpoint: str | None, say: Say, *, fresh: bool, trains: bool
 ) -> tuple[Any, Any]:
-    """A model in evaluation mode, with the checkpoint's adapter or a fresh one, and its tokenizer.
-
-    Raises:
-        UsageError: as `load_policy`.
-    """
+    """A model in evaluation mode, with the checkpoint's adapter or a fresh one, and its tokenizer."""
     folder = None if checkpoint is None else checkpoint_folder(checkpoint)
     has_tokenizer = folder is not None and (folder / "tokenizer_config.json").is_file()
     tokenizer = load_tokenizer(str(folder) if has_tokenizer else name)
@@ -228,3 +208,68 @@ def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
         warnings.simplefilter("ignore")  # a base model in a folder has no card on the hub
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+class Checkpoints:
+    """The checkpoints in a run's folder: the published layout, and the state that exact resuming needs.
+
+    | in `checkpoint-N/` | holds |
+    |---|---|
+    | adapter_config.json, adapter_model.safetensors, README.md | the policy's adapter, as peft writes it |
+    | tokenizer files | the policy's |
+    | critic/score.pt | the critic's head, if there is one |
+    | pointing_head.safetensors | the pointing head, with `--pointing_head` |
+    | logs.json | the iterations since the checkpoint before |
+    | trainer_state.json | how far the run is, and the iterations with which levels begin |
+    | manifest.json | sizes and digests of the files, and what the run was made from |
+    | state/ | optimizer, memory, place in the data; of the newest two checkpoints only |
+
+    Published behaviour: docs/published/reflect_rl.md#online-loop, #file-formats.
+
+    Args:
+        folder: of the run.
+        keep: how many are kept; None: all.
+    """
+
+    def __init__(self, folder: Path, keep: int | None = None) -> None:
+        self.folder, self._keep = folder, keep
+        self.made_from: dict[str, Json] = {}
+        """Flags, models and data; a checkpoint of others is refused."""
+
+    def save(
+        self,
+        done: int,
+        agent: Agent,
+        state: Any,
+        *,
+        summary: Mapping[str, Json],
+        logs: Sequence[Json] | None = None,
+        critic: nn.Module | None = None,
+    ) -> None:
+        """Write the checkpoint after `done` iterations or updates, at once or not at all."""
+        with checkpoints.writing(self.folder, done, summary, self.made_from) as made:
+            save_agent(agent.model, agent.tokenizer, made)
+            if agent.head is not None:
+                save_head(agent.head, made)
+            if critic is not None:
+                (made / "critic").mkdir()
+                torch.save(critic.state_dict(), made / "critic" / "score.pt")
+            if logs is not None:
+                (made / "logs.json").write_text(json.dumps(list(logs)), encoding="utf-8")
+            (made / _STATE).mkdir()
+            checkpoints.save_state(made / _STATE, state)
+        if self._keep is not None:
+            checkpoints.rotate(self.folder, keep=self._keep, max_gb=float("inf"))
+        for older in checkpoints.complete_checkpoints(self.folder)[:-2]:
+            shutil.rmtree(older / _STATE, ignore_errors=True)
+
+    def newest(self, say: Say = print) -> Any:
+        """The state of the newest checkpoint that is whole; None where there is none at all."""
+        instead = (
+            f"start a new run, from a checkpoint that is whole with --load_dir {self.folder}/checkpoint-N"
+        )
+        found = checkpoints.resumable(self.folder, self.made_from, say, instead=instead)
+        return None if found is None else checkpoints.load_state(found / _STATE)
+
+
+_STATE = "state"

@@ -189,21 +189,7 @@ def play(
     at_once: int | None = None,
     tell: Callable[[int], object] = lambda _: None,
 ) -> list[Played]:
-    """Play one episode of each task, side by side; where one ends, the next begins at once.
-
-    Args:
-        make_game: a fresh game for each episode.
-        tasks: what is played.
-        seeds: of the episodes: of the game and of all that is sampled.
-        actor: chooses actions.
-        reflector: reflects before each action; None: no reflection.
-        rules: how it is played.
-        at_once: episodes side by side at most; None: all.
-        tell: called with the number of episodes that ended together.
-
-    Returns:
-        Episodes in the order of the tasks. One that the world broke has a failure, and the steps before it.
-    """
+    """Play one episode of each task, side by side; where one ends, the next begins at once."""
     waiting = deque(zip(tasks, seeds, strict=True))
     episodes: list[_Playing] = []
     going: list[_Playing] = []

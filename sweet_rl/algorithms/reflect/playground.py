@@ -38,16 +38,7 @@ class Playground:
 
 @contextmanager
 def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Iterator[Playground]:
-    """The world of the settings; what its games share is freed with the block.
-
-    Args:
-        settings: of the run.
-        measures: a policy is measured, and does not learn.
-
-    Raises:
-        UsageError: tasks or packages are missing.
-        DataError: a task is wrong.
-    """
+    """The world of the settings; what its games share is freed with the block."""
     world = settings.world
     # A published level has as many entries as a micro-batch has rows, so an iteration plays no more.
     batch = (

@@ -92,11 +92,7 @@ class PointingAgent(Agent):
     # -- texts and tokens ---------------------------------------------------------------------------------
 
     def offered(self, prompt: str) -> dict[str, str]:
-        """The commands on offer in a prompt, by their labels.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """The commands on offer in a prompt, by their labels."""
         found = offered_commands(prompt, self._action_head)
         if not found:
             raise UsageError(
@@ -107,16 +103,7 @@ class PointingAgent(Agent):
         return found
 
     def example(self, prompt: str, token_ids: Sequence[int], room: int | None = None) -> Example:
-        """A prompt as tokens up to its list, what may follow, and the place of the choice.
-
-        Args:
-            prompt: with its list of actions.
-            token_ids: the place of the chosen command; empty where it is not known yet.
-            room: tokens of a branch at most, those of the prompt included: a long one loses its beginning.
-
-        Raises:
-            UsageError: it offers no commands.
-        """
+        """A prompt as tokens up to its list, what may follow, and the place of the choice."""
         commands = self.offered(prompt).values()
         branches = [self._tokens(text) for text in (ACTION_MARKER, *(f"\n{one}" for one in commands))]
         positions = getattr(self.config, "max_position_embeddings", None)
@@ -206,17 +193,7 @@ def _tokens_of(example: Example) -> int:
 
 
 def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) -> list[Example]:
-    """Training texts of a policy as examples for the head.
-
-    Args:
-        agent: whose tokens they become.
-        texts: prompts with a label behind the last action marker.
-        path: where they stand, for messages.
-        room: tokens of a branch at most.
-
-    Raises:
-        DataError: a text offers no commands, or not the one that was chosen; names its line.
-    """
+    """Training texts of a policy as examples for the head."""
     found = []
     for line, text in enumerate(texts, 1):
         at = text.rfind(ACTION_MARKER) + len(ACTION_MARKER)
@@ -249,11 +226,7 @@ def save_head(head: nn.Module, folder: Path) -> None:
 
 
 def load_head(head: PointingHead, folder: Path) -> None:
-    """Read the weights that `save_head` wrote.
-
-    Raises:
-        UsageError: they are broken, or of a model of another size.
-    """
+    """Read the weights that `save_head` wrote."""
     from safetensors import SafetensorError  # noqa: PLC0415 - an extra
     from safetensors.torch import load_file  # noqa: PLC0415
 

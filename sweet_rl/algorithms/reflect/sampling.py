@@ -48,11 +48,7 @@ class Sampling:
 
 
 def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
-    """The token of each label behind the action marker.
-
-    Raises:
-        UsageError: a label is several tokens, an unknown one, or the same as another.
-    """
+    """The token of each label behind the action marker."""
     before: list[int] = tokenizer(ACTION_MARKER, add_special_tokens=False)["input_ids"]
     found: dict[int, str] = {}
     for label in labels:

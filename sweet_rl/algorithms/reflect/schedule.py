@@ -19,11 +19,6 @@ def starts_of(sizes: Sequence[int], max_steps: int, *, compat: Compat = "fixed")
 
     With less iterations than items the published rule lets every level begin at 0, and then only the first is
     played; ours divides further.
-
-    Args:
-        sizes: items of each level.
-        max_steps: iterations of the run.
-        compat: "published": the published rule.
     """
     total = sum(sizes)
     before = [sum(sizes[:level]) for level in range(len(sizes))]

@@ -22,11 +22,7 @@ Plays = Callable[[Sequence[Task], Sequence[int]], list[Played]]
 
 
 def scripted(settings: ReflectSettings, ground: Playground, name: str) -> Plays:
-    """How an agent of the world plays: one of its own, by name.
-
-    Raises:
-        UsageError: there is none of this name.
-    """
+    """How an agent of the world plays: one of its own, by name."""
     tasks = [task for level in ground.levels for task in level]
     wanted = AgentRequest(name=name, tasks=tasks, options=settings.rules, seed=settings.seed)
 

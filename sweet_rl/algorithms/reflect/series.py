@@ -26,16 +26,7 @@ Log = dict[str, Any]
 
 
 def ensemble_logs(folder: Path, *, compat: Compat = "fixed") -> list[Log]:
-    """All iterations up to a run's last checkpoint, those before `load_dir` included; without `log`.
-
-    Args:
-        folder: of the run.
-        compat: "published": offsets are divided by the later run's accumulation: runs overlap.
-
-    Raises:
-        UsageError: the folder is no run, or holds no logs.
-        DataError: a log is broken.
-    """
+    """All iterations up to a run's last checkpoint, those before `load_dir` included; without `log`."""
     found: list[Log] = []
     begin = 0.0
     for run, settings, until in _chain(folder):
@@ -75,11 +66,7 @@ def _chain(folder: Path) -> list[tuple[Path, dict[str, Any], int | None]]:
 
 
 def read_logs(folder: Path) -> list[Log]:
-    """Iterations in a run's checkpoints, in order, without their episodes.
-
-    Raises:
-        DataError: a file is broken.
-    """
+    """Iterations in a run's checkpoints, in order, without their episodes."""
     found: list[Log] = []
     paths = [path for path in folder.glob("checkpoint-*/logs.json") if step_of(path.parent) >= 0]
     for path in sorted(paths, key=lambda path: step_of(path.parent)):
@@ -92,12 +79,7 @@ def read_logs(folder: Path) -> list[Log]:
 
 
 def _without_episodes(entry: Log) -> Log:
-    """An iteration's numbers.
-
-    Raises:
-        ValueError: it lacks what is drawn of it.
-        TypeError: its number is none.
-    """
+    """An iteration's numbers."""
     if missing := [key for key in ("iter", "succ", "cost", "loss") if key not in entry]:
         raise ValueError(f"one has no {missing[0]!r}")
     if not isinstance(entry["iter"], int | float):
@@ -116,12 +98,6 @@ def moving_average(
 
     A value that there is not is left out; where there are none around, the mean is None. Published, it
     counts as 0.
-
-    Args:
-        iters: of the values, rising.
-        values: numbers, or pairs as in `loss`.
-        window: iterations over which a point is a mean.
-        compat: "published": the published means.
     """
     points: list[tuple[float, float | None]] = []
     for at, value in zip(iters, values, strict=True):

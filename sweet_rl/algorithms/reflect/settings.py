@@ -202,11 +202,7 @@ class ReflectSettings(ReflectFlags):
 
     @property
     def world(self) -> World:
-        """The world that is played.
-
-        Raises:
-            UsageError: there is none of this name.
-        """
+        """The world that is played."""
         return world_of(self.env)
 
     @property
@@ -226,12 +222,7 @@ _OF_GAMES: Final = ("first_step",)
 
 
 def settings_of(**flags: Any) -> ReflectSettings:
-    """Settings from flags by their names, those of the world among them.
-
-    Raises:
-        UsageError: there is no such world, or a value is out of its range.
-        TypeError: neither the stage nor the world has such a flag.
-    """
+    """Settings from flags by their names, those of the world among them."""
     world = world_of(flags.get("env", first_for("reflect")))
     own = flags_of(world, learning=True)
     given = {own[name]: flags.pop(name) for name in own if name in flags}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,11 +21,13 @@ from torch import nn
 from sweet_rl.algorithms.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
 from sweet_rl.algorithms.distributed.processes import is_main
 from sweet_rl.algorithms.reflect.agent import Agent, seeded_dropout
-from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
+from sweet_rl.algorithms.reflect.models import Checkpoints
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.texts import Example, Order
-from sweet_rl.errors import ServiceError, UsageError, missing_package
+from sweet_rl.algorithms.reflect.trainer import TRIES
+from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.training.adapters import bare_model
+from sweet_rl.training.metrics import Guard
 from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.steps import rate_factor
@@ -41,7 +43,7 @@ class FineTuning:
         agent: with an adapter, and the whole head or a pointing one.
         examples: the texts.
         settings: of the run.
-        folder: where checkpoints go; None in all processes but the first.
+        checkpoints: what the first process writes; None in the others.
         tell: called with the update's number and its numbers (loss, learning rate).
         say: called with what had to be done in another way.
     """
@@ -51,17 +53,18 @@ class FineTuning:
         agent: Agent,
         examples: Sequence[Example],
         settings: ReflectSettings,
-        folder: Path | None,
+        checkpoints: Checkpoints | None,
         tell: Callable[[int, Mapping[str, float]], object] = lambda *_: None,
         say: Callable[[str], object] = print,
     ) -> None:
         self._agent, self._examples, self._settings = agent, examples, settings
         self._tell = tell
-        self._checkpoints = None if folder is None else Checkpoints(folder, settings.save_total_limit)
+        self._checkpoints = checkpoints
         self._parameters = agent.trainable()
         self._optimizer = optimizer_of(self._parameters, settings, agent.device, say)
         self._factor = _rates(settings)
         self._log: list[dict[str, float]] = []
+        self._guard = Guard("the model", TRIES)
         self._order = Order(
             [len(example.sequence) for example in examples],
             batch=settings.per_device_train_batch_size * settings.gradient_accumulation_steps,
@@ -72,11 +75,7 @@ class FineTuning:
             recompute_activations(bare_model(agent.model), ModelSettings(settings.model_name, lora_rank=1))
 
     def run(self, done: int = 0) -> None:
-        """Make the updates from `done` on.
-
-        Raises:
-            ServiceError: the loss is not a number.
-        """
+        """Make the updates from `done` on."""
         with _training(self._agent.model):
             for update in range(done, self._settings.max_steps):
                 loss = self._update(update)
@@ -113,9 +112,13 @@ class FineTuning:
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
         found = float(all_reduce_sum(whole))
-        if found != found or found in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
-            raise ServiceError(f"The loss of update {update + 1} is {found}. Lower --learning_rate.")
-        clipped_step(self._optimizer, self._parameters, self._settings.max_grad_norm)
+        texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {self._settings.task_file}"
+        clipped_step(
+            self._optimizer,
+            self._parameters,
+            self._settings.max_grad_norm,
+            partial(self._guard.check, found, rows=texts, number=update + 1),
+        )
         return found
 
     def _scales(self, rows: Sequence[int]) -> list[float]:
@@ -141,13 +144,8 @@ class FineTuning:
         summary = {"global_step": done, "log_history": self._log}
         self._checkpoints.save(done, self._agent, state, summary=summary)
 
-    def load(self, folder: Path) -> int:
-        """Continue from the newest checkpoint in a folder; returns the updates that are done, 0 without one.
-
-        Raises:
-            UsageError: it is broken.
-        """
-        state = Checkpoints(folder).newest()
+    def load(self, state: Any) -> int:
+        """Continue from a checkpoint's state (`Checkpoints.newest`); returns the updates that are done."""
         if state is None:
             return 0
         with torch.no_grad():
@@ -164,11 +162,7 @@ def optimizer_of(
     device: torch.device,
     say: Callable[[str], object],
 ) -> torch.optim.Optimizer:
-    """AdamW, kept in the memory that its name gives where that is possible.
-
-    Raises:
-        UsageError: there is no such optimizer, or bitsandbytes is missing on a GPU.
-    """
+    """AdamW, kept in the memory that its name gives where that is possible."""
     name = settings.optim
     if name not in _OPTIMIZERS:
         raise UsageError(f"--optim must be one of {', '.join(_OPTIMIZERS)}, got {name!r}.")

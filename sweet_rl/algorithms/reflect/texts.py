@@ -46,12 +46,7 @@ class Example(NamedTuple):
 
 
 def read_texts(path: str | Path) -> list[str]:
-    """The texts of a .jsonl file of `{"text": ...}`.
-
-    Raises:
-        UsageError: there is no such file, or it is empty.
-        DataError: a row has no text.
-    """
+    """The texts of a .jsonl file of `{"text": ...}`."""
     path = Path(path).expanduser()
     if not path.is_file() or path.suffix == ".json":
         what = "holds records, not texts" if path.is_file() else "is no file"
@@ -72,11 +67,7 @@ def read_texts(path: str | Path) -> list[str]:
 
 
 def check_kind(texts: Sequence[str], path: str | Path, *, reflect: bool) -> None:
-    """Refuse texts of the other model: nothing would be learnt from them, or the wrong thing.
-
-    Raises:
-        DataError: names the first such line.
-    """
+    """Refuse texts of the other model: nothing would be learnt from them, or the wrong thing."""
     for line, text in enumerate(texts, 1):
         action, analysis = text.rfind(ACTION_MARKER), text.rfind(ANALYSE_MARKER)
         if reflect and (analysis < 0 or action > analysis):
@@ -106,9 +97,6 @@ def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
     The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of
     them, or it would never end (published). A text with more than `room` tokens loses its
     beginning.
-
-    Raises:
-        ValueError: nothing stands behind a marker.
     """
     marker = ANALYSE_MARKER if reflect else ACTION_MARKER
     at = text.rfind(marker)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -31,7 +32,8 @@ from sweet_rl.algorithms.reflect.losses import (
 from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.values import Critic
-from sweet_rl.errors import ServiceError, UsageError, no_such
+from sweet_rl.errors import UsageError, no_such
+from sweet_rl.training.metrics import Guard
 from sweet_rl.types import derive_seed
 
 _Loss: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -75,6 +77,7 @@ class Trainer:
         self._critic_data: list[Row] = []
         self._updates = 0
         self._calls = 0
+        self._guard, self._critic_guard = Guard("the policy", TRIES), Guard("the critic", TRIES, unit="step")
 
     def keep_play(self) -> None:
         """What the policy reads from now on is kept for the next update, where that computes the same."""
@@ -163,16 +166,12 @@ class Trainer:
         return advantages(q_S, self.critic.values([row.step.prompt for row in rows]))
 
     def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
-        """One optimizer step over these rows of `total`; the mean loss over all.
-
-        Raises:
-            ServiceError: not one batch has a finite loss: the weights have diverged.
-        """
+        """One optimizer step over these rows of `total`; the mean loss over all."""
         self._calls += 1
         self.optimizer.zero_grad(set_to_none=True)
-        device = self.agent.device
+        device, published = self.agent.device, self._settings.published
         whole = torch.zeros((), device=device, dtype=torch.float64)
-        finite = torch.zeros((), device=device)
+        bad: list[Row] = []
         active = not self._settings.disable_dropout
         seed = derive_seed(self._settings.seed, "dropout", self._calls, rank())
         with seeded_dropout(seed, active=active), dropout(self.agent.model, active=active):
@@ -180,17 +179,19 @@ class Trainer:
             for batch, logps_S, states_SH in self.agent.scored(examples):
                 loss = loss_of(logps_S, states_SH, torch.tensor(batch, device=device)) / total
                 if not torch.isfinite(loss):
-                    continue  # as published: such a batch teaches nothing
+                    bad += [rows[at] for at in batch]
+                    if published:
+                        continue
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
-                finite += 1
-        if not self._settings.published and not all_reduce_sum(finite):
-            raise ServiceError(
-                f"No loss of update {self._calls} is a finite number: the policy has diverged. Lower "
-                "--learning_rate, or go on from an earlier checkpoint with --load_dir."
-            )
-        clipped_step(self.optimizer, self._parameters, self._settings.max_grad_norm)
-        return float(all_reduce_sum(whole))
+        found, told = float(all_reduce_sum(whole)), _told(bad or rows)
+        clipped_step(
+            self.optimizer,
+            self._parameters,
+            self._settings.max_grad_norm,
+            partial(self._guard.check, found, rows=told, number=self._calls),
+        )
+        return found
 
     # -- the critic ---------------------------------------------------------------------------------------
 
@@ -222,7 +223,13 @@ class Trainer:
                     loss = value_loss(q_S[mine], critic.head(features_SH[mine])) / len(chosen)
                     loss.backward()  # type: ignore[no-untyped-call]
                     losses += [float(all_reduce_sum(loss.detach().double()))] * len(chosen)
-                clipped_step(self.critic_optimizer, parameters, settings.max_grad_norm)
+                found, told = losses[-1], _told([rows[at] for at in chosen])
+                clipped_step(
+                    self.critic_optimizer,
+                    parameters,
+                    settings.max_grad_norm,
+                    partial(self._critic_guard.check, found, rows=told),
+                )
         return sum(losses) / len(losses)
 
     def _published_step(self, critic: Critic, rows: Sequence[Row], chosen: Sequence[int]) -> list[float]:
@@ -266,6 +273,20 @@ class Trainer:
         self._pooled = [[episode_of(episode) for episode in call] for call in state["pooled"]]
         self._critic_data = [Row(_step_of(step), q) for step, q in state["critic_data"]]
         self._updates, self._calls = state["updates"], state["calls"]
+
+
+TRIES = (
+    "The newest checkpoint is from before it. Begin a new run, from a checkpoint with --load_dir, with a "
+    "lower --learning_rate or --max_grad_norm, or without --bf16, --use_8bit and --use_4bit."
+)
+
+
+def _told(rows: Sequence[Row]) -> str:
+    """Steps of played episodes for a message: how many, and the first."""
+    if not rows:
+        return "none in this process"
+    first = rows[0].step
+    return f"{len(rows)} played steps, the first {first.action!r} after ...{first.prompt[-60:]!r}"
 
 
 def episode_state(episode: Played) -> list[Any]:

@@ -47,13 +47,7 @@ def reflect_stage(
     narrow: Mapping[str, Mapping[str, Any]] | None = None,
     **defaults: Any,
 ) -> Callable[[Stage], Stage]:
-    """Give a stage's function the published flags and those of the world, which become one `ReflectSettings`.
-
-    Args:
-        helps: as of `stage`.
-        narrow: as of `stage`.
-        **defaults: flags whose default is another one in this stage.
-    """
+    """Give a stage's function the published flags and those of the world, which become one `ReflectSettings`."""
 
     def decorate(function: Stage) -> Stage:
         guarded = needing(_PACKAGES, "reflect", needed_for=function.__name__)(function)
@@ -88,11 +82,7 @@ def reflect_stage(
 
 @functools.cache
 def own_flags(env: str) -> type:
-    """The options of a world where an agent learns in it, as settings of a stage; none where it cannot.
-
-    Raises:
-        UsageError: there is no such world.
-    """
+    """The options of a world where an agent learns in it, as settings of a stage; none where it cannot."""
     world = world_of(env)
     if world.answered_by == "human":
         return make_dataclass("WorldFlags", [])
@@ -123,13 +113,6 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
 
     Options of other worlds are left out where published command lines have them without effect: in
     fine-tuning, with --compat published, and where a run is resumed. Such a run's world is that of its folder.
-
-    Args:
-        function: the stage.
-        arguments: as typed.
-
-    Raises:
-        UsageError: a beginning fits several flags, or a switch is given something else.
     """
     arguments = [re.sub(r"^--world(?==|$)", "--env", word) for word in arguments]
     kinds = {

@@ -30,17 +30,7 @@ _OF_THE_GAMES = ("world", "random", "max_turns", "react", "tasks", "compat")
 
 
 def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
-    """Play the missing episodes, and write the result.
-
-    Args:
-        games: which are played, and how.
-        player: who plays.
-        own: the options of the world.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after printing how to continue.
-    """
+    """Play the missing episodes, and write the result."""
     folder, overwrite = Path(games.output), games.overwrite
     world = world_of(games.world)
     measured = world.measured(own, tasks=games.tasks, max_turns=games.max_turns)
@@ -103,13 +93,7 @@ async def _episode(
 
 
 def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add a line for each episode and one for all of them, as the published stage does.
-
-    Args:
-        folder: of both files.
-        name: of what was measured.
-        episodes: by their run's name.
-    """
+    """Add a line for each episode and one for all of them, as the published stage does."""
     won = sum(episode["won"] for episode in episodes.values())
     mean = sum(episode["reward"] for episode in episodes.values()) / max(len(episodes), 1)
     line = f"{name}: success {won}/{len(episodes)}, mean reward {mean:.3f}"

@@ -34,14 +34,7 @@ def with_tiny_models(
     texts: Callable[[], Sequence[str]],
     labels: Sequence[str] = (),
 ) -> ReflectSettings:
-    """The settings with folders where they say `tiny`; the models are made there.
-
-    Args:
-        settings: of the run.
-        folder: gets `tiny`.
-        texts: what the tokenizer of a new one learns from.
-        labels: of the world; each is a token.
-    """
+    """The settings with folders where they say `tiny`; the models are made there."""
     if TINY not in {settings.model_name, settings.reflect_model_name}:
         return settings
     made = str(make_reflect_model(folder / TINY, seed=settings.seed, texts=texts(), labels=labels))

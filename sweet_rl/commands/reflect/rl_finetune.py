@@ -43,19 +43,21 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
 
         silence_libraries()
         from sweet_rl.algorithms.distributed import processes
-        from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
         from sweet_rl.algorithms.reflect.loop import Loop
+        from sweet_rl.algorithms.reflect.models import Checkpoints
         from sweet_rl.commands.reflect.progress import Bar
         from sweet_rl.commands.reflect.training_run import TrainingRun
 
-        with processes.process_group():
-            run = TrainingRun("rl_finetune", settings, old)
+        with processes.process_group(), TrainingRun("rl_finetune", settings, old) as run:
             for surprise in surprises:
                 run.say(f"Note: {surprise}")
             checkpoints = Checkpoints(run.folder)
             with run.starting(lambda: sample_texts(playground), playground.labels):
-                state = processes.from_main(checkpoints.newest)
                 trainer, reflector = _learner(run.settings, playground.labels, run.say)
+                if run.main:
+                    levels = [[task.row for task in level] for level in playground.levels]
+                    checkpoints.made_from = experiments.made_from(run.settings, levels)
+                state = processes.from_main(lambda: checkpoints.newest(run.say))
             done = 0 if state is None else int(state["done"])
             with (
                 run.announce(done, "iteration"),

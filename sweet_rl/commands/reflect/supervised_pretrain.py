@@ -52,12 +52,11 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     silence_libraries()
     from sweet_rl.algorithms.distributed import processes
     from sweet_rl.algorithms.distributed.collectives import broadcast_parameters
-    from sweet_rl.algorithms.reflect.models import load_policy
+    from sweet_rl.algorithms.reflect.models import Checkpoints, load_policy
     from sweet_rl.algorithms.reflect.sft import FineTuning
     from sweet_rl.commands.reflect.training_run import TrainingRun
 
-    with processes.process_group():
-        run = TrainingRun("supervised_pretrain", settings, old)
+    with processes.process_group(), TrainingRun("supervised_pretrain", settings, old) as run:
 
         def tell(done: int, numbers: Any) -> None:
             tracking.logs(done, numbers)
@@ -69,8 +68,11 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
             agent = load_policy(replace(settings, temperature=1.0), (), run.say)  # which is one of sampling
             broadcast_parameters(agent.modules)
             examples = _examples(texts, agent, settings, run.say)
-            training = FineTuning(agent, examples, settings, run.folder, tell, run.say)
-            done = training.load(run.folder)
+            checkpoints = Checkpoints(run.folder, settings.save_total_limit)
+            if run.main:
+                checkpoints.made_from = experiments.made_from(settings, texts)
+            training = FineTuning(agent, examples, settings, checkpoints, tell, run.say)
+            done = training.load(processes.from_main(lambda: checkpoints.newest(run.say)))
         with (
             run.announce(done, "update"),
             progress(settings.max_steps, done, unit="update", quiet=how.quiet or not run.main) as bar,

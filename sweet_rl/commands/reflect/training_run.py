@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Self
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.distributed import processes
@@ -12,10 +13,13 @@ from sweet_rl.algorithms.reflect import experiments
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.running import on_interrupt
 from sweet_rl.commands.reflect.models import Teller, with_tiny_models
+from sweet_rl.training.checkpoints import held
 
 
-class TrainingRun:
+class TrainingRun(AbstractContextManager["TrainingRun"]):
     """A run in its folder, in one of its processes; a new one gets a folder of its own.
+
+    While the context is open, no other run writes to the folder.
 
     Args:
         stage: its name.
@@ -26,19 +30,22 @@ class TrainingRun:
     def __init__(self, stage: str, settings: ReflectSettings, resumed: Path | None) -> None:
         self.settings, self.main = settings, processes.is_main()
         self.say = Teller(speaks=self.main)
-        self._stage, self._new = stage, resumed is None
+        self._stage, self._new, self._lock = stage, resumed is None, ExitStack()
         self.folder = resumed or processes.from_main(
             lambda: experiments.next_experiment(Path(settings.ckpt_path).expanduser(), stage)
         )
 
+    def __enter__(self) -> Self:
+        if self.main:
+            self._lock.enter_context(held(self.folder))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
     @contextmanager
     def starting(self, texts: Callable[[], Sequence[str]], labels: Sequence[str] = ()) -> Iterator[None]:
-        """While models are loaded: tiny ones are made first, and a new folder that fails here goes again.
-
-        Args:
-            texts: what the tokenizer of a tiny model learns from.
-            labels: of the world; each is a token.
-        """
+        """While models are loaded: tiny ones are made first, and a new folder that fails here goes again."""
         with experiments.starting(self.folder if self.main and self._new else None):
             tracking.writes(self.folder, folder=True, continues=True)  # a kill leaves a run that is known
             if self._new:
@@ -50,12 +57,7 @@ class TrainingRun:
             yield
 
     def announce(self, done: int, unit: str) -> AbstractContextManager[None]:
-        """Say where it is and where it resumes, for the record too; the context says how, on Ctrl-C.
-
-        Args:
-            done: updates or iterations that its newest checkpoint has.
-            unit: which of them, in the singular.
-        """
+        """Say where it is and where it resumes, for the record too; the context says how, on Ctrl-C."""
         self.say(f"The run is in {self.folder}")
         tracking.sets(as_flags(self.settings))
         if not self._new and self.main:

@@ -227,8 +227,7 @@ def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
     from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
-    from sweet_rl.training.checkpoints import complete_checkpoints
-    from sweet_rl.training.state_files import load_state
+    from sweet_rl.training.checkpoints import complete_checkpoints, load_state
 
     config = load_config(CONFIG, overrides)
     learner = make_learner(settings_of(config), chat_format=world_of("twenty_questions").transcript())

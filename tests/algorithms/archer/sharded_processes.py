@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 from sweet_rl.algorithms.archer.learners import make_learner
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.algorithms.distributed.processes import is_main
+from sweet_rl.errors import NonFiniteError
 from tests.algorithms.archer.models import ROWS, Joined
 from tests.algorithms.archer.test_learners import drawing
 from tests.algorithms.archer.two_processes import forked
@@ -105,7 +105,7 @@ def stops_alike(learner, rank):
     scores = policy.scores
     if rank == 1:
         policy.scores = lambda *rows: (found := scores(*rows))._replace(logps_BT=found.logps_BT * torch.nan)
-    with pytest.raises(NonFiniteLoss):
+    with pytest.raises(NonFiniteError):
         goes_on(learner)
     for kept, parameter in zip(before, policy.model.parameters(), strict=True):
         assert torch.equal(kept, parameter.to_local())

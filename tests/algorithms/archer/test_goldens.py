@@ -191,7 +191,9 @@ def test_8_three_updates(goldens, monkeypatch):
         parts = (learner.policy.model, learner.critic, learner.target)
         alone = [[p.grad for p in part.parameters() if p.grad is not None] for part in parts]
         alone = [torch.nn.utils.get_total_norm(grads).item() if grads else 0.0 for grads in alone]
-        norms.append([*alone, clip(parameters, max_norm).item()])
+        norm = clip(parameters, max_norm)
+        norms.append([*alone, norm.item()])
+        return norm
 
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", spy)
     calls = zip(goldens.inputs["update_calls"], goldens.expected["8_update"], strict=True)

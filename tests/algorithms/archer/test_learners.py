@@ -15,8 +15,7 @@ from sweet_rl.algorithms.archer.learners import ArcherLearner, ChaiLearner, Filt
 from sweet_rl.algorithms.archer.on_policy import OnPolicyLearner
 from sweet_rl.algorithms.archer.replay import ReplayBuffer
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.archer.steps import NonFiniteLoss
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import NonFiniteError, UsageError
 from sweet_rl.types import Message, Observation
 from tests.algorithms.archer.models import ROWS, Joined, critic_model, policy_model, policy_tokenizer
 
@@ -207,7 +206,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step_and_keeps_the_rows(kind,
     else:
         bad = replace(ROWS[0], reward=float("nan"), mc_return=float("nan"))
     before = weights(learner)
-    with pytest.raises(NonFiniteLoss, match=r"nonfinite_batch\.jsonl"):
+    with pytest.raises(NonFiniteError, match=r"nonfinite_batch\.jsonl"):
         learner.update(lambda count: [bad] * count, update_actor=True)
     assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(before, weights(learner), strict=True))
     lines = (tmp_path / "nonfinite_batch.jsonl").read_text().splitlines()

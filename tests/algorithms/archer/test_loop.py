@@ -13,7 +13,7 @@ import pytest
 from sweet_rl.algorithms.archer.loop import LoopSettings, OnlineRun, Playground
 from sweet_rl.algorithms.archer.replay import best_numbers, transitions
 from sweet_rl.algorithms.archer.run_folder import RunFolder
-from sweet_rl.errors import DataError, EpisodeError, ServiceError, UsageError
+from sweet_rl.errors import DataError, EpisodeError, ServiceError, StorageError
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import Failure, StopReason, derive_seed
 from sweet_rl.worlds import load_tasks
@@ -184,8 +184,11 @@ def test_what_failed_when_it_was_learned_from_stays_missing(tmp_path):
 def test_memory_that_is_gone_is_told(tmp_path):
     play(tmp_path, Watcher(), iterations=1)
     (tmp_path / "trajectories.jsonl").unlink()
-    with pytest.raises(UsageError, match=r"trajectories.jsonl' has no episode of iteration 1"):
+    with pytest.raises(
+        StorageError, match=r"trajectories.jsonl' is missing, and had .* bytes at checkpoint-1"
+    ):
         play(tmp_path, Watcher())
+    assert not (tmp_path / "trajectories.jsonl").exists()
 
 
 def test_a_torn_line_of_the_numbers_is_written_again(tmp_path):
@@ -202,7 +205,7 @@ def test_a_row_that_is_no_episode_of_a_run_is_named(tmp_path):
     with (tmp_path / "trajectories.jsonl").open("a") as file:
         file.write('{"task_id": "x"}\n')
     with pytest.raises(DataError, match=r"trajectories.jsonl.*line 6"):
-        RunFolder(tmp_path, {})
+        RunFolder(tmp_path, {}).newest()
 
 
 class Breaking(TwentyQuestionsEnv):

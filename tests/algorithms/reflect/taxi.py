@@ -4,9 +4,8 @@ from contextlib import contextmanager
 
 import torch
 
-from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.loop import Loop
-from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
+from sweet_rl.algorithms.reflect.models import Checkpoints, load_policy, load_reflector
 from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
 from sweet_rl.algorithms.reflect.settings import settings_of
 from sweet_rl.algorithms.reflect.trainer import Trainer

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.losses import policy_gradient_loss
+from sweet_rl.algorithms.reflect.models import Checkpoints
 from sweet_rl.algorithms.reflect.trainer import Trainer
-from sweet_rl.errors import EpisodeError, ServiceError, UsageError
+from sweet_rl.errors import EpisodeError, NonFiniteError, StorageError, UsageError
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from tests.algorithms.reflect import taxi
@@ -75,8 +75,7 @@ def test_logs_and_files_are_as_published(tmp_path, model, shared):
         path.name for path in found.iterdir()
     }
     assert (found / "critic" / "score.pt").is_file()
-    assert not (found / "state").exists()
-    assert (tmp_path / "run" / "checkpoint-4" / "state").is_dir()
+    assert (found / "state").is_dir()
     first = logs[0]["log"][0]["detail"][0]
     assert first["generation"]["role"] == "assistant"
     assert " # Analyze:\n" in first["prompt"]
@@ -224,16 +223,48 @@ def test_without_a_critic_nothing_is_kept_for_one(model):
 
 
 def test_a_policy_that_has_diverged_ends_the_run(model):
-    with pytest.raises(ServiceError, match=r"No loss of update \d+ is a finite number.*--learning_rate"):
+    with pytest.raises(
+        NonFiniteError, match=r"Update \d+ of the policy is not a finite number.*--learning_rate"
+    ):
         run(taxi.settings(model, learning_rate=1e30))
 
 
-def test_a_broken_state_is_told_with_what_can_be_done(tmp_path, model):
-    """The state of the checkpoint before it is gone: taking this one away would help nobody."""
-    run(taxi.settings(model, max_steps=2, save_steps=1), tmp_path / "a")
-    (tmp_path / "a/checkpoint-2/state/state.json").write_text("{")
+@pytest.mark.parametrize(
+    ("extra", "what"), [({}, "Update 2 of the policy"), (CRITIC, "Step 1 of the critic")]
+)
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights(model, extra, what, monkeypatch):
+    """The update's losses are finite; a hook makes one of the gradients infinite."""
+    trainers, init = [], Trainer.__init__
+
+    def made(trainer, *arguments, **more):
+        init(trainer, *arguments, **more)
+        trainers.append(trainer)
+        weight = trainer.critic.head.score[0].weight if extra else trainer.agent.trainable()[0]
+        weight.register_hook(lambda grad: grad * (1 if trainer._updates < 2 else torch.inf))
+
+    monkeypatch.setattr(Trainer, "__init__", made)
     with pytest.raises(
-        UsageError, match=r"this run cannot go on. Begin a new one with --load_dir .*checkpoint-2"
+        NonFiniteError, match=rf"{what} is not a finite number \(loss .*, norm .*(inf|nan)\).*--learning"
     ):
+        run(taxi.settings(model, **extra))
+    (trainer,) = trainers
+    modules = [*trainer.agent.modules, *([trainer.critic.head] if extra else [])]
+    assert all(weight.isfinite().all() for module in modules for weight in module.parameters())
+
+
+def test_a_broken_checkpoint_is_put_aside_and_the_one_before_it_goes_on(tmp_path, model, capsys):
+    flags = taxi.settings(model, max_steps=3, save_steps=1)
+    whole, _ = run(flags, tmp_path / "a")
+    assert not (tmp_path / "a/checkpoint-1/state").exists()  # of the newest two only
+    (tmp_path / "a/checkpoint-3/state/state.json").write_text("{")
+    state = Checkpoints(tmp_path / "a").newest()
+    assert state["done"] == 2
+    assert "checkpoint-3' is damaged and not used: state/state.json has 1 bytes" in capsys.readouterr().out
+    assert (tmp_path / "a/damaged-checkpoint-3/state/state.json").read_text() == "{"
+    assert same_state(run(flags, tmp_path / "a", state)[0], whole)
+    for name in ("checkpoint-2", "checkpoint-3"):
+        (tmp_path / "a" / name / "state/state.safetensors").unlink()
+    there = sorted((tmp_path / "a").rglob("*"))
+    with pytest.raises(StorageError, match=r"checkpoint-3: .* is missing; checkpoint-2: .*--load_dir"):
         Checkpoints(tmp_path / "a").newest()
-    assert not (tmp_path / "a/checkpoint-1/state").exists()
+    assert sorted((tmp_path / "a").rglob("*")) == there

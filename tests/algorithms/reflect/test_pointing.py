@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from sweet_rl.algorithms.reflect.agent import Agent
-from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.experiments import HEAD_FILE, check, check_head, with_saved
-from sweet_rl.algorithms.reflect.models import load_policy
+from sweet_rl.algorithms.reflect.models import Checkpoints, load_policy
 from sweet_rl.algorithms.reflect.pointing import PointingAgent, PointingHead, pointed
 from sweet_rl.algorithms.reflect.sft import FineTuning
 from sweet_rl.errors import DataError, UsageError
@@ -144,7 +143,8 @@ def fine_tuning(model, folder, **changed):
     )
     agent = load_policy(flags, (), lambda _: None)
     texts = [f"{prompt(things, labels=labels)}{labels[at]}" for things, labels, at in LESSONS]
-    return FineTuning(agent, pointed(agent, texts, "texts", 500), flags, folder, say=lambda _: None)
+    kept = None if folder is None else Checkpoints(folder, flags.save_total_limit)
+    return FineTuning(agent, pointed(agent, texts, "texts", 500), flags, kept, say=lambda _: None)
 
 
 LESSONS = [("a box", "abc", 1), ("a red door", "xyz", 2), ("the north", "012", 0), ("boxes", "789", 1)]
@@ -160,7 +160,7 @@ def test_imitation_learns_and_goes_on_where_it_was_stopped(tmp_path, model):
     folder.mkdir()
     fine_tuning(model, folder, max_steps=6).run()
     rest = fine_tuning(model, folder)
-    assert rest.load(folder) == 6
+    assert rest.load(Checkpoints(folder).newest()) == 6
     rest.run(6)
     for one, other in zip(rest._parameters, whole._parameters, strict=True):
         assert torch.equal(one, other)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from sweet_rl.algorithms.reflect.agent import Agent
-from sweet_rl.algorithms.reflect.models import load_policy
+from sweet_rl.algorithms.reflect.models import Checkpoints, load_policy
 from sweet_rl.algorithms.reflect.sft import FineTuning, optimizer_of
 from sweet_rl.algorithms.reflect.texts import Example, Order, check_kind, encode, encode_published, read_texts
 from sweet_rl.chat import load_tokenizer
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError, NonFiniteError, UsageError
 from tests.algorithms.reflect import taxi
 from tests.algorithms.reflect.tiny import golden
 
@@ -100,7 +100,8 @@ def fine_tuning(model, folder, **changed):
     )
     agent = load_policy(flags, (), lambda _: None)
     examples = [encode(agent.tokenizer, text, reflect=False, room=100) for text in TEXTS]
-    return FineTuning(agent, examples, flags, folder, say=lambda _: None)
+    kept = None if folder is None else Checkpoints(folder, flags.save_total_limit)
+    return FineTuning(agent, examples, flags, kept, say=lambda _: None)
 
 
 def test_labels_are_learnt_and_a_run_goes_on_where_it_was(tmp_path, model):
@@ -116,11 +117,20 @@ def test_labels_are_learnt_and_a_run_goes_on_where_it_was(tmp_path, model):
     folder.mkdir()
     fine_tuning(model, folder, max_steps=4).run()
     rest = fine_tuning(model, folder)
-    assert rest.load(folder) == 4
+    assert rest.load(Checkpoints(folder).newest()) == 4
     rest.run(4)
     assert rest._log == whole._log
     for one, other in zip(rest._parameters, whole._parameters, strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights(model):
+    run = fine_tuning(model, None, task_file="texts.jsonl")
+    run._parameters[0].register_hook(lambda grad: grad * (torch.nan if run._guard._last else 1))
+    told = r"Update 2 of the model .* Before: update 1: loss .* Its rows: the texts \d.* of texts\.jsonl\."
+    with pytest.raises(NonFiniteError, match=told):
+        run.run()
+    assert all(parameter.isfinite().all() for parameter in run._parameters)
 
 
 def test_recomputing_activations_changes_nothing(tmp_path, model):
