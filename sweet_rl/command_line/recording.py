@@ -71,12 +71,8 @@ def recorded(
             typed = _flat(plain, values)
             flat = with_defaults(function, typed) | typed
             settings = flat | ({"prices": table} if prices else {})
-            servers = (
-                "base_url",
-                "agent_base_url",
-                "reflection_base_url",
-            )  # whose models are not loaded here
-            served = any(flat.get(flag) is not None for flag in servers)
+            # a server's model is not loaded here, whatever it is called
+            served = any(flat.get(f"{role}base_url") is not None for role in ("", "agent_", "reflection_"))
             with _record(name, signature, explicit, settings, table, was_typed=was_typed):
                 tracking.reads("prices", table)
                 for flag in reads:

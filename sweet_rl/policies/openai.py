@@ -207,8 +207,8 @@ class OpenAIPolicy:
         async with self._discovering:
             if self._server is None:
                 models = await self._client.models()
-                owners = [str(model.get("owned_by")) for model in models]
                 ours = next((model for model in models if model.get("id") == self.name), None)
+                owners = [str(model.get("owned_by")) for model in ([ours] if ours else models)]
                 if _VLLM in owners and ours is None:
                     offered = ", ".join(repr(model.get("id")) for model in models)
                     raise UsageError(f"The vLLM server does not serve {self.name!r}, but {offered}.")

@@ -88,9 +88,7 @@ def _stale(run: Found) -> Iterable[tuple[str, str]]:
     }
     for entry in run.content.get("inputs") or []:
         source = str(entry.get("source"))
-        if (
-            "sha256" not in entry or folder_of(source) is not None
-        ):  # a model of ours is checked where it is loaded
+        if "sha256" not in entry or folder_of(source) is not None:  # ours are checked where they are loaded
             continue
         path = _now_at(run, source)
         then = own.get(source, entry)  # what it has changed itself
