@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
+LLAMA_VENV := .venv-llama
 DOORS := .venv-doors
 EXTRAS_inspect := inspect,pages
 EXTRAS_openenv := openenv,trl
@@ -13,7 +14,7 @@ GPU_OUT ?= outputs/bench-gpu
 PIP := pip install --quiet --disable-pip-version-check
 
 .PRECIOUS: $(DOORS)/%/.installed
-.PHONY: help install demo demo-archer demo-reflect docs test check format budget test-vllm test-doors dist test-dist bench bench-training bench-gpu clean
+.PHONY: help install smollm2 demo demo-archer demo-reflect docs test check format budget test-vllm test-llama test-doors dist test-dist bench bench-training bench-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +37,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(call torch,$(VENV))
 	$(BIN)/$(PIP) -c constraints.txt -e '.[dev]'
 	touch $@
+
+smollm2: install  ## SmolLM2-135M-Instruct into the user's cache, as the model smollm2 (docs/real_model.md)
+	$(BIN)/python -m sweet_rl fetch_model smollm2
 
 demo: install  ## tasks, dialogues, grades and a report to look at, from nothing
 	$(BIN)/python scripts/demo.py --output_dir $(OUT)
@@ -74,8 +78,18 @@ $(VLLM_VENV)/.installed:
 	$(VLLM_VENV)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	touch $@
 
-test-vllm: install $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
-	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest tests/vllm
+test-vllm: smollm2 $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
+	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest -m vllm tests/vllm tests/test_smollm2_servers.py
+
+# llama.cpp, compiled here in a few minutes, serves SmolLM2's GGUF file.
+$(LLAMA_VENV)/.installed:
+	$(PYTHON) -m venv $(LLAMA_VENV)
+	@echo "Compiling llama.cpp (a few minutes) ..."
+	$(LLAMA_VENV)/bin/$(PIP) 'llama-cpp-python[server]==0.3.36'
+	touch $@
+
+test-llama: smollm2 $(LLAMA_VENV)/.installed  ## SmolLM2 behind a llama.cpp server, as agent and as human
+	SWEET_RL_LLAMA_PYTHON=$(CURDIR)/$(LLAMA_VENV)/bin/python $(BIN)/pytest -m llama tests/test_smollm2_servers.py
 
 # Other people's tools want versions of their own, too: an environment for each, with its extra of ours.
 $(DOORS)/%/.installed: pyproject.toml
@@ -130,4 +144,4 @@ bench-gpu: install  ## one GPU, 40 minutes, part by part; again: goes on (docs/p
 	$(BIN)/python benchmarks/gpu.py $(GPU_OUT) $(if $(VLLM_PYTHON),--vllm $(VLLM_PYTHON))
 
 clean:  ## remove what `make install` and the tests made
-	rm -rf $(VENV) $(VLLM_VENV) $(DOORS) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(LLAMA_VENV) $(DOORS) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

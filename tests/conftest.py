@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.chat.names import SMOLLM2, folder_of, problem_of
 from sweet_rl.command_line.process import settle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,14 +43,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups first, as they are long and none is to be left over; without vLLM's interpreter its tests skip."""
+    """Groups first, as they are long and none is to be left over; tests of what is not there skip."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
-    if os.environ.get("SWEET_RL_VLLM_PYTHON"):
-        return
-    skip = pytest.mark.skip(reason="needs vLLM in its own environment: run `make test-vllm`")
+    lacking = {}
+    if problem := problem_of(folder_of(SMOLLM2)):
+        lacking["smollm2"] = f"{SMOLLM2} {problem}: run `sweet-rl fetch_model {SMOLLM2}`"
+    for server in ("vllm", "llama"):
+        if not os.environ.get(f"SWEET_RL_{server.upper()}_PYTHON"):
+            lacking[server] = f"needs {server} in its own environment: run `make test-{server}`"
     for item in items:
-        if "vllm" in item.keywords:
-            item.add_marker(skip)
+        for marker in lacking.keys() & item.keywords:
+            item.add_marker(pytest.mark.skip(reason=lacking[marker]))
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,12 @@ from sweet_rl.chat.formats import (
     tokenizer_digest,
     with_system,
 )
-from sweet_rl.chat.names import EMBEDDED, model_path
+from sweet_rl.chat.names import EMBEDDED, SMOLLM2, model_path
 from sweet_rl.chat.turns import Span, Turn, TurnTemplate, UnparsableError
 
 __all__ = [
     "EMBEDDED",
+    "SMOLLM2",
     "ChatFormat",
     "InstructedChat",
     "PlainChat",

@@ -14,15 +14,7 @@ Facets = Mapping[str, Collection[str]]
 
 
 def refuse_idle(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse flags that do not apply to what the stage is about to do.
-
-    Args:
-        function: the stage.
-        given: values that were typed; None counts as not given.
-
-    Raises:
-        UsageError: names the flag, and what it belongs to.
-    """
+    """Refuse flags that do not apply to what the stage is about to do."""
     facets: Callable[[Mapping[str, Any]], Facets] | None = getattr(function, "facets", None)
     if facets is None:
         return
@@ -32,13 +24,7 @@ def refuse_idle(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
 
 
 def refuse(flags: Iterable[Flag], facets: Facets, *, dashes: str = "--") -> None:
-    """The same for flags and facets that are known.
-
-    Args:
-        flags: that were given.
-        facets: what is about to be done.
-        dashes: stand before a flag's name.
-    """
+    """The same for flags and facets that are known."""
     for one in sorted(flags, key=lambda one: one.name):
         here = None if one.only is None else facets.get(one.only.facet)
         if here is not None and one.only is not None and set(here).isdisjoint(one.only.allowed):

@@ -44,11 +44,7 @@ complete -c sweet-rl -a '(__sweet_rl)'
 
 
 def script_for(shell: str) -> str:
-    """What the shell evaluates to complete `sweet-rl`.
-
-    Raises:
-        UsageError: another shell.
-    """
+    """What the shell evaluates to complete `sweet-rl`."""
     if shell not in SCRIPTS:
         raise no_such("completion for the shell", shell, SCRIPTS)
     return SCRIPTS[shell]
@@ -57,13 +53,7 @@ def script_for(shell: str) -> str:
 def candidates(
     words: Sequence[str], stages: Iterable[str], load: Callable[[str], Callable[..., Any]]
 ) -> list[str]:
-    """What the last of the words may become.
-
-    Args:
-        words: behind `sweet-rl`; the last one may be empty.
-        stages: names, some of two words.
-        load: the function behind a name.
-    """
+    """What the last of the words may become."""
     *before, last = words or [""]
     before = [before[0].replace("-", "_"), *before[1:]] if before else []
     name = next((one for one in stages if before[: one.count(" ") + 1] == one.split()), None)

@@ -19,14 +19,7 @@ _INDENT: Any = {"initial_indent": "        ", "subsequent_indent": "        ", "
 def help_text(
     name: str, function: Callable[..., Any], *, whole: bool = True, arguments: Sequence[str] = ()
 ) -> str:
-    """The page of a stage, its flags in groups.
-
-    Args:
-        name: of the stage.
-        function: behind it.
-        whole: with the flags that few people need.
-        arguments: what was typed beside: a world that is named there has its flags explained, too.
-    """
+    """The page of a stage, its flags in groups."""
     text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")[0]
     flags = [one for one in flags_here(function, arguments) if one.shown != "never"]
     shown = [one for one in flags if whole or one.shown == "help" or one.default is REQUIRED]

@@ -22,12 +22,7 @@ class StageEntry(NamedTuple):
 
 
 def written_by(path: Path, stages: Mapping[str, StageEntry]) -> str:
-    """A sentence on the stage that writes such a file or folder, behind a blank; "" for any other.
-
-    Args:
-        path: what is missing.
-        stages: by what is typed behind `sweet-rl`.
-    """
+    """A sentence on the stage that writes such a file or folder, behind a blank; "" for any other."""
     fits = [
         (len(pattern), name)
         for name, stage in stages.items()

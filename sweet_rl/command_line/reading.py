@@ -27,11 +27,7 @@ class Typed:
 
 
 def read(function: Callable[..., Any], arguments: Sequence[str]) -> Typed:
-    """The command line of a stage taken apart.
-
-    Raises:
-        UsageError: a flag or a word that the stage does not take, or one that it needs is missing.
-    """
+    """The command line of a stage taken apart."""
     flags = flags_here(function, arguments)
     typed, words = _split(flags, arguments)
     if unknown := [name for name in typed if name.startswith("-")]:
@@ -49,21 +45,13 @@ def read(function: Callable[..., Any], arguments: Sequence[str]) -> Typed:
 
 
 def values(function: Callable[..., Any], typed: Typed) -> dict[str, Any]:
-    """The typed flags as the values that the stage expects.
-
-    Raises:
-        UsageError: a value is not of its flag's kind.
-    """
+    """The typed flags as the values that the stage expects."""
     flags = {one.name: one for one in every_flag(function, typed.flags)}
     return {name: value_of(flags[name], text) for name, text in typed.flags.items()}
 
 
 def every_flag(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Flag, ...]:
-    """The flags of a stage, and those of the world that is named among these values.
-
-    Raises:
-        UsageError: there is no such world.
-    """
+    """The flags of a stage, and those of the world that is named among these values."""
     return (*stage_flags(function), *joined_flags(function, given))
 
 
@@ -74,11 +62,7 @@ def with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> dic
 
 
 def flags_here(function: Callable[..., Any], arguments: Sequence[str]) -> tuple[Flag, ...]:
-    """The flags of a stage for this command line: its own, and those of the world that is named.
-
-    Raises:
-        UsageError: there is no such world.
-    """
+    """The flags of a stage for this command line: its own, and those of the world that is named."""
     own = stage_flags(function)
     options: Options | None = getattr(function, "options", None)
     if options is None:
@@ -90,22 +74,14 @@ def flags_here(function: Callable[..., Any], arguments: Sequence[str]) -> tuple[
 
 
 def value_of(flag: Flag, text: str) -> Any:
-    """A text as its flag's kind.
-
-    Raises:
-        UsageError: it is not of that kind.
-    """
+    """A text as its flag's kind."""
     if flag.optional and text == "None":
         return None
     return _READERS[flag.kind](flag.name, text)
 
 
 def joined_flags(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Flag, ...]:
-    """The flags of the world that is named, or of whatever a stage's options depend on.
-
-    Raises:
-        UsageError: there is no such world.
-    """
+    """The flags of the world that is named, or of whatever a stage's options depend on."""
     options: Options | None = getattr(function, "options", None)
     if options is None:
         return ()
@@ -122,16 +98,7 @@ def _named(function: Callable[..., Any], options: Options, given: Mapping[str, A
 def _split(
     flags: Sequence[Flag], arguments: Sequence[str], *, lenient: bool = False
 ) -> tuple[dict[str, str], list[str]]:
-    """Values by flag, and the words that stand alone; what is no flag keeps its dashes.
-
-    Args:
-        flags: that there are.
-        arguments: as typed.
-        lenient: take whatever comes, to find out what one flag says.
-
-    Raises:
-        UsageError: a flag in short, or without its value.
-    """
+    """Values by flag, and the words that stand alone; what is no flag keeps its dashes."""
     by_name = {name: one for one in flags if not one.many for name in one.names}
     typed: dict[str, str] = {}
     words: list[str] = []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
+from sweet_rl.chat.names import SMOLLM2, model_path
 from sweet_rl.command_line import bound, with_defaults
 from sweet_rl.errors import SweetRLError
 from sweet_rl.flags import flags_of
@@ -70,11 +71,15 @@ def recorded(
             typed = _flat(plain, values)
             flat = with_defaults(function, typed) | typed
             settings = flat | ({"prices": table} if prices else {})
+            # a server's model is not loaded here, whatever it is called
+            served = any(flat.get(f"{role}base_url") is not None for role in ("", "agent_", "reflection_"))
             with _record(name, signature, explicit, settings, table, was_typed=was_typed):
                 tracking.reads("prices", table)
                 for flag in reads:
                     value = flat.get(flag)
                     for source in value if isinstance(value, tuple) else (value,):
+                        if source == SMOLLM2 and flag != "env_model" and not served:
+                            model_path(source)  # refused before anything is written
                         tracking.reads(flag, source)
                 function(*call.args, **call.kwargs)
 

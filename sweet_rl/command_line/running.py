@@ -104,11 +104,7 @@ def on_interrupt(words: str) -> Iterator[None]:
 
 
 def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> None:
-    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume.
-
-    Raises:
-        KeyboardInterrupt: it was stopped.
-    """
+    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume."""
 
     async def main() -> None:
         current = asyncio.current_task()
@@ -132,19 +128,7 @@ def run_until_stopped(
     verb: str,
     again: str = "with --to_continue ",
 ) -> None:
-    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume.
-
-    Args:
-        work: appends rows to a file.
-        path: the file.
-        total: rows that it holds when all is done.
-        noun: what a row is, in the plural.
-        verb: what the same command does with the rest, in the third person.
-        again: how it is to be told that there is a rest.
-
-    Raises:
-        KeyboardInterrupt: it was stopped; what had finished is in the file.
-    """
+    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume."""
 
     def words() -> str:
         there = sum(1 for _ in read_rows(path))
@@ -163,20 +147,7 @@ def judge_failed(
     most: float = MAX_FAILED,
     flag: str = "--max_failed",
 ) -> None:
-    """Say how much of a finished stage failed, and end it with an error where that is too much.
-
-    Args:
-        failed: pieces that failed.
-        total: all of them.
-        first: the message of the first failure.
-        noun: what a piece is, in the plural.
-        kept: where the result is, and how the failed ones are tried again.
-        most: the share that may fail.
-        flag: what says that share; "" in a stage without such a flag.
-
-    Raises:
-        ServiceError: more than that failed, or all.
-    """
+    """Say how much of a finished stage failed, and end it with an error where that is too much."""
     if not failed:
         return
     all_of = "All" if failed == total else f"{failed} of"

@@ -30,11 +30,7 @@ def retry_of(flags: Requests) -> RetryPolicy:
 
 
 def key_in(named: str | None) -> str | None:
-    """The key in the variable that a person named; without a name, in `DEFAULT_KEY_VAR`, if it is set.
-
-    Raises:
-        UsageError: the variable that was named is not set, or empty.
-    """
+    """The key in the variable that a person named; without a name, in `DEFAULT_KEY_VAR`, if it is set."""
     key = os.environ.get(named or DEFAULT_KEY_VAR)
     if named and not (key or "").strip():
         state = "not set" if key is None else "empty"
@@ -53,15 +49,7 @@ def client_of(
     named_by: str,
     max_connections: int = 1000,
 ) -> OpenAIClient:
-    """A client of an external server, with the key from the environment.
-
-    Args:
-        urls: of the server.
-        flags: of this stage.
-        key_var: the environment variable that holds the key; None for the usual one, if that is set.
-        named_by: a sentence for error messages: which of the stage's flags name the server and its model.
-        max_connections: open at once.
-    """
+    """A client of an external server, with the key from the environment."""
     from sweet_rl.openai_client import OpenAIClient
 
     key = os.environ.get(key_var or DEFAULT_KEY_VAR)  # stages have looked for it before (`key_in`)

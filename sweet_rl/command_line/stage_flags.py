@@ -15,38 +15,19 @@ _KINDS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "float": float, "
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Flags that depend on what another flag names: those of a world, for one.
-
-    Args:
-        by: the flag that names it.
-        of: the dataclass whose fields are the flags of what has this name, or None if it has none; raises
-            UsageError for an unknown name.
-        names: of all that there are, to say to whom a flag belongs.
-    """
+    """Flags that depend on what another flag names: those of a world, for one."""
 
     by: str
     of: Callable[[str], type | None]
     names: Callable[[], Iterable[str]]
 
     def flags(self, name: str | None) -> tuple[Flag, ...]:
-        """The flags of the named choice; none without a name.
-
-        Raises:
-            UsageError: the name is unknown.
-        """
+        """The flags of the named choice; none without a name."""
         kind = None if name is None else self.of(name)
         return () if kind is None else flags_of(kind)
 
     def refuse_of_others(self, flag: str, name: str | None) -> None:
-        """Distinguish a flag of another world from an unknown flag.
-
-        Args:
-            flag: as typed, in full.
-            name: of what was chosen.
-
-        Raises:
-            UsageError: others have it; it says which.
-        """
+        """Distinguish a flag of another world from an unknown flag."""
         owners = tuple(one for one in self.names() if flag in _every_name(self.flags(one)))
         if owners:
             raise UsageError(
@@ -78,12 +59,7 @@ def in_front(
 
 
 def flag_of(parameter: inspect.Parameter, words: str) -> Flag:
-    """A parameter of a function as a flag.
-
-    Args:
-        parameter: of a kind that a text is read as.
-        words: its help.
-    """
+    """A parameter of a function as a flag."""
     written = parameter.annotation
     if isinstance(written, str):
         kind, optional = _KINDS[written.replace("| None", "").strip()], "None" in written
@@ -106,12 +82,7 @@ def bound(
     positional: Sequence[Any],
     named: Mapping[str, Any],
 ) -> inspect.BoundArguments:
-    """The arguments of a call from Python, aliases replaced by their flags; no defaults yet.
-
-    Raises:
-        UsageError: a flag that is needed is missing.
-        TypeError: there is no such flag.
-    """
+    """The arguments of a call from Python, aliases replaced by their flags; no defaults yet."""
     names = {name: one.name for one in getattr(function, "flags", ()) for name in one.names}
     given = signature.bind_partial(
         *positional, **{names.get(name, name): value for name, value in named.items()}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from sweet_rl.chat.names import EMBEDDED
+from sweet_rl.chat.names import folder_of
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import Only, Settings, flag
@@ -38,9 +38,7 @@ RECAP: Final = "recap"
 
 REFLECTION_SYSTEM: Final = "reflect/reflection_system"
 REFLECTION_REQUEST: Final = "reflect/reflection_request"
-WHAT_A_MODEL_IS: Final = (
-    "A model is a folder, or a hub name with its owner (as in owner/name); for another name add"
-)
+WHAT_A_MODEL_IS: Final = "A model is a folder, a hub name with its owner (as in owner/name), smollm2 or embedded; for another name add"
 _REFLECTING: Final = Only("reflection", ("model",), "a --reflection_model model")
 
 
@@ -89,7 +87,7 @@ class ReflectionFlags(Settings):
 
     reflection_model: str | None = flag(
         None,
-        "a model that analyses the state before every turn of the agent, in any world: a folder, a hub name, the name under which reflection_base_url offers it, or recap (no model, for trials).",
+        "a model that analyses the state before every turn of the agent, in any world: a folder, a hub name, smollm2, the name under which reflection_base_url offers it, or recap (no model, for trials).",
     )
     reflection_base_url: str | None = flag(
         None, "base URL(s) of the server that runs it.", shown="all", only=_REFLECTING
@@ -299,4 +297,4 @@ def engine_of(flags: AgentFlags, world: World | None) -> str:
 
 def is_no_model(name: str) -> bool:
     """A single word that is no folder: hardly a model, rather a name of ours that there is not."""
-    return name != EMBEDDED and "/" not in name and not Path(name).exists()
+    return folder_of(name) is None and "/" not in name and not Path(name).exists()

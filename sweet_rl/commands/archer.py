@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat import ChatFormat, InstructedChat, TokenizerChat, model_path
+from sweet_rl.chat import SMOLLM2, ChatFormat, InstructedChat, TokenizerChat, model_path
 from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
@@ -91,6 +91,8 @@ def run(
     kept = {**config, "template": template or config["template"]}
     tracking.sets(kept)
     for key in _READS:
+        if config.get(key) == SMOLLM2:
+            model_path(SMOLLM2)  # refused before anything is written
         tracking.reads(key, config.get(key))
     silence_libraries()
     from sweet_rl.algorithms.archer.learners import make_learner

@@ -46,6 +46,7 @@ COMMANDS = {
     "serve_env": "Serve a world, with its human, as an OpenEnv environment: reset, step, state.",
     "play": "Play a game in the terminal: see what an agent sees, get its rewards.",
     "generate_tasks": "Write the tasks of a world's list as a ColBench file.",
+    "fetch_model": "Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
     "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",

@@ -37,7 +37,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "saved_path",
     defaults={"critic": REQUIRED, "save_steps": 256, "request_timeout_s": 600.0},
     helps={
-        "critic": "the critic: a checkpoint folder, a hub name, or the name under which a server offers it.",
+        "critic": "the critic: a checkpoint folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
         "reference_model": "what the critic is compared with; default: the model that it was trained from, as the record in its folder says, else what the sampler recorded.",
         "saved_path": "any trajectory file; it is not changed.",
         "save_steps": "turns that are scored and saved together; a killed run loses at most these.",

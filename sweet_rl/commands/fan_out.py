@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sweet_rl import tracking
+from sweet_rl.chat.names import folder_of
 from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.agent_flags import Player
 from sweet_rl.commands.parts import make_policy
@@ -326,7 +327,7 @@ def rendering_workers(
 
 def _anywhere(model: str) -> str:
     """A folder by its full path: a worker stands in another one, on a disk that is shared."""
-    return str(Path(model).resolve()) if Path(model).is_dir() else model
+    return str(Path(model).resolve()) if folder_of(model) is None and Path(model).is_dir() else model
 
 
 def _say(words: str) -> None:

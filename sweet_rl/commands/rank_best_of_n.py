@@ -55,7 +55,8 @@ class RankingFlags(
     """Scores."""
 
     model_id: str = flag(
-        REQUIRED, "the critic: a checkpoint folder, a hub name, or the name under which a server offers it."
+        REQUIRED,
+        "the critic: a checkpoint folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
     )
     no_use_ground_truth: bool = flag(False, "score without the hidden solution.")
     use_sum: bool = flag(False, "sums of log-probabilities instead of means.")

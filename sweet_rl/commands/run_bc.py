@@ -79,7 +79,7 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
 
     policy_lm: str = flag(
         TINY,
-        "the model that imitates: a folder or a hub name; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.",
+        "the model that imitates: a folder, a hub name or smollm2; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.",
     )
     critic_lm: str | None = flag(
         None,

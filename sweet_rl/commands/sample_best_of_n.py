@@ -69,7 +69,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     helps={
         "input_path": "trajectories with rewards: evaluate_code.py writes them into the file.",
         "output_path": "the .jsonl file that sampled turns are appended to.",
-        "agent_model": "the model that samples: a folder, a hub name, or the name under which a server offers it.",
+        "agent_model": "the model that samples: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
         "best_of_n": "candidates for each turn.",
         "batch_size": "turns in flight at once.",
         "overwrite": "throw away what output_path holds.",

@@ -27,7 +27,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "critic",
     defaults={"critic": REQUIRED, "request_timeout_s": 600.0},
     helps={
-        "critic": "the critic: a checkpoint folder, a hub name, or the name under which a server offers it.",
+        "critic": "the critic: a checkpoint folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
         "reference_model": "what the critic is compared with; default: the model that it was trained from, as the record in its folder says, else the log-probabilities that turns bring.",
         "tokenizer": "folder or name of the critic's tokenizer; default the critic's own.",
         "quiet": "print errors only.",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweet_rl.chat.names import user_cache
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,
@@ -158,8 +159,6 @@ def train_dpo(flags: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> 
     from sweet_rl.training import dpo
 
     if flags.reference_cache != "none":
-        from sweet_rl.training.reference_cache import default_folder
-
-        folder = Path(flags.reference_cache) if flags.reference_cache else default_folder()
+        folder = Path(flags.reference_cache or user_cache() / "reference")
         settings = replace(settings, output=replace(settings.output, reference_cache=folder))
     (dpo.evaluate if flags.eval_only else dpo.train)(settings, print)

@@ -27,7 +27,7 @@ class CriticFlags(TrainedOn, Compatible, Loss):
     wandb_project="openrlhf_train_rm",
     helps={
         "loss": "of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.",
-        "pretrain": "the model to begin from: a folder or a hub name; its head is new unless it is such a critic.",
+        "pretrain": "the model to begin from: a folder, a hub name or smollm2; its head is new unless it is such a critic.",
         "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
     },
 )

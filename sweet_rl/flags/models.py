@@ -123,7 +123,7 @@ class AgentModel(Settings):
     """The agent."""
 
     agent_model: str = flag(
-        REQUIRED, "the model: a folder, a hub name, or the name under which a server offers it."
+        REQUIRED, "the model: a folder, a hub name, smollm2, embedded, or a server's name for its model."
     )
 
 
@@ -167,7 +167,7 @@ class Dataset(Settings):
 class Pretrain(Settings):
     """Model and data."""
 
-    pretrain: str = flag(REQUIRED, "the model to train: a folder or a hub name.")
+    pretrain: str = flag(REQUIRED, "the model to train: a folder, a hub name, smollm2 or embedded.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ class Critic(Settings):
 
     critic: str | None = flag(
         None,
-        "folder or hub name of the critic: of train_dpo, train_reward_model, or the untrained model; in process.",
+        "folder or hub name of the critic (or smollm2, embedded): of train_dpo, train_reward_model, or the untrained model; in process.",
         shown="all",
     )
 

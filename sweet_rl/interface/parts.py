@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.chat.names import EMBEDDED
+from sweet_rl.chat.names import folder_of
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.policies import POLICIES
@@ -107,14 +107,14 @@ async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stac
     elif _is_model(name):
         policy = _model(name, wanted, world)
     else:
-        hint = "A model is a folder, or a hub name with its owner; your own: an object, or module:ATTRIBUTE."
+        hint = "A model is a folder, owner/name of the hub, smollm2 or embedded; your own: module:ATTRIBUTE."
         raise no_such(f"agent of {world.name}", name, (*world.agents, *POLICIES.names()), hint)
     stack.push_async_callback(policy.close)
     return policy
 
 
 def _is_model(name: str) -> bool:
-    return name == EMBEDDED or "/" in name or Path(name).exists()
+    return folder_of(name) is not None or "/" in name or Path(name).exists()
 
 
 def _model(name: str, wanted: AgentRequest, world: World) -> Policy:

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
 from sweet_rl.pages.types import Box, RenderedPage
 from sweet_rl.records import replace_file
-
-
-def default_folder() -> Path:
-    """`sweet_rl/pages` in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweet_rl" / "pages"
 
 
 def load(folder: Path, key: str) -> RenderedPage | None:

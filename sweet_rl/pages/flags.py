@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from sweet_rl.chat.names import user_cache
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.types import Json
@@ -87,9 +88,7 @@ class RenderFlags(Settings):
         if self.render_cache == "none":
             return None
         if self.render_cache == "default":
-            from sweet_rl.pages.cache import default_folder
-
-            return default_folder()
+            return user_cache() / "pages"
         folder = Path(self.render_cache).expanduser()
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"--render_cache must be a folder or none; {str(folder)!r} is a file.")

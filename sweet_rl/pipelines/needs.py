@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from sweet_rl.chat.names import EMBEDDED, model_path
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.command_line.stages import built
 from sweet_rl.commands.humans import Human, HumanFlags
@@ -181,7 +180,7 @@ def _models(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Itera
     """The models that are trained, the disk, the GPUs; where a size is unknown, only the first."""
     trainings = [step for step in steps if step.run in _TRAINS]
     for name in dict.fromkeys(_flags(step).pretrain for step in trainings):
-        if not _is_in(name, folder) and name != EMBEDDED:
+        if not _is_in(name, folder):
             yield look_at_model(name)[1]
     records = Records(folder, ())
     takes = {step.name: needed(step, records, every) for step in steps}
@@ -212,7 +211,7 @@ def _size_of(model: str, steps: Sequence[Step]) -> Size | None:
     if maker is not None and not (Path(model) / "config.json").is_file():
         before = str(_flags(maker).pretrain)
         return None if before == model else _size_of(before, steps)
-    return look_at_model(model_path(model))[0]
+    return look_at_model(model)[0]
 
 
 def _dialogues(path: str, steps: Sequence[Step]) -> int | None:

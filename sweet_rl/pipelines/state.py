@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from sweet_rl.chat.names import EMBEDDED, model_path
+from sweet_rl.chat.names import folder_of
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.runs.digests import unchanged
 from sweet_rl.runs.reading import place_of, read_record
@@ -202,7 +202,7 @@ def _other_inputs(record: Mapping[str, Json]) -> str:
         then = own.get(source, entry)  # what it has changed itself
         if "sha256" not in then:  # a name
             continue
-        path = Path(model_path(source)) if source == EMBEDDED else _place(record, source)
+        path = folder_of(source) or _place(record, source)
         same = unchanged(path, then)
         if not same:
             return f"{path} {'is gone' if same is None else 'has changed'}"

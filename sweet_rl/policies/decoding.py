@@ -66,11 +66,6 @@ class Decoder:
     changes with the shape of the batch, and where that moves a draw across the border between two tokens, the
     row goes another way from there. In float32 that is rare; in bfloat16 expect it in long texts.
 
-    Args:
-        model: a transformers causal language model in evaluation mode.
-        end_ids: tokens that end a row.
-        ends: whether the tokens of a row, looked at after each one, end it for another reason.
-        prefill: reads prompts in a better way, or returns None where it knows none.
     """
 
     def __init__(

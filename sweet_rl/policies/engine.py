@@ -55,13 +55,6 @@ class Engine:
     The tokens of a text depend on its prompt and its seed only, up to rounding, as with
     `sweet_rl.policies.decoding.Decoder`, which writes the same ones.
 
-    Args:
-        model: a transformers causal language model in evaluation mode that `serves`.
-        end_ids: tokens that end a text.
-        ends: whether a text's tokens, looked at after each one, end it for another reason.
-        max_rows: texts that are written at once at most; others wait.
-        max_texts: texts that stay in memory at most.
-        max_bytes: memory for them at most, unless those that are being written need more; 0 keeps nothing.
     """
 
     def __init__(
@@ -110,11 +103,7 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Written]]:
-        """One forward pass; the requests that it finished, by their numbers.
-
-        Raises:
-            ServiceError: out of GPU memory.
-        """
+        """One forward pass; the requests that it finished, by their numbers."""
         try:
             return self._step()
         except torch.OutOfMemoryError as error:

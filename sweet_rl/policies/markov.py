@@ -14,8 +14,6 @@ class MarkovPolicy:
     Chat models would else be sent every earlier state with every turn, and run out of context. The seed
     depends on the turn, as it would with the whole dialogue.
 
-    Args:
-        policy: who acts; closed with it.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -23,12 +21,7 @@ class MarkovPolicy:
         self._policy = policy
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn.
-
-        Raises:
-            EpisodeError: this episode cannot continue.
-            ServiceError: the run cannot continue.
-        """
+        """One turn."""
         seed = derive_seed(observation.seed, observation.turn)
         return await self._policy.act(replace(observation, messages=observation.messages[-1:], seed=seed))
 

@@ -31,25 +31,34 @@ from sweet_rl.types import (
 
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _SAMPLES_IN_FLIGHT = 64
+_VLLM, _LLAMA_CPP, _LLAMA_CPP_PYTHON = "vllm", "llamacpp", "me"
+"""Who these servers say owns their models."""
+_BY_TEMPERATURE_ALONE: Mapping[str, Mapping[str, Json]] = {
+    _VLLM: {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+    _LLAMA_CPP: {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
+    _LLAMA_CPP_PYTHON: {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
+}
+"""Fields that turn off all else that a server samples by."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Server:
     """What the list of models shows about the server; `context` is in tokens."""
 
-    is_vllm: bool
+    owner: str
     context: int | None
 
 
 class OpenAIPolicy:
     """An agent whose model is behind an OpenAI-compatible server.
 
-    Sampling is by temperature alone: `top_p` is sent as 1, and vLLM is also asked to ignore
-    what the model's generation_config.json says.
+    Sampling is by temperature alone: `top_p` is sent as 1, vLLM is also asked to ignore what the model's
+    generation_config.json says, and llama.cpp's servers their defaults (`top_k` 40, a repetition penalty).
 
     The begin-of-text token: a server adds one to a prompt *string*, and most chat
     templates have written one already. With the tokenizer's chat format, vLLM is asked to add nothing, and
-    another server gets such a prompt as token ids. With the plain format the server adds its own.
+    another server gets such a prompt as token ids where the tokenizer would add a second one
+    (llama-cpp-python, which takes no ids, without the first). With the plain format the server adds its own.
 
     Args:
         client: of the server; closed with the policy.
@@ -90,7 +99,7 @@ class OpenAIPolicy:
         self._max_tokens = max_tokens
         self._seed = seed
         self._extra = dict(extra or {})
-        self._server = None if server == "auto" else _Server(server == "vllm", None)
+        self._server = None if server == "auto" else _Server(server, None)
         self._discovering = asyncio.Lock()
         self._sampling = asyncio.Semaphore(_SAMPLES_IN_FLIGHT)
 
@@ -161,11 +170,15 @@ class OpenAIPolicy:
         ids: list[int] | None = None
         if isinstance(self._format, TokenizerChat):
             ids = self._format.encode(prompt)
-            if server.is_vllm:
+            if server.owner == _VLLM:
                 body["add_special_tokens"] = False
-            elif self._format.writes_begin_token(prompt):
-                body["prompt"] = ids
-        if server.is_vllm:
+            elif (
+                self._format.writes_begin_token(prompt) and self._format.tokenizer(prompt)["input_ids"] != ids
+            ):
+                # the server would add a second begin token to the text; llama-cpp-python takes no token ids
+                text = prompt.removeprefix(self._format.tokenizer.bos_token)
+                body["prompt"] = text if server.owner == _LLAMA_CPP_PYTHON else ids
+        if server.owner == _VLLM:
             body |= {"logprobs": 0, "return_token_ids": True}
         if server.context is not None:  # a larger number would be refused instead of cut
             body["max_tokens"] = max(1, min(self._max_tokens, server.context - len(ids or [])))
@@ -180,29 +193,28 @@ class OpenAIPolicy:
         return [Completion(reply.content, finish_reason=finish, thoughts=reply.thoughts)]
 
     def _sampling_fields(self, server: _Server, seed: int) -> dict[str, Json]:
-        fields: dict[str, Json] = {
+        return {
             "model": self.name,
             "temperature": self._temperature,
             "top_p": 1.0,
             "max_tokens": self._max_tokens,
             "seed": seed,
+            **_BY_TEMPERATURE_ALONE.get(server.owner, {}),
         }
-        if server.is_vllm:
-            fields |= {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-        return fields
 
     async def _discover(self) -> _Server:
         """Look at the server once, before the first request."""
         async with self._discovering:
             if self._server is None:
                 models = await self._client.models()
-                is_vllm = any(model.get("owned_by") == "vllm" for model in models)
                 ours = next((model for model in models if model.get("id") == self.name), None)
-                if is_vllm and ours is None:
+                owners = [str(model.get("owned_by")) for model in ([ours] if ours else models)]
+                if _VLLM in owners and ours is None:
                     offered = ", ".join(repr(model.get("id")) for model in models)
                     raise UsageError(f"The vLLM server does not serve {self.name!r}, but {offered}.")
                 context = (ours or {}).get("max_model_len")
-                self._server = _Server(is_vllm, context if isinstance(context, int) else None)
+                owner = next((owner for owner in owners if owner in _BY_TEMPERATURE_ALONE), "")
+                self._server = _Server(owner, context if isinstance(context, int) else None)
             return self._server
 
 

@@ -47,13 +47,7 @@ class Text:
 
 
 class PrefixCache:
-    """Slots, and whose they are.
-
-    Args:
-        max_rows: texts that are written at once at most; they always find a place.
-        max_texts: texts at most, those that only wait for their next turn included.
-        max_bytes: memory at most, unless `max_rows` texts need more; it grows as it is needed.
-    """
+    """Slots, and whose they are."""
 
     def __init__(self, *, max_rows: int, max_texts: int, max_bytes: float) -> None:
         self.slots = Slots()

@@ -17,9 +17,6 @@ class ScriptedPolicy:
 
     `chat_format` writes that prompt. Set it to a model's, and its dialogues can be imitated by that model.
 
-    Args:
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
     """
 
     name: str
@@ -42,17 +39,7 @@ class ScriptedPolicy:
 
 
 def skill_of(player: str, name: str, skill: float | None, skills: Mapping[str, float]) -> float:
-    """How often a player takes the best action: as given, else by its name.
-
-    Args:
-        player: what its kind is called.
-        name: one of `skills`.
-        skill: a share; None for what the name says.
-        skills: by name.
-
-    Raises:
-        UsageError: there is no such player, or `skill` is no share.
-    """
+    """How often a player takes the best action: as given, else by its name."""
     if name not in skills:
         raise UsageError(f"There is no {player} {name!r}. There are {', '.join(skills)}.")
     if skill is not None and not 0 <= skill <= 1:
@@ -61,12 +48,7 @@ def skill_of(player: str, name: str, skill: float | None, skills: Mapping[str, f
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Is given the reference solution of every task and hands it in at once: the ceiling.
-
-    Args:
-        answers: code by `task_id`.
-        system_prompt: recorded as part of the input; changes nothing else.
-    """
+    """Is given the reference solution of every task and hands it in at once: the ceiling."""
 
     name = "oracle"
 
@@ -84,12 +66,7 @@ class OraclePolicy(ScriptedPolicy):
 
 
 class TeacherPolicy(ScriptedPolicy):
-    """Says what a function of the observation says: a world's own scripted player.
-
-    Args:
-        say: the next turn's text; deterministic in the observation.
-        system_prompt: recorded as part of the input; changes nothing else.
-    """
+    """Says what a function of the observation says: a world's own scripted player."""
 
     name = "expert"
 
@@ -102,12 +79,7 @@ class TeacherPolicy(ScriptedPolicy):
 
 
 class ConstantPolicy(OraclePolicy):
-    """Is given only the most frequent value of every task and always returns it: the floor.
-
-    Args:
-        answers: code by `task_id` that returns the value.
-        system_prompt: recorded as part of the input; changes nothing else.
-    """
+    """Is given only the most frequent value of every task and always returns it: the floor."""
 
     name = "constant"
 

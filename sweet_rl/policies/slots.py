@@ -122,15 +122,7 @@ class Reading:
     def attend(
         self, layer: int, query_NHGD: Tensor, like_NHD: tuple[Tensor, Tensor], scale: float, window: int
     ) -> Tensor:
-        """Keep the tokens' keys and values; return what each token finds in its text [N, H, G, D].
-
-        Args:
-            layer: number of the layer.
-            query_NHGD: queries.
-            like_NHD: keys and values of the tokens.
-            scale: of the scores.
-            window: how far back a token sees, itself included.
-        """
+        """Keep the tokens' keys and values; return what each token finds in its text [N, H, G, D]."""
         memory = self._slots.of_layer(layer, like_NHD)
         for states_SHCD, states_NHD in zip(memory, like_NHD, strict=True):
             states_SHCD[self._slot_N, :, self.places_N] = states_NHD
@@ -229,11 +221,7 @@ def attention_to_slots(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """As transformers calls an attention: [1, heads, N, D] in, [1, N, heads, D] out.
-
-    Raises:
-        NotImplementedError: the model wants more of its attention than is done here.
-    """
+    """As transformers calls an attention: [1, heads, N, D] in, [1, N, heads, D] out."""
     unknown = sorted(name for name, what in others.items() if what is not None and name not in _HARMLESS)
     if attention_mask is not None or dropout or unknown:
         raise NotImplementedError(f"attention with a mask, dropout or {unknown}")

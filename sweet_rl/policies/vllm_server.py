@@ -105,12 +105,7 @@ class VLLMServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the server and return when it is healthy.
-
-        Raises:
-            UsageError: the interpreter cannot be run.
-            ServiceError: it ended while loading, with the end of its log; or it took too long.
-        """
+        """Start the server and return when it is healthy."""
         self._port = self._port or _free_port()
         self._launch()
         self.starts += 1
@@ -133,11 +128,7 @@ class VLLMServer:
         return not self.running
 
     async def recover(self, starts_seen: int) -> None:
-        """Start a server that has died again; callers that find it started since `starts_seen` continue.
-
-        Raises:
-            ServiceError: it has died more often than it may, or does not come up again.
-        """
+        """Start a server that has died again; callers that find it started since `starts_seen` continue."""
         async with self._restarting:
             if self.running or self.starts != starts_seen:
                 return
@@ -170,7 +161,8 @@ class VLLMServer:
             raise UsageError(f"There is no interpreter {self._python!r} to run vLLM with.")
         command = [
             *(self._python, "-m", "vllm.entrypoints.openai.api_server"),
-            *("--model", model_path(self.model), "--host", _HOST, "--port", str(self._port)),
+            *("--model", model_path(self.model), "--served-model-name", self.model),
+            *("--host", _HOST, "--port", str(self._port)),
             *self._args,
         ]
         try:

@@ -35,18 +35,7 @@ def pretrained(
     cache_dir: str | None = None,
     **options: Any,
 ) -> tuple[Any, Collection[str]]:
-    """A model in evaluation mode, and the names of weights that its checkpoint lacks.
-
-    Args:
-        name: folder, or name on the hub.
-        kind_of: the class that loads models with a configuration.
-        flag: what named the model, for the message.
-        cache_dir: where downloads are kept; None for the usual place.
-        options: of transformers' `from_pretrained`, such as `dtype` and `quantization_config`.
-
-    Raises:
-        UsageError: it cannot be loaded.
-    """
+    """A model in evaluation mode, and the names of weights that its checkpoint lacks."""
     # On an H100 torch >= 2.11 lets cuDNN attend by default. Under a mask its backward pass makes NaN where a
     # length is 64 above a multiple of 128 and scores are below -88 (pytorch issue 196678); others do not.
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -84,17 +73,7 @@ def device_of(name: str, flag: str = "--device") -> torch.device:
 def loaded_on(
     name: str, kind_of: Callable[[Any], Any] = causal_kind, *, device: str = "auto", dtype: str = "auto"
 ) -> Any:
-    """A model in evaluation mode on a device.
-
-    Args:
-        name: folder, or name on the hub.
-        kind_of: as for `pretrained`.
-        device: as for `device_of`.
-        dtype: auto (that of the checkpoint), or the name of one of torch's.
-
-    Raises:
-        UsageError: it cannot be loaded, or an unknown device or dtype.
-    """
+    """A model in evaluation mode on a device."""
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"--dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")
     model, _ = pretrained(name, kind_of, dtype=dtype)

@@ -20,15 +20,7 @@ _CHUNK_BYTES: Final = 1 << 22
 
 
 def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: str) -> Finding:
-    """A task source: as many tasks as are wanted, each with what its world needs.
-
-    Args:
-        what: what the tasks are for.
-        source: as `load_tasks` takes it.
-        wanted: how many the run will take, from the first on.
-        variable: what sets that number, for the repair.
-        world: the world.
-    """
+    """A task source: as many tasks as are wanted, each with what its world needs."""
     if source.partition(":")[0] == HUB_REPOSITORY and not _is_cached(source):
         repair = f"hf download {HUB_REPOSITORY} --repo-type dataset"
         return Finding("warn", what, f"{source} is not in the hub's cache and will be fetched.", repair)
@@ -50,13 +42,7 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: 
 
 
 def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Finding:
-    """Trajectories to learn from: readable, with prompts, `repeats` rows for each task.
-
-    Args:
-        path: the file.
-        repeats: rows of each task.
-        flag: what names the file.
-    """
+    """Trajectories to learn from: readable, with prompts, `repeats` rows for each task."""
     what = "dialogues to learn from"
     if not Path(path).is_file():
         return missing(what, f"there is no file {path!r}", _near(path, flag) or published_data(Path(path)))
@@ -81,12 +67,7 @@ def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Find
 
 
 def bytes_of_dialogues(path: str, count: int | None) -> float:
-    """How much disk space dialogues take.
-
-    Args:
-        path: of those that there are already.
-        count: of those that will be made, ten turns each with its whole prompt; None for those in the file.
-    """
+    """How much disk space dialogues take."""
     if count is not None:
         return count * 60e3
     return Path(path).stat().st_size if Path(path).is_file() else 0

@@ -45,13 +45,7 @@ def look_at_output(folder: Path) -> Finding:
 
 
 def look_at_disk(folder: Path, needed: float, parts: str) -> Finding:
-    """Whether the disk has room for the outputs.
-
-    Args:
-        folder: in which it will be.
-        needed: bytes, about.
-        parts: what they are for.
-    """
+    """Whether the disk has room for the outputs."""
     there = next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
     free = shutil.disk_usage(there).free
     seen = f"{free / GB:.1f} GB are free at {there}, about {needed / GB:.1f} GB are needed ({parts})"
@@ -85,14 +79,7 @@ def gpus() -> list[Gpu]:
 
 
 def look_at_gpus(found: Sequence[Gpu], *, processes: int, needed: float, parts: str) -> Finding:
-    """Whether the training has as many GPUs as processes, and each has the memory.
-
-    Args:
-        found: those that there are.
-        processes: of the training.
-        needed: bytes of each GPU, about.
-        parts: what they are for.
-    """
+    """Whether the training has as many GPUs as processes, and each has the memory."""
     what, need = "GPU memory", f"about {needed / GB:.1f} GB"
     if not found:
         return _without_gpus(what, f"nvidia-smi lists no GPU; {need} are needed ({parts})", processes)
@@ -127,12 +114,7 @@ def look_at_main_memory(needed: float) -> Finding:
 
 
 def look_at_programs(programs: Sequence[str], packages: Sequence[str]) -> list[Finding]:
-    """Programs on the path, and packages of this environment, that stages will ask for.
-
-    Args:
-        programs: names, or paths of files.
-        packages: names as they are imported.
-    """
+    """Programs on the path, and packages of this environment, that stages will ask for."""
     lacking = {name: "is not on the path" for name in programs if shutil.which(name) is None}
     lacking |= {name: "is not installed" for name in packages if importlib.util.find_spec(name) is None}
     what = "programs and packages"

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sweet_rl.chat.names import model_path
+from sweet_rl.errors import UsageError
 from sweet_rl.preflight.findings import Finding, fine, missing, warn
 
 GB: Final = 1e9
@@ -71,7 +73,11 @@ def look_at_model(name: str) -> tuple[Size | None, Finding]:
 
     A model that is not on this machine has the size that its name says; None where that says nothing.
     """
-    what, folder = "model", Path(name).expanduser()
+    what = "model"
+    try:
+        folder = Path(model_path(name)).expanduser()
+    except UsageError as error:
+        return None, missing(what, str(error), f"sweet-rl fetch_model {name}")
     if not folder.is_dir():
         cached = _cached(name)
         if cached is None:

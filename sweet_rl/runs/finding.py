@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sweet_rl.chat.names import EMBEDDED
+from sweet_rl.chat.names import folder_of
 from sweet_rl.runs.digests import entries_of, unchanged
 from sweet_rl.runs.reading import read_record
 from sweet_rl.tracking import RECORD, is_record
@@ -87,10 +87,8 @@ def _stale(run: Found) -> Iterable[tuple[str, str]]:
         str(output.get("path")): output for output in run.content.get("outputs") or [] if "sha256" in output
     }
     for entry in run.content.get("inputs") or []:
-        if entry.get("source") == EMBEDDED:  # a part of the library
-            continue
         source = str(entry.get("source"))
-        if "sha256" not in entry:
+        if "sha256" not in entry or folder_of(source) is not None:  # ours are checked where they are loaded
             continue
         path = _now_at(run, source)
         then = own.get(source, entry)  # what it has changed itself

@@ -20,7 +20,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from sweet_rl.chat.names import EMBEDDED, EMBEDDED_FOLDER
+from sweet_rl.chat.names import folder_of
 from sweet_rl.errors import StorageError
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
@@ -132,8 +132,8 @@ class Record:
         """Note an input as it is now; digests are taken beside the work."""
         for name in [source] if Path(source).expanduser().exists() else source.split(","):
             path = Path(name.strip()).expanduser()
-            if name == EMBEDDED and flag != "env_model" and not path.exists():
-                path = EMBEDDED_FOLDER
+            if flag != "env_model" and not path.is_file():
+                path = folder_of(name.strip()) or path
             entry: dict[str, Json] = {"flag": flag, "source": name.strip()}
             if not path.exists() and not re.search("[:/]", name):  # a word that is in the settings as well
                 continue

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from sweet_rl.chat import model_path
+from sweet_rl.chat.names import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.training.checkpoints import downloaded
@@ -26,11 +25,6 @@ from sweet_rl.training.encoding import Encoded
 from sweet_rl.types import digest
 
 _TENSOR = "logps"
-
-
-def default_folder() -> Path:
-    """`sweet_rl/reference` in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweet_rl" / "reference"
 
 
 @dataclass(frozen=True, slots=True)

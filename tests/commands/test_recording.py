@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tests.pages.fake_renderer import FakeRenderer
 
 WRITES_NOTHING = {
+    "fetch_model",
     "preflight",
     "runs",
     "serve_credit",

@@ -13,12 +13,12 @@ from sweet_rl.pages import (
     RenderFailed,
     RenderSettings,
     Viewport,
-    cache,
     chromium,
     firefox,
     pool,
 )
 from sweet_rl.pages import service as service_module
+from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.pages.process import descendants
 from sweet_rl.pages.service import RenderService
 from sweet_rl.pages.types import Box
@@ -198,7 +198,7 @@ def test_a_damaged_cache_is_no_harm(tmp_path, version, damage, suffix):
 
 def test_the_cache_is_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.default_folder() == tmp_path / "sweet_rl" / "pages"
+    assert RenderFlags().rendering().cache == tmp_path / "sweet_rl" / "pages"
 
 
 @pytest.mark.parametrize("module", [chromium, firefox])

@@ -15,6 +15,7 @@ from pathlib import Path
 parser = argparse.ArgumentParser()
 parser.add_argument("-m", dest="module")
 parser.add_argument("--model")
+parser.add_argument("--served-model-name")
 parser.add_argument("--host")
 parser.add_argument("--port", type=int)
 parser.add_argument("--tensor-parallel-size")
@@ -23,6 +24,7 @@ parser.add_argument("--pids")
 parser.add_argument("--die")
 parser.add_argument("--never-healthy", action="store_true")
 flags = parser.parse_args()
+NAME = flags.served_model_name or flags.model
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -32,10 +34,13 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.reply(503 if flags.never_healthy else 200, {})
         else:
-            self.reply(200, {"data": [{"id": flags.model, "owned_by": "vllm", "max_model_len": 512}]})
+            self.reply(200, {"data": [{"id": NAME, "owned_by": "vllm", "max_model_len": 512}]})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["model"] != NAME:
+            self.reply(404, {"error": {"message": f"The model `{body['model']}` does not exist."}})
+            return
         if "kill yourself" in str(body["prompt"]):
             os._exit(7)
         choice = {"index": 0, "text": f"pid {os.getpid()}", "finish_reason": "stop", "logprobs": None}

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from sweet_rl.chat import PlainChat, TokenizerChat
 from sweet_rl.errors import EpisodeError, UsageError
@@ -104,6 +105,32 @@ def test_another_server_gets_a_prompt_with_begin_token_as_token_ids(observe):
     without_begin = TokenizerChat(tiny_tokenizer("{{ messages[0].content }}"))
     (generation,) = act(server, observe("Hi."), chat_format=without_begin)
     assert server.bodies[0]["prompt"] == generation.input == "Hi."
+
+
+def test_llama_cpp_python_takes_no_token_ids_and_adds_the_begin_token_itself(observe):
+    server = Server([{"id": "M", "owned_by": "me"}])
+    (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tiny_tokenizer()))
+    assert BEGIN + server.bodies[0]["prompt"] == generation.input
+    assert BEGIN not in server.bodies[0]["prompt"]
+
+
+def test_another_server_gets_text_where_the_tokenizer_adds_no_begin_token(observe):
+    """As ChatML models: the template writes the begin token, and llama.cpp's Python server takes no token ids."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+    server = Server()
+    (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tokenizer))
+    assert server.bodies[0]["prompt"] == generation.input
+    assert generation.input.startswith(BEGIN)
+
+
+@pytest.mark.parametrize("owner", ["llamacpp", "me"])
+def test_llama_cpp_is_asked_to_sample_by_temperature_alone(observe, owner):
+    """Its server and llama-cpp-python's; left to themselves they take the 40 likeliest tokens and penalize repetitions."""
+    server = Server([{"id": "M", "owned_by": owner}])
+    act(server, observe("Hi."))
+    (body,) = server.bodies
+    assert (body["top_k"], body["min_p"], body["repeat_penalty"]) == (0, 0.0, 1.0)
 
 
 def test_vllm_adds_its_own_begin_token_to_the_plain_format(observe):

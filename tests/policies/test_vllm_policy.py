@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.chat import PlainChat
+from sweet_rl.chat import EMBEDDED, PlainChat, model_path
 from sweet_rl.errors import ServiceError
 from sweet_rl.openai_client import RetryPolicy
 from sweet_rl.policies.vllm import VLLMPolicy
@@ -21,8 +21,8 @@ def start(tmp_path):
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_vllm.py")} "$@"\n')
     python.chmod(0o755)
 
-    def make():
-        server = VLLMServer("M", python=str(python), log_path=tmp_path / "log")
+    def make(model="M"):
+        server = VLLMServer(model, python=str(python), log_path=tmp_path / "log")
         retry = RetryPolicy(attempts=2, first_wait_s=0.01)
         return VLLMPolicy.start(server, chat_format=PlainChat(), retry=retry)
 
@@ -47,3 +47,17 @@ def test_a_server_that_dies_once_costs_nobody_a_turn(start, observe):
     assert first == sampled
     assert len(later) == 1  # all by the second server
     assert first not in later
+
+
+def test_a_model_with_a_name_of_ours_is_served_under_that_name(start, observe, tmp_path):
+    """The server loads its folder; with no other name it would know nothing but the folder's."""
+
+    async def main():
+        policy = await start(EMBEDDED)
+        try:
+            return (await policy.act(observe("Hi."))).completion.text
+        finally:
+            await policy.close()
+
+    assert asyncio.run(main()).startswith("pid ")
+    assert f"--model {model_path(EMBEDDED)} " in (tmp_path / "log").read_text()

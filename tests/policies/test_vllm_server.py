@@ -68,7 +68,10 @@ def test_start_and_stop_with_everything_it_started(fake, tmp_path):
     wait_until_dead(started)
     assert not server.running
     command = (tmp_path / "log").read_text().splitlines()[0]
-    assert "-m vllm.entrypoints.openai.api_server --model M --host 127.0.0.1 --port" in command
+    assert (
+        "-m vllm.entrypoints.openai.api_server --model M --served-model-name M --host 127.0.0.1 --port"
+        in command
+    )
     assert "--data-parallel-size 1" in command
     assert command.endswith("--tensor-parallel-size 2")
 

@@ -26,14 +26,10 @@ def check_agent(agent: str, output: str) -> None:
         UsageError: a gate of the mini benchmark does not pass; says its figure.
     """
     tracking.reads("agent", agent)
-    figures = _packaged() if agent == EMBEDDED else _measured(agent)
+    packaged = Path(model_path(agent)) / "figures.json"
+    figures = json.loads(packaged.read_text()) if agent == EMBEDDED else _measured(agent)
     tracking.writes(output)
     replace_file(Path(output), [f"{json.dumps(figures, indent=1)}\n".encode()])
-
-
-def _packaged() -> dict[str, float]:
-    figures: dict[str, float] = json.loads((Path(model_path(EMBEDDED)) / "figures.json").read_text())
-    return figures
 
 
 def _measured(agent: str) -> dict[str, float]:
