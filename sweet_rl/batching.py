@@ -57,12 +57,7 @@ class _Batcher(Generic[Item, Result]):
         self._closed = False
 
     async def submit(self, item: Item) -> Result:
-        """The engine's result for one item.
-
-        Raises:
-            Exception: what the engine raised for the batch.
-            RuntimeError: the batcher is closed.
-        """
+        """The engine's result for one item."""
         if self._closed:
             raise RuntimeError("this engine is closed")
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()

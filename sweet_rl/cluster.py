@@ -299,11 +299,7 @@ def _why(error: Exception) -> str:
 
 
 def _layout(ray: Any, cluster: Cluster, *, use_gpus: bool) -> tuple[float, int, int]:
-    """GPUs of one worker, number of workers, threads of each.
-
-    Raises:
-        UsageError: not one worker fits into the cluster as it is.
-    """
+    """GPUs of one worker, number of workers, threads of each."""
     there = ray.cluster_resources()
     cpus, gpus = int(there.get("CPU", 1)), there.get("GPU", 0.0)
     wanted = cluster.gpus_per_worker

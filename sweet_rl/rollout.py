@@ -256,11 +256,7 @@ def _spoken(generation: Generation) -> Spoken:
 
 
 def _check_said(spoken: Spoken, generation: Generation, history: Sequence[Message]) -> None:
-    """A turn that is nothing but thoughts says nothing to a world.
-
-    Raises:
-        EpisodeError: it is.
-    """
+    """A turn that is nothing but thoughts says nothing to a world."""
     if not spoken.only_thoughts:
         return
     cut = generation.completion.finish_reason is FinishReason.LENGTH

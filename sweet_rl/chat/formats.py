@@ -276,7 +276,7 @@ def load_tokenizer(model: str | Path) -> Any:
         UsageError: transformers is missing, or there is no such tokenizer.
     """
     try:
-        from transformers import AutoTokenizer  # noqa: PLC0415 - seconds; only for those who use it
+        from transformers import AutoTokenizer
     except ImportError as error:
         raise missing_package("transformers", "transformers", needed_for="a model's chat template") from error
     tell_of_search(str(model))
@@ -295,7 +295,7 @@ def tokenizer_digest(tokenizer: Any) -> str:
 
 
 def _template_error() -> type[Exception]:
-    from jinja2 import TemplateError  # noqa: PLC0415 - comes with transformers
+    from jinja2 import TemplateError  # comes with transformers
 
     return TemplateError
 

@@ -78,7 +78,7 @@ def sha256_of(path: Path) -> str:
 
 
 @cache
-def _digest_of(path: Path, size: int, mtime: float) -> str:  # noqa: ARG001 - the same file is read once
+def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is read once
     return sha256_of(path)
 
 

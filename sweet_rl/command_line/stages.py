@@ -127,11 +127,7 @@ def _changed(
     narrow: Mapping[str, Mapping[str, Any]],
     positional: Sequence[str],
 ) -> Iterator[Flag]:
-    """The flags as one stage has them, those first that may be given without their name.
-
-    Raises:
-        TypeError: a change names a flag that does not exist.
-    """
+    """The flags as one stage has them, those first that may be given without their name."""
     known = {one.name: one for one in flags}
     changed = {name for change in changes.values() for name in change}
     if wrong := sorted({*changed, *narrow, *positional} - set(known)):

@@ -128,12 +128,7 @@ async def _models(
 
 
 def _turns(path: str, critic: str) -> list[OwnTurn]:
-    """Every agent turn of the file, which the critic is to score.
-
-    Raises:
-        UsageError: there is none.
-        DataError: a trajectory is there twice.
-    """
+    """Every agent turn of the file, which the critic is to score."""
     numbered = list(read_rows(path))
     trajectories = trajectories_from_rows(numbered, path=path)
     lines: dict[tuple[str, int], int] = {}

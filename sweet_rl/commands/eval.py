@@ -175,9 +175,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     facets=_facets,
     options=WORLD_OPTIONS,
 )
-def eval(  # noqa: A001 - it is what is typed
-    flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Options, /
-) -> None:
+def eval(flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Options, /) -> None:
     """Evaluate an agent: play the tasks, grade, report; one command, which resumes itself.
 
     Episodes that failed for want of a service are played again, and those that still failed are in no number.

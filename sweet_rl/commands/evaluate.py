@@ -56,11 +56,7 @@ def evaluate(flags: GraderFlags, /) -> None:
 
 
 def _world_in(saved_path: str) -> World:
-    """The world that a file is of.
-
-    Raises:
-        UsageError: it names none.
-    """
+    """The world that a file is of."""
     from sweet_rl.records import read_rows
     from sweet_rl.worlds import world_in
 

@@ -111,11 +111,7 @@ def export_pairs(flags: ExportFlags, /) -> None:
 
 
 def _check_drift(report: ExportReport, flags: ExportFlags) -> None:
-    """Refuse texts that would train on other tokens than were sampled.
-
-    Raises:
-        UsageError: there are more of them than may be.
-    """
+    """Refuse texts that would train on other tokens than were sampled."""
     limit = flags.max_drift
     if limit is None:
         limit = OPENRLHF_DRIFT if flags.format == "openrlhf" else 1.0

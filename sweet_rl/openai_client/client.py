@@ -301,12 +301,7 @@ class OpenAIClient:
         self.stats.reasoning_tokens += thought if isinstance(thought, int) else 0
 
     async def _give_up(self, failure: Failure, *, asking: bool) -> None:
-        """Count a request that failed for good.
-
-        Raises:
-            ServiceError: the run cannot continue: no endpoint answers, none ever accepted a request, or the
-                account is empty.
-        """
+        """Count a request that failed for good."""
         self.stats.failed[failure.kind] += 1
         self.stats.first_failure = self.stats.first_failure or failure
         if failure.kind == "quota":

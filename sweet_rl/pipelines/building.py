@@ -175,11 +175,7 @@ def _placed(error: SweetRLError, name: str, run: str, stage: Node, nodes: Mappin
 
 
 def _ordered(steps: Mapping[str, Step]) -> Iterator[Step]:
-    """As they stand in the file, but each behind those that it needs.
-
-    Raises:
-        UsageError: some need each other.
-    """
+    """As they stand in the file, but each behind those that it needs."""
     left = {step.name: step for step in steps.values()}
     while left:
         ready = next((step for step in left.values() if left.keys().isdisjoint(step.needs)), None)

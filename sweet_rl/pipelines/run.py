@@ -112,11 +112,7 @@ def preflight(flags: FileFlags, /, *set: str) -> None:
 
 
 def _sets(arguments: Sequence[str]) -> list[str]:
-    """`--set NAME=VALUE`, as often as it is given, moved behind all other words.
-
-    Raises:
-        UsageError: nothing follows it.
-    """
+    """`--set NAME=VALUE`, as often as it is given, moved behind all other words."""
     rest, settings, left = list[str](), list[str](), list(arguments)
     while left:
         word = left.pop(0)

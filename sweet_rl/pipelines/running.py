@@ -222,12 +222,7 @@ def _run(step: Step, folder: Path, *, small: bool) -> float:
 
 
 def _launch(step: Step) -> None:
-    """Run a step by its launcher, which is ended with this process, whatever ends that.
-
-    Raises:
-        UsageError: there is no such program.
-        ServiceError: it ended with another status than 0.
-    """
+    """Run a step by its launcher, which is ended with this process, whatever ends that."""
     entry = [_MODULE[step.launcher[0]], "sweet_rl"] if step.launcher[0] in _MODULE else [_console()]
     watched = [sys.executable, parent_watchdog.__file__, str(os.getpid())]
     process = subprocess.Popen([*watched, *step.launcher, *entry, *step.arguments], start_new_session=True)

@@ -3,8 +3,6 @@
 Axes: B rows, H heads, T places, D of a head.
 """
 
-# ruff: noqa: N803 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from typing import Any

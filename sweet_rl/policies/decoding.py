@@ -9,8 +9,6 @@ Axes: B rows, P distinct texts (prompts, and what was written since), T position
 Published behaviour: docs/published/sweet_rl.md#agent.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import inspect

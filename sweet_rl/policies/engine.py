@@ -8,8 +8,6 @@ the same is written for them. Importing this module imports torch.
 Axes: N tokens read in a step, I texts that are read to their end, R requests that get a token, V vocabulary.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import inspect
@@ -274,7 +272,7 @@ def _keeps(forward: Any) -> bool:
 
 
 def _attention(config: Any) -> str:
-    name: str = config._attn_implementation  # noqa: SLF001 - it has no public name
+    name: str = config._attn_implementation  # it has no public name
     return name
 
 
@@ -288,8 +286,8 @@ def _attention_to_slots(model: Any) -> Iterator[None]:
     """The model attends to slots; outside it computes as ever."""
     config = model.config.get_text_config()
     before = _attention(config)
-    config._attn_implementation = NAME  # noqa: SLF001 - it has no public name
+    config._attn_implementation = NAME  # it has no public name
     try:
         yield
     finally:
-        config._attn_implementation = before  # noqa: SLF001
+        config._attn_implementation = before

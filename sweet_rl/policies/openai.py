@@ -219,11 +219,7 @@ class OpenAIPolicy:
 
 
 def _completion(choice: Mapping[str, Json]) -> Completion:
-    """One choice of a text completion; tokens and log-probabilities where vLLM returns them.
-
-    Raises:
-        RequestFailed: it has no text.
-    """
+    """One choice of a text completion; tokens and log-probabilities where vLLM returns them."""
     text = choice.get("text")
     if not isinstance(text, str):
         raise RequestFailed(Failure("malformed_reply", f"the text of a choice is {type(text).__name__}"))

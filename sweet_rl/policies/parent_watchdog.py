@@ -19,7 +19,7 @@ def main(parent: int, command: list[str]) -> int:
 
     SIGTERM is passed on to the command, which then ends its own processes in its own order.
     """
-    child = subprocess.Popen(command)  # noqa: S603 - the command is our caller's own
+    child = subprocess.Popen(command)  # the command is our caller's own
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     while os.getppid() == parent:
         try:

@@ -195,7 +195,7 @@ class WeightsState:
 
 def _version(parameter: Any) -> int:
     """How often a tensor was written to; those of inference mode do not count, and are not trained."""
-    return 0 if parameter.is_inference() else parameter._version  # noqa: SLF001
+    return 0 if parameter.is_inference() else parameter._version
 
 
 @dataclass

@@ -8,8 +8,6 @@ Axes: S slots, H heads of keys, G heads of queries for each, C places of a slot,
 are read now, n of them of one text, T places of a text up to its last token, I texts that read one token.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import sys

@@ -80,7 +80,7 @@ class TransformersPolicy:
                 f"got {temperature} and {max_new_tokens}."
             )
         try:
-            from sweet_rl.policies.weights import context_length, loaded_on  # noqa: PLC0415 - seconds
+            from sweet_rl.policies.weights import context_length, loaded_on
         except ImportError as error:
             raise missing_package("torch", "transformers", needed_for="a model in process") from error
         self.name = str(model)
@@ -148,8 +148,8 @@ class TransformersPolicy:
         self, max_batch: int, max_dialogues: int, cache_gib: float | None
     ) -> ContinuousBatcher[Request, Written] | MicroBatcher[Request, Written]:
         """Continuous batches where they are wanted and possible; else one batch after the other."""
-        from sweet_rl.policies.decoding import Decoder, end_tokens  # noqa: PLC0415 - imports torch
-        from sweet_rl.policies.engine import Engine, serves  # noqa: PLC0415 - imports torch
+        from sweet_rl.policies.decoding import Decoder, end_tokens  # imports torch
+        from sweet_rl.policies.engine import Engine, serves  # imports torch
 
         end_ids = end_tokens(self._model, self._tokenizer)
         if cache_gib is None or not serves(self._model):
@@ -161,7 +161,7 @@ class TransformersPolicy:
         return ContinuousBatcher(engine)
 
     def _request(self, prompt: str, seed: int) -> Request:
-        from sweet_rl.policies.decoding import Request  # noqa: PLC0415 - imports torch
+        from sweet_rl.policies.decoding import Request  # imports torch
 
         readable = prompt.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ids: list[int] = self._tokenizer(readable, add_special_tokens=False)["input_ids"]
@@ -184,7 +184,7 @@ class TransformersPolicy:
 
 def _explained(decoder: Decoder) -> Any:
     """The decoder, with memory trouble turned into words."""
-    import torch  # noqa: PLC0415 - loaded by now
+    import torch  # loaded by now
 
     def engine(requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
         try:

@@ -167,7 +167,7 @@ class VLLMServer:
         ]
         try:
             with self.log_path.open("ab") as log:
-                self._process = subprocess.Popen(  # noqa: S603 - the person's own interpreter
+                self._process = subprocess.Popen(  # the person's own interpreter
                     [sys.executable, parent_watchdog.__file__, str(os.getpid()), *command],
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -78,11 +78,7 @@ class CreditServer:
 
 
 def _read(body: bytes) -> tuple[list[str | None], list[list[Message]]]:
-    """What a request asks about.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """What a request asks about."""
     try:
         asked = json.loads(body)
     except ValueError as error:

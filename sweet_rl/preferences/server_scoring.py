@@ -104,11 +104,7 @@ class ServerScorer:
 
 
 def _logprobs(choice: Mapping[str, Json], ids: Sequence[int]) -> list[float]:
-    """Log-probability of each prompt token; 0 for the first, which has none.
-
-    Raises:
-        ServiceError: the reply does not have them.
-    """
+    """Log-probability of each prompt token; 0 for the first, which has none."""
     positions: Json = choice.get("prompt_logprobs")
     try:
         found = [

@@ -92,8 +92,8 @@ def _read_csv(path: str) -> Rows:
 def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
     """A Parquet file, its rows numbered from 1."""
     try:
-        import pyarrow.parquet as parquet  # noqa: PLC0415 - heavy; only for those who have such files
-        from pyarrow import ArrowException  # noqa: PLC0415
+        import pyarrow.parquet as parquet
+        from pyarrow import ArrowException
     except ImportError as error:
         raise missing_package("pyarrow", "datasets", needed_for=f"the Parquet file {path!r}") from error
     try:
@@ -106,7 +106,7 @@ def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
 def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
     """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
     try:
-        import datasets  # noqa: PLC0415 - heavy; only for datasets that are not files
+        import datasets
     except ImportError as error:
         raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
     path, _, data_dir = name.partition("@")

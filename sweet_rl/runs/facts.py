@@ -109,8 +109,8 @@ def _processor() -> str:
 
 def _git(folder: Path, *words: str) -> str:
     try:
-        done = subprocess.run(  # noqa: S603 - fixed words
-            ["git", "-C", str(folder), *words],  # noqa: S607 - whichever git there is
+        done = subprocess.run(  # fixed words
+            ["git", "-C", str(folder), *words],  # whichever git there is
             capture_output=True,
             text=True,
             timeout=10,

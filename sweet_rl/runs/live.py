@@ -158,7 +158,7 @@ class Live:
 
 
 def _warn(tracker: trackers.Tracker, error: Exception) -> None:
-    print(  # noqa: T201 - for the person at the terminal
+    print(  # for the person at the terminal
         f"{type(tracker).__name__} has failed and gets no more numbers: {first_line(error)} The run goes on.",
         file=sys.stderr,
     )

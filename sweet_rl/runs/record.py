@@ -358,7 +358,7 @@ def _revision(name: str) -> str | None:
 
 def _absolute(path: Path) -> Path:
     """Where it is, wherever the process goes; links stay as they are."""
-    return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay
+    return Path(os.path.abspath(path.expanduser()))  # links stay
 
 
 def without_secrets(text: str, names: Sequence[str] = ()) -> str:

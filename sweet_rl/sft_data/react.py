@@ -161,11 +161,7 @@ async def play(
 
 
 async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Played) -> str:
-    """One request; "" after so many that brought nothing, which are recorded.
-
-    Raises:
-        RequestFailed: the last one failed because a service is missing, and that is no reply of the model.
-    """
+    """One request; "" after so many that brought nothing, which are recorded."""
     messages = [Message("system", _prompt("react_system")), Message("user", text)]
     for attempt in range(ATTEMPTS):
         try:

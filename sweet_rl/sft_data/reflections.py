@@ -109,11 +109,7 @@ async def collect(
 
 
 def _check_progress(episodes: int, failed: int, records: Sequence[Json]) -> None:
-    """A teacher that never gives anything to record must not be asked for ever.
-
-    Raises:
-        UsageError: so it is.
-    """
+    """A teacher that never gives anything to record must not be asked for ever."""
     if episodes >= _ENOUGH_TRIED and not records:
         raise UsageError(
             f"{episodes} episodes gave no record ({failed} failed). The journal beside the output holds "

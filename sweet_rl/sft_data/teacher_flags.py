@@ -48,11 +48,7 @@ class TeacherFlags(BaseUrl, KeyVar, Requests):
             self._refuse_flags_of_a_model()
 
     def _refuse_flags_of_a_model(self) -> None:
-        """A model or its server that is named is asked.
-
-        Raises:
-            UsageError: a flag was given that the embedded teacher has no use for.
-        """
+        """A model or its server that is named is asked."""
         usual = {one.name: (one.default,) for one in flags_of(type(self))} | {"model": PUBLISHED_MODELS}
         for name in ("base_url", "model", "api_key_var", "request_timeout_s", "request_attempts"):
             if getattr(self, name) not in usual[name]:

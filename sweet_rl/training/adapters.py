@@ -26,10 +26,10 @@ def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None)
     Its first weights are drawn with `seed`, or from torch's own state.
     """
     try:
-        from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
-        from transformers.pytorch_utils import Conv1D  # noqa: PLC0415
+        from peft import LoraConfig, get_peft_model
+        from transformers.pytorch_utils import Conv1D
 
-        from sweet_rl.training.folding import fold_where_it_pays  # noqa: PLC0415
+        from sweet_rl.training.folding import fold_where_it_pays
     except ImportError as error:
         raise missing_package("peft", "lora", needed_for="--lora_rank") from error
     names = listed(settings.target_modules.replace(" ", ","))
@@ -63,9 +63,9 @@ def bare_model(model: Any) -> Any:
 def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, **changes: Any) -> Any:
     """The model, named by `flag`, with the adapter of a folder, whose configuration has some `changes`."""
     try:
-        from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
+        from peft import PeftConfig, PeftModel
 
-        from sweet_rl.training.folding import fold_where_it_pays  # noqa: PLC0415
+        from sweet_rl.training.folding import fold_where_it_pays
     except ImportError as error:
         raise missing_package("peft", "lora", needed_for=f"the adapter {str(folder)!r}") from error
     try:

@@ -62,7 +62,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
     )
     if engine == "fsdp2" and model.bf16:
         arguments.fsdp_plugin_args["mixed_precision_policy"] = engines.mixed_precision()
-    arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001 - several GPUs in one process are not for us
+    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs in one process are not for us
     return arguments
 
 

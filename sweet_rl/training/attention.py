@@ -3,8 +3,6 @@
 Axes: R rows of tokens, T places in a row, N blocks of B places, H heads, D of a head.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import inspect
@@ -39,7 +37,7 @@ _SHAREABLE = {"full_attention", "sliding_attention"}
 
 def attention_of(config: Any) -> str:
     """The attention that a loaded model computes with: sdpa, eager, flex_attention, flash_attention_2, ..."""
-    name: str = config._attn_implementation  # noqa: SLF001 - it has no public name
+    name: str = config._attn_implementation  # it has no public name
     return "sdpa" if name in {BY_BLOCKS, PLAIN} else name
 
 
@@ -77,8 +75,8 @@ def inputs_of(model: Any, question: Question) -> dict[str, Any]:
         inputs["position_ids"] = question["positions_RT"]
         inputs["attention_mask"] = _tree_attention(model, question["positions_RT"], question["ends_RT"])
         config = model.config.get_text_config()
-        if config._attn_implementation == "sdpa":  # noqa: SLF001
-            config._attn_implementation = BY_BLOCKS  # noqa: SLF001 - from now on; what it computes is the same
+        if config._attn_implementation == "sdpa":
+            config._attn_implementation = BY_BLOCKS  # from now on; what it computes is the same
     return inputs
 
 
@@ -153,7 +151,7 @@ def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None)
     Made from the extremes of each block, as a mask of all pairs [T, T] would take more memory than a model
     with long histories. With a window some blocks may be kept in which nothing is seen.
     """
-    from torch.nn.attention.flex_attention import BlockMask  # noqa: PLC0415 - for those who use it
+    from torch.nn.attention.flex_attention import BlockMask  # for those who use it
 
     length = ends_RT.shape[1]
     lacking = -length % BLOCK
@@ -238,9 +236,9 @@ def plain_attention(*given: Any, **options: Any) -> tuple[Tensor, None]:
 def attend_plainly(model: Any) -> bool:
     """Let a model compute `plain_attention` from now on; False where its attention is not torch's fused."""
     config = model.config.get_text_config()
-    if config._attn_implementation not in {"sdpa", BY_BLOCKS}:  # noqa: SLF001
+    if config._attn_implementation not in {"sdpa", BY_BLOCKS}:
         return False
-    config._attn_implementation = PLAIN  # noqa: SLF001
+    config._attn_implementation = PLAIN
     return True
 
 

@@ -5,8 +5,6 @@ data (pairs, or single texts), S sides (the chosen of all pairs, then the reject
 patches, D numbers of a patch.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import math

@@ -234,8 +234,8 @@ def identity_of(source: str | None) -> str | None:
 
 def downloaded(name: str) -> Path | None:
     """The folder of a hub's model in the local cache, named after its commit; None where there is none."""
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only for names on the hub
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, local_files_only=True))
@@ -373,7 +373,7 @@ def _sha256(path: Path, size: int) -> str:
 
 def save_state(folder: Path, state: Any) -> None:
     """Write dicts (of any plain keys), lists, tuples, tensors, numbers, strings and None into `folder`."""
-    from safetensors.torch import save_file  # noqa: PLC0415 - torch
+    from safetensors.torch import save_file
 
     tensors: dict[str, Any] = {}
     plain = _pack(state, tensors, "state")
@@ -387,8 +387,8 @@ def load_state(folder: Path) -> Any:
     Raises:
         UsageError: the files are missing or broken.
     """
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.torch import load_file  # noqa: PLC0415 - torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
     try:
         return _unpack(json.loads((folder / PLAIN).read_text(encoding="utf-8")), load_file(folder / TENSORS))
@@ -399,7 +399,7 @@ def load_state(folder: Path) -> Any:
 
 
 def _pack(value: Any, tensors: dict[str, Any], name: str) -> Json:
-    from torch import Tensor  # noqa: PLC0415
+    from torch import Tensor
 
     match value:
         case Tensor():

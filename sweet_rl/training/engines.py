@@ -126,7 +126,7 @@ def join_on_cpu(settings: TrainSettings) -> None:
     Accelerate shards on accelerators only: left alone, each of DeepSpeed's processes takes itself for the
     only one, and FSDP silently does nothing. A state made beforehand is taken as it is.
     """
-    from accelerate import DistributedType, PartialState  # noqa: PLC0415 - seconds
+    from accelerate import DistributedType, PartialState
 
     engine = engine_of(settings)
     os.environ.pop("ACCELERATE_USE_CPU", None)  # it would forget the engine
@@ -137,7 +137,7 @@ def join_on_cpu(settings: TrainSettings) -> None:
         if engine == "fsdp2":
             state.distributed_type = DistributedType.MULTI_GPU  # from which it makes FSDP; the device stays
         return
-    from deepspeed import ops  # noqa: PLC0415 - an extra
+    from deepspeed import ops
 
     ops.__compatible_ops__["deepspeed_shm_comm"] = False  # would be compiled now, and gloo does the same
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
@@ -156,7 +156,7 @@ def _free_port() -> int:
 
 def mixed_precision() -> Any:
     """FSDP2 computes in bfloat16; it adds up gradients, and gives log-probabilities, in float32."""
-    from torch.distributed.fsdp import MixedPrecisionPolicy  # noqa: PLC0415 - not in every build of torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy  # not in every build of torch
 
     return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 
@@ -164,12 +164,12 @@ def mixed_precision() -> Any:
 def sharded_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> Any:
     """A model that is only asked, sharded as the one that is trained will be."""
     if uses_deepspeed(settings):
-        import deepspeed  # noqa: PLC0415 - an extra
+        import deepspeed
 
         config = scoring_config(settings.shards, bf16=settings.model.bf16)
         return deepspeed.initialize(model=model, config=config)[0]
-    from accelerate import Accelerator  # noqa: PLC0415 - seconds
-    from accelerate.utils import FullyShardedDataParallelPlugin, fsdp2_prepare_model  # noqa: PLC0415
+    from accelerate import Accelerator
+    from accelerate.utils import FullyShardedDataParallelPlugin, fsdp2_prepare_model
 
     plugin = FullyShardedDataParallelPlugin(**arguments.fsdp_plugin_args)
     accelerator = Accelerator(mixed_precision=arguments.mixed_precision, fsdp_plugin=plugin)

@@ -290,7 +290,7 @@ def fit(
     run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
 ) -> None:
     """Train, evaluate at the end, and save the model with its tokenizer to `save_path`."""
-    from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
+    from sweet_rl.training.trainer import StepTrainer
 
     bare = adapters.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place

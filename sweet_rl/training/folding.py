@@ -62,7 +62,7 @@ class FoldingLinear(Linear):
 
 def _plain(part: nn.Module) -> bool:
     """Calling it is nothing but its product: nobody hooked it or put another forward there."""
-    hooked = part._forward_hooks or part._forward_pre_hooks or part._backward_hooks  # noqa: SLF001
+    hooked = part._forward_hooks or part._forward_pre_hooks or part._backward_hooks
     return not hooked and "forward" not in vars(part)
 
 

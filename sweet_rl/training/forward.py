@@ -11,8 +11,6 @@ S sides (chosen, then rejected), B rows of a batch.
 Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models, #preference-training.
 """
 
-# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

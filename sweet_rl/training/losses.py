@@ -8,8 +8,6 @@ under the policy, c' and r' those under the reference, h = (c - r) - (c' - r'), 
 sigma is the logistic function.
 """
 
-# ruff: noqa: N802, N803, N806, N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import inspect

@@ -51,7 +51,7 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
 
 def critic_kind(config: Any) -> Any:
     """The class that loads models with this configuration and a head `score`."""
-    from sweet_rl.training import vision_critics  # noqa: PLC0415 - for those who train or read one
+    from sweet_rl.training import vision_critics  # for those who train or read one
 
     return vision_critics.KINDS.get(type(config), AutoModelForSequenceClassification)
 
@@ -94,7 +94,7 @@ def _whole(weight: torch.Tensor) -> AbstractContextManager[Any]:
     """ZeRO-3 shards the weight from the beginning; here it is gathered."""
     if not hasattr(weight, "ds_id"):
         return nullcontext()
-    import deepspeed  # noqa: PLC0415 - an extra
+    import deepspeed
 
     gathered: AbstractContextManager[Any] = deepspeed.zero.GatheredParameters([weight], modifier_rank=0)
     return gathered
@@ -117,7 +117,7 @@ def compile_layers(model: Any, settings: ModelSettings) -> None:
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         raise UsageError(f"--torch_compile: {settings.pretrain!r} does not say what its layers are.")
-    torch._dynamo.config.cache_size_limit = max(16, torch._dynamo.config.cache_size_limit)  # noqa: SLF001
+    torch._dynamo.config.cache_size_limit = max(16, torch._dynamo.config.cache_size_limit)
     for layer in layers:
         layer.compile()
 
@@ -140,7 +140,7 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
 
 
 def _flash_attention() -> str:
-    from transformers.utils.import_utils import is_flash_attn_2_available  # noqa: PLC0415
+    from transformers.utils.import_utils import is_flash_attn_2_available
 
     if not is_flash_attn_2_available():
         raise UsageError(
@@ -152,8 +152,8 @@ def _flash_attention() -> str:
 
 def quantization(flags: str, **options: Any) -> Any:
     """How weights are stored in 8 or 4 bits: transformers' `BitsAndBytesConfig` of the options."""
-    from transformers import BitsAndBytesConfig  # noqa: PLC0415
-    from transformers.utils.import_utils import is_bitsandbytes_available  # noqa: PLC0415
+    from transformers import BitsAndBytesConfig
+    from transformers.utils.import_utils import is_bitsandbytes_available
 
     if not is_bitsandbytes_available():
         raise missing_package("bitsandbytes", "quantization", needed_for=flags)

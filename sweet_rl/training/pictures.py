@@ -173,7 +173,7 @@ def _bytes_of(source: str) -> bytes:
 
 def _decode(data: bytes) -> Image.Image:
     try:
-        from sweet_rl.grading.pages.pictures import (  # noqa: PLC0415 - for those who have pictures
+        from sweet_rl.grading.pages.pictures import (  # for those who have pictures
             BrokenPicture,
             decode,
         )

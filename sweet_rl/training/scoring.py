@@ -7,8 +7,6 @@ imports torch.
 Axes: R rows, T places in a row, K log-probabilities or values, H hidden.
 """
 
-# ruff: noqa: N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import asyncio

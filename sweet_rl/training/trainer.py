@@ -5,8 +5,6 @@ counts for its weight, a loss or a gradient that is not finite never reaches the
 memory does not suffice is begun again with smaller micro-batches, and checkpoints are whole.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import math

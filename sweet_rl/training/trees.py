@@ -11,7 +11,7 @@ its sequence stood alone, and the computation is the same.
 Axes: N tokens of a tree, R rows, T places in a row.
 """
 
-# ruff: noqa: N806, N815 - the names of arrays end in their axes
+# the names of arrays end in their axes
 
 from __future__ import annotations
 

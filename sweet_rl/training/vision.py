@@ -12,8 +12,6 @@ Axes: P patches, D numbers of a patch, I pictures.
 Published behaviour: docs/published/sweet_rl.md#in-training.
 """
 
-# ruff: noqa: N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import itertools
@@ -59,7 +57,7 @@ class Vision:
     @classmethod
     def load(cls, model: str, tokenizer: Any, settings: DataSettings | None = None) -> Vision:
         """That of a model folder, or of a name on the hub; without settings with its own limits of pixels."""
-        from transformers import AutoConfig, AutoImageProcessor  # noqa: PLC0415 - heavy
+        from transformers import AutoConfig, AutoImageProcessor
 
         try:
             config = AutoConfig.from_pretrained(model_path(model))

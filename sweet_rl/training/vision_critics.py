@@ -14,7 +14,7 @@ class Qwen2VLForSequenceClassification(GenericForSequenceClassification, Qwen2VL
     """Qwen2-VL's backbone and a head `score`; its weights have the names that they have in Qwen2-VL."""
 
 
-class Qwen2_5_VLForSequenceClassification(  # type: ignore[no-untyped-call]  # noqa: N801 - the usual name
+class Qwen2_5_VLForSequenceClassification(  # type: ignore[no-untyped-call]  # the usual name
     GenericForSequenceClassification, Qwen2_5_VLPreTrainedModel
 ):
     """A Qwen2.5-VL with a regression head."""

@@ -100,11 +100,7 @@ class SimulatorServer:
         return {"id": name, "object": "model", "created": self._started, "owned_by": "sweet_rl"}
 
     def _check_key(self, request: web.Request) -> None:
-        """Refuse who does not bring the key.
-
-        Raises:
-            RequestProblem: 401.
-        """
+        """Refuse who does not bring the key."""
         sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if self._api_key and not hmac.compare_digest(sent.encode(), self._api_key.encode()):
             what = "Incorrect API key provided." if sent else "You didn't provide an API key."

@@ -9,8 +9,6 @@ Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V voca
 Published behaviour: docs/published/archer.md#policy, #deviations.
 """
 
-# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
@@ -69,7 +67,7 @@ class TokenScores(NamedTuple):
     values_BT: Tensor | None
 
     @property
-    def logps_B(self) -> Tensor:  # noqa: N802 - a tensor
+    def logps_B(self) -> Tensor:
         """Log-probabilities of whole utterances [B]: the sum over their tokens."""
         return self.logps_BT.sum(dim=1)
 

@@ -10,8 +10,6 @@ Axes: N texts, B rows, T tokens, H hidden.
 Published behaviour: docs/published/archer.md#critic.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import inspect
@@ -259,7 +257,7 @@ def load_critic(
 
     A causal model's folder serves, too: its encoder is the model without its head.
     """
-    from transformers import AutoModel  # noqa: PLC0415 - seconds
+    from transformers import AutoModel
 
     base, _ = pretrained(
         name, lambda _: AutoModel, flag="critic_lm", cache_dir=cache_dir, dtype=torch.float32
@@ -283,7 +281,7 @@ def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
     ids = tokenizer("a")["input_ids"]
     if begins is not None and ids[:1] == [begins]:
         return "first"
-    from transformers.models.auto.modeling_auto import (  # noqa: PLC0415 - seconds
+    from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     )
 

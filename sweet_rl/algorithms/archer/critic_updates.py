@@ -9,8 +9,6 @@ Axes: R rows of a step, S of a process, M of a micro-batch, C candidates.
 Published behaviour: docs/published/archer.md#critic-targets, #deviations, #online-chai.
 """
 
-# ruff: noqa: N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

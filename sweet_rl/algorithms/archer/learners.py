@@ -104,7 +104,7 @@ class ChaiLearner(CriticLearner):
         self.candidates = settings.candidates
         policy.model.requires_grad_(requires_grad=False)
 
-    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:  # noqa: ARG002 - never
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """Critic steps only."""
         info = losses.means(self._train_critic(draw))
         self._updates += 1
@@ -171,7 +171,7 @@ def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say 
                 "compat=published computes in one process only: its gradients depend on their number. Start "
                 "one, or take compat=fixed."
             )
-        from sweet_rl.algorithms.archer.published import published_learner  # noqa: PLC0415 - a rare choice
+        from sweet_rl.algorithms.archer.published import published_learner  # a rare choice
 
         return published_learner(settings, chat_format=chat_format, say=say)
     device = device_of(settings.device, "device")

@@ -160,7 +160,7 @@ def load_weights(model: nn.Module, path: str) -> None:
         if Path(path).is_dir():
             weights: Any = load_state(Path(path))
         elif Path(path).suffix == ".safetensors":
-            from safetensors.torch import load_file  # noqa: PLC0415
+            from safetensors.torch import load_file
 
             weights = load_file(path)
         else:

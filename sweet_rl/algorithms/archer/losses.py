@@ -8,8 +8,6 @@ Axes: B rows (utterances), T tokens of an utterance.
 Published behaviour: docs/published/archer.md#critic-targets, #behaviour-cloning, #policy-loss, #one-update.
 """
 
-# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +46,7 @@ class CriticLosses(NamedTuple):
     v2_B: Tensor
 
     @property
-    def total_B(self) -> Tensor:  # noqa: N802 - a tensor
+    def total_B(self) -> Tensor:
         """Their unweighted sum; its mean is the critic loss."""
         return self.q1_B + self.q2_B + self.v1_B + self.v2_B
 

@@ -7,8 +7,6 @@ by a linear head on the policy's own states, and clips. Importing this module im
 Axes: B rows, T tokens of an utterance.
 """
 
-# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Sequence

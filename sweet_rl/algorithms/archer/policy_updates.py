@@ -9,8 +9,6 @@ Axes: R rows of a step, S of a process, B of a mean, T tokens, W tokens of an ut
 Published behaviour: docs/published/archer.md#policy-loss, #behaviour-cloning, #deviations.
 """
 
-# ruff: noqa: N806, N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ Axes: P prompts, R rows of the layout, T places in a row, W places of the longes
 heads, D of a head.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -20,8 +20,6 @@ Published behaviour: docs/published/archer.md#policy, #behaviour-cloning, #onlin
 #critic-targets, #policy-loss.
 """
 
-# ruff: noqa: N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import logging

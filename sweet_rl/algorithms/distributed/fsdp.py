@@ -32,7 +32,7 @@ def check_sharding() -> None:
             "accelerate launch --num_processes 4), or leave shard_with out."
         )
     try:
-        from torch.distributed.fsdp import FSDPModule  # noqa: PLC0415 - not in every build of torch
+        from torch.distributed.fsdp import FSDPModule  # not in every build of torch
     except ImportError as error:
         raise UsageError(
             f"shard_with=fsdp2: this build of torch ({torch.__version__}) has no FSDP2 ({error}). Install a "
@@ -56,8 +56,8 @@ def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) 
     Each layer is a unit, everything else one more. Gradients are added up over processes, not averaged.
     """
     check_sharding()
-    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415 - not in every build of torch
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415
+    from torch.distributed.device_mesh import init_device_mesh  # not in every build of torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     if device.type == "cuda":
         torch.cuda.set_device(device)

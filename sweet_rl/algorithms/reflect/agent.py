@@ -9,8 +9,6 @@ Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen fr
 Published behaviour: docs/published/reflect_rl.md#episodes, #models, #deviations.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

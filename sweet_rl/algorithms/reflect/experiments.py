@@ -280,7 +280,7 @@ def _write_settings(folder: Path, flags: Mapping[str, Json]) -> None:
 
 def _yaml() -> Any:
     try:
-        import yaml  # noqa: PLC0415 - comes with transformers
+        import yaml  # comes with transformers
     except ImportError as error:
         raise missing_package("pyyaml", "reflect", needed_for="A run's setting.yml") from error
     return yaml

@@ -6,8 +6,6 @@ pass is that of play. Importing this module imports torch.
 Axes: S steps, V what is chosen from, H hidden.
 """
 
-# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections import defaultdict, deque

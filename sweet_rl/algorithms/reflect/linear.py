@@ -8,8 +8,6 @@ torch.
 Axes: F features, C commands on offer, N features of all commands of a batch.
 """
 
-# ruff: noqa: N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import random

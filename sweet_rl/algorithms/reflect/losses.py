@@ -5,8 +5,6 @@ Axes: S steps, T tokens that were written in a step.
 Published behaviour: docs/published/reflect_rl.md#losses, #episodes.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -139,7 +139,7 @@ def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) 
 
 def _fuse_activations(model: nn.Module) -> None:
     """GPT-2's activation in one go: transformers computes the same in eight, a tenth of an update on CPUs."""
-    from transformers.activations import NewGELUActivation  # noqa: PLC0415 - seconds
+    from transformers.activations import NewGELUActivation
 
     for module in list(model.modules()):
         for name, child in module.named_children():
@@ -185,7 +185,7 @@ def target_modules(model: Any, name: str) -> str:
     if "mistral" in name.lower() or kind == "mistral":
         return _MISTRAL
     try:
-        from peft.utils import (  # noqa: PLC0415 - an extra
+        from peft.utils import (
             TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN,
         )
     except ImportError as error:

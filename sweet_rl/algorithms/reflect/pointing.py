@@ -8,8 +8,6 @@ and a model need not learn to write. Importing this module imports torch.
 Axes: S states, C commands on offer, H hidden.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -220,15 +218,15 @@ def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) ->
 
 def save_head(head: nn.Module, folder: Path) -> None:
     """Write the head's weights beside an adapter."""
-    from safetensors.torch import save_file  # noqa: PLC0415 - an extra
+    from safetensors.torch import save_file
 
     save_file({name: value.contiguous() for name, value in head.state_dict().items()}, folder / HEAD_FILE)
 
 
 def load_head(head: PointingHead, folder: Path) -> None:
     """Read the weights that `save_head` wrote."""
-    from safetensors import SafetensorError  # noqa: PLC0415 - an extra
-    from safetensors.torch import load_file  # noqa: PLC0415
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
     try:
         head.load_state_dict(load_file(folder / HEAD_FILE))

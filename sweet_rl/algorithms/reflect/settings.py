@@ -141,7 +141,7 @@ class ReflectFlags(Compatible):
         None,
         "tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.",
     )
-    sandbox_dir: str = flag("/dev/shm/", "of no effect: no files are copied.", shown="never")  # noqa: S108 - as published
+    sandbox_dir: str = flag("/dev/shm/", "of no effect: no files are copied.", shown="never")  # as published
     discretize_actions: bool = flag(True, "of no effect: actions are labels.", shown="never")
     first_step: bool = flag(False, "play only the first step of every episode.")
     curriculum_index: int = flag(-1, "only this level of the curriculum; -1: all, one after the other.")

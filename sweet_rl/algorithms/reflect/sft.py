@@ -6,8 +6,6 @@ over micro-batches of their means. Processes divide an update's rows and add up 
 Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning.
 """
 
-# ruff: noqa: N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,7 +171,7 @@ def optimizer_of(
         say(f"Without a CUDA device --optim {name} is plain AdamW.")
         return torch.optim.AdamW(parameters, **options)
     try:
-        from bitsandbytes import optim  # type: ignore[import-not-found]  # noqa: PLC0415 - an extra
+        from bitsandbytes import optim  # type: ignore[import-not-found]
     except ImportError as error:
         raise missing_package("bitsandbytes", "quantization", needed_for=f"--optim {name}") from error
     kinds = {

@@ -8,8 +8,6 @@ Axes: S steps.
 Published behaviour: docs/published/reflect_rl.md#online-loop, #losses, #deviations.
 """
 
-# ruff: noqa: N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 import random

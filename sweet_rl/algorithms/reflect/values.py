@@ -3,8 +3,6 @@
 Published behaviour: docs/published/reflect_rl.md#models, #losses, #deviations.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -104,11 +104,7 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
 
 
 def _refuse(flags: ReflectSettings, *, named: bool) -> None:
-    """Refuse flags that say what is measured beside checkpoints that do, and those of no effect.
-
-    Raises:
-        UsageError: names the flag.
-    """
+    """Refuse flags that say what is measured beside checkpoints that do, and those of no effect."""
     if named:
         for name in ("load_dir", "reflect_load_dir", "reflect"):
             if getattr(flags, name):
@@ -124,11 +120,7 @@ def _refuse(flags: ReflectSettings, *, named: bool) -> None:
 
 
 def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> ReflectSettings:
-    """The settings with which a checkpoint is measured; nothing is loaded yet.
-
-    Raises:
-        UsageError: a part of the name is no checkpoint, or one of the other model.
-    """
+    """The settings with which a checkpoint is measured; nothing is loaded yet."""
     from dataclasses import replace
 
     from sweet_rl.algorithms.reflect.experiments import check, with_saved, with_saved_reflector
@@ -148,11 +140,7 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
 
 
 def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> None:
-    """Refuse a baseline that the world has not, before anything is measured.
-
-    Raises:
-        UsageError: there is no such agent or file of texts, or nothing to choose from.
-    """
+    """Refuse a baseline that the world has not, before anything is measured."""
     from sweet_rl.algorithms.reflect.texts import read_texts
 
     if policy.startswith(AGENT):

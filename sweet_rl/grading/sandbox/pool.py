@@ -43,17 +43,7 @@ _PROBE = -1  # number of a job that shows whether a worker can do anything at al
 
 @dataclass(slots=True)
 class _Worker:
-    """A process and what it is doing.
-
-    Args:
-        process: replaced when it has died.
-        is_up: whether it has reported how it is protected.
-        is_trusted: whether it has not taken the place of one that has died, or has done a job since.
-        has_seen_references: whether it has had a published job.
-        channel: of the child that is ready or at work.
-        child: that child's process number, once it has been asked for.
-        work: what the child is doing.
-    """
+    """A process and what it is doing."""
 
     process: WorkerProcess
     is_up: bool = False
@@ -359,11 +349,7 @@ class Sandbox:
         return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
 
     def _replace(self, worker: _Worker) -> None:
-        """Put a new process in the place of one that has died. It has to show first that it can work.
-
-        Raises:
-            SandboxError: one after the other dies before it has shown that.
-        """
+        """Put a new process in the place of one that has died. It has to show first that it can work."""
         self._deaths += 1
         if self._deaths > _MAX_DEATHS + len(self._workers):
             raise SandboxError(
@@ -384,11 +370,7 @@ class Sandbox:
         self._listen(worker)
 
     def _check(self, layers: Sequence[str]) -> None:
-        """Look at how a new worker is protected.
-
-        Raises:
-            SandboxError: differently.
-        """
+        """Look at how a new worker is protected."""
         if tuple(layers) != self.layers:
             raise SandboxError(
                 f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "

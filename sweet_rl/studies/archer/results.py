@@ -308,11 +308,7 @@ def mean_return(study: OnlineStudy, method: str, seed: int) -> float:
 
 
 def _games(study: OnlineStudy, method: str, seed: int, *, greedy: bool) -> list[Trajectory]:
-    """Games that a policy was measured on.
-
-    Raises:
-        DataError: one of them failed: a mean over the others would say something else.
-    """
+    """Games that a policy was measured on."""
     return _whole(study.games(method, seed, greedy=greedy))
 
 

@@ -189,11 +189,7 @@ def _success(world: str, levels: Sequence[Mapping[str, Json]]) -> Counted:
 
 
 def _levels(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> list[dict[str, Json]]:
-    """The levels of one evaluation.
-
-    Raises:
-        DataError: an episode failed: a mean over the others would say something else.
-    """
+    """The levels of one evaluation."""
     path = study.report(world, method, seed)
     levels: list[dict[str, Json]] = json.loads(path.read_text())["checkpoints"][0]["levels"]
     for level in levels:

@@ -82,12 +82,7 @@ def _own_context(context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Remembered:
-    """A parser of TextWorld's, which parses the same few texts again and again: once each.
-
-    Args:
-        parse: a text and settings to what it means.
-        copied: copies what users of that change.
-    """
+    """A parser of TextWorld's, which parses the same few texts again and again: once each."""
 
     def __init__(self, parse: Callable[..., Any], copied: Callable[[Any], Any]) -> None:
         self._parse, self._copied = parse, copied

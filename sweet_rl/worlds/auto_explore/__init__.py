@@ -162,11 +162,7 @@ def _is_list(request: LevelRequest) -> bool:
 
 
 def _need_one(folder: str | None, roots: set[str]) -> None:
-    """A repository that is missing spoils its own episodes; where all are, the folder is another one.
-
-    Raises:
-        UsageError: names a repository and the folder.
-    """
+    """A repository that is missing spoils its own episodes; where all are, the folder is another one."""
     from sweet_rl.worlds.auto_explore.repositories.library import Library
 
     library = Library(folder)

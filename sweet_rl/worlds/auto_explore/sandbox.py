@@ -246,11 +246,7 @@ class Sandbox:
         return text
 
     def _path(self, word: str) -> str:
-        """The path of a word of a command, "" for the repository itself.
-
-        Raises:
-            OutsideError: it leaves the repository.
-        """
+        """The path of a word of a command, "" for the repository itself."""
         name = unwrap(word, compat=self._compat)
         path = posixpath.normpath(posixpath.join(self.cwd, name))
         if path.startswith(("/", "../")) or path == "..":

@@ -183,11 +183,7 @@ def _decode_again(text: str) -> str:
 
 
 def _check(page: Page, address: Address) -> None:
-    """Hold a page to what every page of its kind has.
-
-    Raises:
-        OddPage: names what is missing.
-    """
+    """Hold a page to what every page of its kind has."""
     needed = {
         PageKind.START: {"Search"},
         PageKind.SEARCH: {"Back to Search"},

@@ -170,11 +170,7 @@ class HttpShop:
         )
 
     async def _raise_if_nobody_answers(self, failure: Failure) -> None:
-        """Distinguish a server that is gone from one bad request.
-
-        Raises:
-            ServiceError: no shop answers at the address.
-        """
+        """Distinguish a server that is gone from one bad request."""
         try:
             # a session of its own: neither a full pool nor a stale connection may pass for a dead server
             async with self._open(_PROBE_TIMEOUT_S) as session, session.get(self.base_url):

@@ -167,9 +167,6 @@ def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *
     """Follow the right way up to a file, and open another one; False where there is no other.
 
     The wrong files of a task differ as long as there are enough of them; as published each is drawn anew.
-
-    Raises:
-        LookupError: a command of the path is not on offer.
     """
     path = played_path(lesson.task["optimal_path"])
     at = lesson.wrong_at or 0

@@ -80,11 +80,7 @@ def context_of(messages: Sequence[ServedMessage]) -> UserContext:
 
 
 def _function(text: str) -> tuple[str, str]:
-    """The first function of a text, with what belongs to it, and what follows.
-
-    Raises:
-        ValueError: there is none before the dialogue, or it is too large.
-    """
+    """The first function of a text, with what belongs to it, and what follows."""
     dialogue = _ENTRY.search(text)
     left = _MAX_PARSED
     for found in _FUNCTION.finditer(text, 0, len(text) if dialogue is None else dialogue.start()):

@@ -107,11 +107,7 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
 
 
 def _read(source: str, num_rows: int, *, quiet: bool) -> list[PageRow]:
-    """The rows as tasks; those that cannot become one with what is missing.
-
-    Raises:
-        SweetRLError: see `read_websight`, or no row has what it needs.
-    """
+    """The rows as tasks; those that cannot become one with what is missing."""
     from sweet_rl.command_line.running import progress
     from sweet_rl.worlds.frontend_design.stages import page_checks
     from sweet_rl.worlds.frontend_design.websight import FIELDS, HUB_VERSION, read_websight, task_row

@@ -176,11 +176,7 @@ class GradioOracle:
 
 
 def _last_event(stream: bytes) -> bytes:
-    """The data of the event that ends a stream of server-sent events.
-
-    Raises:
-        AttemptFailed: the server says that it failed, or the stream ends before the answer.
-    """
+    """The data of the event that ends a stream of server-sent events."""
     for block in reversed(re.split(r"\r?\n\r?\n", stream.decode("utf-8", "replace").strip())):
         fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
         if fields.get("event") == "complete":
@@ -192,11 +188,7 @@ def _last_event(stream: bytes) -> bytes:
 
 
 def _parsed(content: bytes, field: str | None, kind: type) -> Json:
-    """JSON of a reply, or one field of it, which must be of a kind.
-
-    Raises:
-        AttemptFailed: it is something else.
-    """
+    """JSON of a reply, or one field of it, which must be of a kind."""
     try:
         value = json.loads(content)
         value = value if field is None else value[field]
@@ -209,11 +201,7 @@ def _parsed(content: bytes, field: str | None, kind: type) -> Json:
 
 
 def _split(data: list[Json], count: int) -> list[str]:
-    """The answers in what `predict` returned: one joined text, or a list of texts.
-
-    Raises:
-        AttemptFailed: there are not as many as questions.
-    """
+    """The answers in what `predict` returned: one joined text, or a list of texts."""
     answers = data[0] if data else None
     if isinstance(answers, str):
         answers = answers.split(SEPARATOR)
