@@ -14,7 +14,6 @@ from sweet_rl.training.batches import Collator
 from sweet_rl.training.data import PairRow, read_pairs
 from sweet_rl.training.encoding import (
     Encoded,
-    PublishedEncoder,
     TurnEncoder,
     check_tokenizers,
     turn_encoder,
@@ -34,6 +33,7 @@ from sweet_rl.training.fitting import (
 from sweet_rl.training.forward import PreferenceObjective
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.metrics import finite
+from sweet_rl.training.published import PublishedEncoder
 from sweet_rl.training.reference import reference_and_policy, score_alone
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.vision import Vision
