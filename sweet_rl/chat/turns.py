@@ -87,6 +87,8 @@ class TurnTemplate:
 
     def __init__(self, chat: TokenizerChat, *, learn_thoughts: bool = True) -> None:
         self.chat, self.learn_thoughts = chat, learn_thoughts
+        self.thoughts_left_out = 0
+        """Turns that had thoughts, of which the template shows none."""
         self._known: dict[tuple[tuple[str, ...], bool], _Around] = {}
         added = {str(token): token.special for token in chat.tokenizer.added_tokens_decoder.values()}
         tokens = sorted(filter(str.strip, added), key=len, reverse=True)
@@ -124,10 +126,7 @@ class TurnTemplate:
             closes, thoughts = closing_tag(prompt), own
             if own is None and (between is not None or closes):  # else what stands between tags is text
                 text, thoughts = spoken
-            if own and between is None and not closes:
-                raise UsageError(
-                    "the assistant has thoughts, and the chat template shows none: take them out"
-                )
+            self.thoughts_left_out += bool(own and between is None and not closes)
             if closes and between is None and closes not in lead:  # the prompt opens a thought
                 lead, between = ("", f"\n{closes}\n\n") if thoughts else (f"\n{closes}\n\n", None)
             if thoughts and between is not None:
@@ -152,7 +151,7 @@ class TurnTemplate:
         if prompt and self._marks_at.search(begin) and text.startswith(begin):  # the whole dialogue again
             turns = self.written("", text, cut=cut)
             return turns[max(prompt.count(header.strip()) - prompt.rstrip().endswith(header.strip()), 0) :]
-        if prompt and text.startswith(header.strip()) and prompt.endswith(header):
+        if prompt and header.strip() and text.startswith(header.strip()) and prompt.endswith(header):
             text = text.removeprefix(header.strip()).lstrip("\n")
         if prompt and not self._goes_on(text):
             return [self.said(prompt, text, cut=cut)]

@@ -10,7 +10,7 @@ Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.turns import RowTurns
 from sweet_rl.training.vision import Vision
 
+_NO_THOUGHTS = "hold turns with thoughts, which this chat template does not show: they are left out"
 _ROWS_AT_ONCE = 512
 """Rows whose texts are tokenised together; more would hold many tokens twice."""
 
@@ -180,7 +181,7 @@ class TurnEncoder:
             whole = self._ids([before + tail for tail in tails])
             return whole[:which] == [ids + tail for tail in alone[:which]]
 
-        self._context_free = splits(self._rows.header, 2)
+        self._context_free = not self._rows.header.endswith(" ") and splits(self._rows.header, 2)
         """Whether a turn is tokenised behind its prompt as it is by itself: not where blanks are word parts."""
         self._splits = self._context_free and bool(ends) and splits(self._rows.end, len(tails))
         """Whether what stands behind an end token is, too."""
@@ -218,8 +219,7 @@ class TurnEncoder:
                 (shown + row.chosen.pictures, shown + row.rejected.pictures),
             )
 
-        encoded = self._encoded([sides(row) for row in rows], report)
-        return [Encoded(i, both, rows[i]) for i, both in encoded], report
+        return [Encoded(i, both, rows[i]) for i, both in self._encoded(map(sides, rows), report)], report
 
     def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[Encoded], EncodingReport]:
         """Encoded texts in the order of the rows, without those that are too long.
@@ -238,12 +238,14 @@ class TurnEncoder:
                 report.count("were played by other prompts, and are written by this model's chat template")
             return _Sides(row.place, bool(row.prompt), [turns], ((),))
 
-        encoded = self._encoded([sides(row) for row in rows], report)
-        return [Encoded(i, one, rows[i]) for i, one in encoded], report
+        return [Encoded(i, one, rows[i]) for i, one in self._encoded(map(sides, rows), report)], report
 
     def _encoded(
-        self, rows: Sequence[_Sides], report: EncodingReport
+        self, sides_of_rows: Iterable[_Sides], report: EncodingReport
     ) -> Iterator[tuple[int, tuple[Side, ...]]]:
+        rows = list(sides_of_rows)
+        if self._rows.thoughts_left_out:
+            report.count(_NO_THOUGHTS, self._rows.thoughts_left_out)
         for first in range(0, len(rows), _ROWS_AT_ONCE):
             some = rows[first : first + _ROWS_AT_ONCE]
             texts = {
@@ -401,12 +403,8 @@ def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = Non
 
 def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
     """What is learned, turn by turn, special tokens written out."""
-
-    def decode(ids: Sequence[int]) -> str:
-        return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
-
     return [
-        decode(branch.ids[:end]).removeprefix(decode(branch.ids[:start]))
+        str(tokenizer.decode(list(branch.ids[start:end]), clean_up_tokenization_spaces=False))
         for branch in branches
         for start, end in branch.scored
     ]

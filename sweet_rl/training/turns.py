@@ -69,6 +69,11 @@ class RowTurns:
         marks = [re.escape(mark) for mark in specials if not _THOUGHT_TAG.fullmatch(mark)]
         self._specials = re.compile("|".join(marks) or r"(?!)")
 
+    @property
+    def thoughts_left_out(self) -> int:
+        """Turns that had thoughts, of which the chat template shows none."""
+        return self._template.thoughts_left_out if self._template else 0
+
     def of(self, row: PairRow | TextRow, side: Said, *, sampled: bool) -> list[Turn]:
         """The turns of one side of a row; `sampled`: its ids are of this tokenizer.
 

@@ -380,8 +380,12 @@ def test_tags_of_thoughts_are_text_where_the_template_knows_none(tokenizer):
     found, _ = read(tokenizer, {"prompt": "q", "chosen": "<think>hm</think>Four.", "rejected": "Five."})
     assert found[0] == f"<think>hm</think>Four.{TURN_END}"
     said = [{"role": "assistant", "content": "Four.", "reasoning_content": "hm"}]
-    with pytest.raises(DataError, match="the chat template shows none"):
-        read(tokenizer, {"prompt": "q", "chosen": said, "rejected": "Five."})
+    rows = {"prompt": "q", "chosen": said, "rejected": "Five."}
+    (pair,), report = encode(tokenizer, read_pair(rows, "pairs.jsonl", 7, DataSettings("", find_prompt=True)))
+    assert scored(tokenizer, pair.sides[0]) == [f"Four.{TURN_END}"]
+    assert report.lines(9) == [
+        "1 pairs hold turns with thoughts, which this chat template does not show: they are left out"
+    ]
 
 
 @pytest.mark.parametrize(
