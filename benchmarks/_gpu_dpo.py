@@ -89,7 +89,7 @@ def ours(
     pairs = data.pairs(shape.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(shape, data, device, folder, tree=tree, compiled=compiled)
-        run = begin(settings, Rows(None, pairs, [], 0), lambda _: None)
+        run = begin("train_dpo", settings, Rows(None, pairs, [], 0), lambda _: None)
         model = made(shape, device, attention=attention)
         read = reader(model, 0, settings)
         ask = PairForward(model.eval())
@@ -112,6 +112,7 @@ def ours(
             collator=Collator(settings.loss.reduction, read, reference),
             objective=PreferenceObjective(bare_model(model), settings.loss),
             metrics=MetricsLog(None),
+            made_from=run.made_from,
             say=lambda _: None,
         )
         trainer.add_callback(callback(clock))
