@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sweet_rl.chat.names import EMBEDDED_FOLDER
+from sweet_rl.chat import model_path
 
 EQUAL, REFUSED = "weights equal", "refused"
 
@@ -272,7 +272,7 @@ class Table:
         self._folder = folder
         (folder / "pairs.jsonl").write_text(pairs("total"))
         other = folder / "other"
-        shutil.copytree(EMBEDDED_FOLDER, other)
+        shutil.copytree(Path(model_path("embedded")), other)
         flipped = bytearray((other / "model.safetensors").read_bytes())
         flipped[-3] ^= 1
         (other / "model.safetensors").write_bytes(flipped)

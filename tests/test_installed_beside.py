@@ -49,7 +49,10 @@ def test_a_loss_trains_two_steps_and_is_recorded(sweet_rl, tmp_path):
     record = json.loads((tmp_path / "out/run.json").read_text())
     assert record["settings"]["resolved"]["loss"]["name"] == "squared_hinge"
     assert [i["source"].rpartition("/")[2] for i in record["inputs"] if i["flag"] == "loss"] == ["loss.py"]
-    assert json.loads((tmp_path / "kept/checkpoint-1/loss.json").read_text())["name"] == "squared_hinge"
+    assert (
+        json.loads((tmp_path / "kept/checkpoint-1/manifest.json").read_text())["made_from"]["--loss"]
+        == "squared_hinge"
+    )
 
 
 def test_a_world_is_played_measured_and_learned_from(sweet_rl, tmp_path):

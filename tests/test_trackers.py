@@ -119,7 +119,7 @@ def test_a_training_has_the_same_numbers_everywhere(here):
         name: [(line["step"], line[name]) for line in lines] for name in lines[0] if name != "step"
     }
     record = json.loads((here / "out/run.json").read_text())
-    assert record["curves"]["loss"] == [pytest.approx(line["loss"], rel=1e-5) for line in lines]
+    assert record["numbers"]["loss"] == pytest.approx(lines[-1]["loss"], rel=1e-5)
     with pytest.raises(UsageError, match="no numbers over time for tensorboard"):
         load("train_dpo")(
             str(model), str(pairs), save_path="out", metrics_path="m.jsonl", eval_only=True,

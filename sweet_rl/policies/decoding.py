@@ -214,14 +214,17 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     """Every token that ends a text: the tokenizer's, the chat template's, and the generation config's."""
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
-    added = tokenizer.added_tokens_decoder  # a mark of several tokens would end at any word's last one
-    closing = [end for end in closing_ids(tokenizer)[-1:] if end in added]
-    return frozenset(end for end in [*listed, tokenizer.eos_token_id, *closing] if end is not None)
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    closing = closing_ids(tokenizer)[-1:]  # of a mark of several tokens the last one may end a word
+    own = [end for end in closing if end in added]
+    return frozenset(end for end in [*listed, tokenizer.eos_token_id, *own] if end is not None)
 
 
 def closing_ids(tokenizer: Any) -> tuple[int, ...]:
-    """What ends a turn; nothing where nothing does."""
-    return tuple(tokenizer(turn_end(tokenizer), add_special_tokens=False)["input_ids"])
+    """What ends a turn: in the chat template, else the end token; nothing where there is neither."""
+    if getattr(tokenizer, "chat_template", None):
+        return tuple(tokenizer(turn_end(tokenizer), add_special_tokens=False)["input_ids"])
+    return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
 
 
 def keep_likeliest(logps_BV: Tensor, top_ks_B: Tensor) -> Tensor:

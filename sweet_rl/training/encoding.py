@@ -411,16 +411,7 @@ def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
 
 
 def check_tokenizers(rows: Sequence[PairRow | TextRow], tokenizer: Any, *, allowed: bool) -> None:
-    """Refuse rows that were sampled, and ranked, with another tokenizer than the one that is trained with.
-
-    Args:
-        rows: what is read.
-        tokenizer: of the model that is trained.
-        allowed: the person wants their texts tokenised anew.
-
-    Raises:
-        UsageError: names the first of them, and what can be done.
-    """
+    """Refuse rows that were sampled with another tokenizer, unless their texts may be tokenised anew."""
     digest = tokenizer_digest(tokenizer)
     foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
     if foreign and not allowed:

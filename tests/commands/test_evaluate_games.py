@@ -59,7 +59,13 @@ def test_the_numbers_and_the_pairs(games, tmp_path, capsys):
     assert report["ended by the world"]["mean"] == 0.5
     assert report["turns"]["mean"] == pytest.approx((2.5 + 3) / 2)
     # dog: -1 against -3 differs by 2; pen: -2 against -3 does not
-    assert [row for _, row in read_rows(pairs)] == [{"chosen": "[1]dog 1?", "rejected": "[2]dog 2?"}]
+    [(_, row)] = read_rows(pairs)
+    assert (row["chosen"], row["rejected"]) == ("[1]dog 1?", "[2]dog 2?")
+    # no prompt holds what was said before: each turn is a prompt and an output of its own
+    assert row["chosen_turns"] == [
+        {"input": "[0]", "output": "dog 0?"},
+        {"input": "[1]", "output": "dog 1?"},
+    ]
     [(_, row)] = read_rows(hidden)
     assert row["chosen"] == "In light that the final answer is: dog.[1]dog 1?"
     assert "1 pairs" in capsys.readouterr().out

@@ -144,7 +144,7 @@ def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
 
 
 def test_pairs_of_one_text_are_counted(export, capsys):
-    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "a"}
+    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "a", "guard": "twin"}
     assert len(export(row, row | {"rejected": "b"})) == 2
     assert "\n1 pairs have the same text on both sides" in capsys.readouterr().out
 
