@@ -256,7 +256,8 @@ class TurnEncoder:
                 for text in part[1:]
             }
             if not self._context_free:
-                texts |= {turn.text + turn.end: None for row in some for turns in row.turns for turn in turns}
+                every = [turn for row in some for turns in row.turns for turn in turns]
+                texts |= {text: None for turn in every for text in (turn.lead, turn.text + turn.end)}
             known = dict(zip(texts, self._ids(list(texts)), strict=True)) if texts else {}
             for place, row in enumerate(some, first):
                 sides = self._fitted(
@@ -306,10 +307,10 @@ class TurnEncoder:
         ):
             before, lead, said = (known[text] for text in parts[1:])
             if not self._context_free:
-                alone = known[turn.text + turn.end]
-                read = lead[len(before) :] if lead[: len(before)] == before else None
-                said = said[len(lead) :] if said[: len(lead)] == lead and read is not None else alone
-                lead = read or []
+                if lead[: len(before)] == before and said[: len(lead)] == lead:
+                    lead, said = lead[len(before) :], said[len(lead) :]
+                else:
+                    lead, said = known[turn.lead], known[turn.text + turn.end]
             if parts[0]:
                 before = [*found[-1].ids, *before]
             prompt_length = len(before) if row.prompted and not number else prompt_length

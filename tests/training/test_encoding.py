@@ -444,6 +444,16 @@ def test_words_that_hold_the_blank_before_them_are_tokenised_behind_their_prompt
     assert list(branch.ids) == tokenizer(whole, add_special_tokens=False)["input_ids"]
 
 
+def test_what_stands_before_a_text_is_read_whatever_the_tokenizer():
+    template = THINKING.replace(
+        "<|header|>assistant\n<think>\n{% endif %}", "<|header|>assistant {% endif %}"
+    ).replace("<|header|>{{ m.role }}\n", "<|header|>{{ m.role }} ")
+    tokenizer = tiny_tokenizer(template)
+    found, pair = read(tokenizer, {"prompt": "2+2?", "chosen": "four", "rejected": "five"})
+    assert found[0] == f"four{TURN_END}"
+    assert "<think>\n\n</think>" in tokenizer.decode(pair.branches[0].ids)
+
+
 def test_an_end_of_several_tokens_stops_no_word_and_cuts_nothing():
     from sweet_rl.policies.decoding import end_tokens
 
