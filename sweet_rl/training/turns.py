@@ -48,8 +48,7 @@ class RowTurns:
         learn_thoughts: bool = True,
         plain_prompts: bool = False,
     ) -> None:
-        self._tokenizer, self._plain_prompts = tokenizer, plain_prompts
-        self._name = tokenizer.name_or_path
+        self._tokenizer, self._plain_prompts, self._name = tokenizer, plain_prompts, tokenizer.name_or_path
         self._template: TurnTemplate | None = None
         if tokenizer.chat_template:
             self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=learn_thoughts)
@@ -175,7 +174,6 @@ class RowTurns:
         if (known := read_back(given)) is not None and not known[2]:
             return [entry for entry in known[1] if entry["role"] == "system"]
         places = [found.start() for found in re.finditer(re.escape(asked), given)]
-        # what was asked is followed by a mark
         ends = [at for at in places if _ANY_MARK.match(given[at + len(asked) :].lstrip())]
         before = given[: ends[-1]] if ends else ""
         said = [text for part in _ANY_MARK.split(before) if (text := _ROLE.sub("", part.strip()))]
