@@ -347,6 +347,8 @@ class TurnEncoder:
             if len(prompts) == 1 and (prompt := prompts.pop()):
                 room = self._max_len - max(len(branch.ids) - len(prompt) for branch in branches)
                 cuts = [self._cut(prompt, room)] * len(branches)
+            elif any(branch.prompt_length for branch in branches):
+                return None  # the sides would lose different turns
             else:
                 cuts = [self._cut(branch.ids, self._max_len) for branch in branches]
             if None in cuts:
