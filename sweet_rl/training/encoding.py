@@ -333,11 +333,9 @@ class TurnEncoder:
 
     def _unlearned(self, turn: Turn) -> int:
         """How many of a turn's sampled ids are thoughts that are not learned."""
-        ids = turn.ids or ()
-        return next(
-            (n for n in range(len(ids)) if len(self._tokenizer.decode(list(ids[:n]))) >= len(turn.lead)),
-            len(ids),
-        )
+        ids = list(turn.ids or ())
+        enough = (n for n in range(len(ids)) if len(self._tokenizer.decode(ids[:n])) >= len(turn.lead))
+        return next(enough, len(ids))
 
     def _fitted(self, sides: list[list[Branch]], report: EncodingReport) -> tuple[Side, ...] | None:
         """The sides cut to `max_len`; None if that cannot be done."""
