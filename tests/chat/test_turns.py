@@ -165,6 +165,26 @@ def test_a_template_without_an_end_of_turns():
     assert (turn.text, turn.end) == ("Four.", "")
 
 
+def test_of_two_marks_behind_the_last_turn_the_one_that_ends_every_turn_is_its_end():
+    phi = (
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% else %}{{ eos_token }}{% endif %}"
+    )
+    assert template_of(phi).end == "<|end|>"
+
+
+def test_a_text_that_begins_in_another_way_loses_no_turn():
+    """Each user message begins with the begin token, as in Llama 2; the first of these lacks it."""
+    llama = THINKING.replace(
+        "{% for m in messages %}",
+        "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token }}{% endif %}",
+    )
+    text = template_of(llama).chat.render(dialogue()[:3]) + "hm</think>Four."
+    assert len(template_of(llama).written("", text)) == 2
+    with pytest.raises(UnparsableError, match="begins otherwise"):
+        template_of(llama).written("", text.removeprefix("<|begin|>"))
+
+
 @pytest.mark.parametrize("template", [None, CHATML])
 @pytest.mark.parametrize("messages", DIALOGUES)
 def test_there_and_back(template, messages):
