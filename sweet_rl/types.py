@@ -58,10 +58,16 @@ class StopReason(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why a generation ended: the model's own end token or stop string, or the token limit."""
+    """Why a generation ended: the model's own end token or stop string, the token limit, or a refusal.
+
+    `REFUSED` is the model's own refusal or its provider's content filter; `TOOL_CALLS` a call of a tool where
+    text was asked for. All are the agent's answer, and score.
+    """
 
     STOP = "stop"
     LENGTH = "length"
+    REFUSED = "refused"
+    TOOL_CALLS = "tool_calls"
     OTHER = "other"
 
 
