@@ -9,19 +9,19 @@ Published behaviour: docs/published/sweet_rl.md#row-order.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweet_rl import tracking
 from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Env, Policy
-from sweet_rl.errors import EpisodeError
+from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.thoughts import Spoken, split_thoughts
 from sweet_rl.types import (
     NO_ANSWER,
     AgentTurn,
     Failure,
-    FinishReason,
     Generation,
     Json,
     Message,
@@ -97,9 +97,27 @@ async def rollout(
             dropped; episodes that had finished were handed over before.
     """
     stats = stats if stats is not None else RolloutStats()
+    in_flight = too_long = 0
+    news = asyncio.Condition()
 
     async def play_on(episode: Episode) -> None:
+        nonlocal in_flight, too_long
+        in_flight += 1
         trajectory = await play(episode, make_env(), policy, provenance or {}, stats, on_progress)
+        await asyncio.sleep(0)  # the others have begun
+        async with news:
+            if trajectory.stop_reason is StopReason.CONTEXT_FULL and not (stats.turns or stats.episodes):
+                # no agent has spoken yet: is it the task that is too long, or any?
+                too_long += 1
+                news.notify_all()
+                await news.wait_for(lambda: stats.turns or stats.episodes or too_long == in_flight)
+                if not (stats.turns or stats.episodes):
+                    raise ServiceError(
+                        f"The first turn of no episode fits into the agent's context ({trajectory.error}). "
+                        "Choose a larger context or a smaller --max_tokens, if they count in it; nothing was written."
+                    )
+            in_flight -= 1
+            news.notify_all()
         await on_finished(trajectory)
         stats.episodes += 1
         on_progress()
@@ -213,7 +231,6 @@ class LiveEpisode:
         spoken = _spoken(generation)
         self._stats.thoughts += len(spoken.thoughts or "")
         history.append(_agent_turn(generation, spoken, content=spoken.text, output=spoken.text))
-        _check_said(spoken, generation, history)
         step = await self._env.step(spoken.text)
         history[-1] = _agent_turn(
             generation, spoken, content=step.content, output=step.output, reward=step.reward
@@ -253,17 +270,6 @@ def _spoken(generation: Generation) -> Spoken:
     text, thoughts = split_thoughts(completion.text, generation.input)
     parts = [part for part in (completion.thoughts, thoughts) if part is not None]
     return Spoken(text, "\n\n".join(parts) if parts else None)
-
-
-def _check_said(spoken: Spoken, generation: Generation, history: Sequence[Message]) -> None:
-    """A turn that is nothing but thoughts says nothing to a world."""
-    if not spoken.only_thoughts:
-        return
-    cut = generation.completion.finish_reason is FinishReason.LENGTH
-    advice = "; its tokens were used up: raise --max_tokens" if cut else ""
-    turn = sum(isinstance(entry, AgentTurn) for entry in history) - 1
-    failure = Failure("only_thoughts", f"the model wrote thoughts and no answer{advice}", turn=turn)
-    raise EpisodeError(StopReason.POLICY_FAILED, failure)
 
 
 def _agent_turn(

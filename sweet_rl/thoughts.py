@@ -31,11 +31,6 @@ class Spoken(NamedTuple):
     text: str
     thoughts: str | None
 
-    @property
-    def only_thoughts(self) -> bool:
-        """Whether there are thoughts and no reply."""
-        return self.thoughts is not None and not self.text.strip()
-
 
 def split_thoughts(written: str, prompt: str = "") -> Spoken:
     """Separate thoughts from the answer.

@@ -22,7 +22,8 @@ class Usage:
     `requests` counts all that were sent, `retries` those that were sent again, by the kind of failure that
     made it necessary, `failed` those that were given up, likewise. Tokens are as the tokenizer counts them,
     or as the server does; `uncounted` replies came without their numbers, and `reasoning_tokens` are those of
-    the completions in which models thought. `service_s` adds up the seconds of successful requests.
+    the completions in which models thought. `service_s` adds up the seconds of successful requests. `changes`
+    are sentences: what is not sent as it was meant, since the server does not take it.
     """
 
     role: str = "model"
@@ -36,6 +37,7 @@ class Usage:
     replies: int = 0
     uncounted: int = 0
     service_s: float = 0.0
+    changes: list[str] = field(default_factory=list)
 
     def add(self, prompt_tokens: int | None, completion_tokens: int | None) -> None:
         """Count a reply; None where its number of tokens is unknown."""
@@ -112,6 +114,10 @@ class Listener(Protocol):
 
     def killed(self) -> int:
         """Earlier sessions of this run that were killed: what they used last is in no sum."""
+        ...
+
+    def server_changes(self) -> list[str]:
+        """What models behind servers were not sent as it was meant, in this run so far."""
         ...
 
     def progresses(self, progress: Progress) -> None:

@@ -116,7 +116,7 @@ PASSING = {
     "malformed_reply": says(text='{"choices": [{"mess'),
     "empty_reply": says({"choices": []}),
 }
-NULLS = [{"message": {"content": None}}, {"message": {"role": "assistant"}, "finish_reason": "tool_calls"}]
+NULLS = [{"message": {"content": None}}, {"message": {"role": "assistant"}, "finish_reason": "stop"}]
 
 
 @pytest.mark.parametrize("kind", PASSING)
@@ -618,13 +618,17 @@ def test_endpoints_share_the_load():
 
 def test_completions_are_raw_choices():
     async def main():
-        async with serve(says({"choices": [{"text": "a", "token_ids": [1]}, {"text": "b"}]})) as (url, _):
+        choices = [{"text": "a", "token_ids": [1]}, {"text": "b", "finish_reason": "MAX_TOKENS"}]
+        async with serve(says({"choices": choices})) as (url, _):
             client = OpenAIClient([url])
             choices = await client.complete({"prompt": "p", "n": 2})
             await client.close()
             return choices
 
-    assert asyncio.run(main()) == [{"text": "a", "token_ids": [1]}, {"text": "b"}]
+    assert asyncio.run(main()) == [
+        {"text": "a", "token_ids": [1], "finish_reason": "other"},
+        {"text": "b", "finish_reason": "length"},
+    ]
 
 
 def test_base_urls():

@@ -135,10 +135,10 @@ def test_thoughts_stand_beside_the_turn_and_nowhere_else():
     assert again.dialogue_history == trajectory.dialogue_history
 
 
-def test_a_turn_of_thoughts_alone_is_a_recorded_failure():
-    trajectory, human, _, _ = play(Completion("<think>on and on", finish_reason=FinishReason.LENGTH))
-    assert (trajectory.stop_reason, trajectory.error.kind) == (StopReason.POLICY_FAILED, "only_thoughts")
-    assert "raise --max_tokens" in trajectory.error.detail
-    assert trajectory.error.turn == 0
-    assert trajectory.dialogue_history[-1].thoughts == "on and on"
-    assert human.shown == []
+def test_a_turn_of_thoughts_alone_is_silence_and_counts():
+    cut = Completion("<think>on and on", finish_reason=FinishReason.LENGTH)
+    trajectory, human, _, _ = play(cut, Completion(f"{ANSWER}x"))
+    first = trajectory.dialogue_history[1]
+    assert (first.content, first.thoughts, first.finish_reason) == ("", "on and on", FinishReason.LENGTH)
+    assert (trajectory.stop_reason, trajectory.answer, trajectory.error) == (StopReason.ANSWERED, "x", None)
+    assert human.shown == ["request", ""]

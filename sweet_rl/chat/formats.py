@@ -141,7 +141,7 @@ class TokenizerChat:
     def _apply(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
         entries = [_entry(message) for message in messages]
         if self.folds_system:
-            entries = _folded(entries)
+            entries = fold_system(entries)
         if self._in_parts:
             for entry in entries:
                 if isinstance(entry["content"], str):
@@ -211,9 +211,9 @@ def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message
     return [*([Message("system", system_prompt)] if system_prompt else []), *messages]
 
 
-def as_json(messages: Sequence[Message]) -> str:
+def as_json(messages: Sequence[Message | Entry]) -> str:
     """What is recorded as the input of a model whose server renders the prompt: the messages it was sent."""
-    plain = [{"role": message.role, "content": message.content} for message in messages]
+    plain = [{"role": entry["role"], "content": entry["content"]} for entry in map(_entry, messages)]
     return json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
@@ -242,11 +242,6 @@ def read_back(text: str) -> tuple[str, list[Entry], str] | None:
     return text[: first.start()], messages, behind
 
 
-def fold_system(messages: Sequence[Message]) -> list[Message]:
-    """The same dialogue without system role: its text opens the first user message."""
-    return [Message(entry["role"], entry["content"]) for entry in _folded([*map(_entry, messages)])]
-
-
 def _entry(message: Message | Entry) -> dict[str, Any]:
     """A message as templates read it; a list of nothing but text parts is a text."""
     if isinstance(message, Message):
@@ -257,7 +252,8 @@ def _entry(message: Message | Entry) -> dict[str, Any]:
     return {**message, "content": content}
 
 
-def _folded(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def fold_system(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same messages without system role: its text opens the first user message."""
     match entries:
         case [{"role": "system", "content": system}, {"role": "user", "content": str(text)} as first, *rest]:
             return [{**first, "content": f"{system}\n\n{text}"}, *rest]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.models import VLLM, Requests
+from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient, RetryPolicy
@@ -25,8 +28,46 @@ def retry_of(flags: Requests) -> RetryPolicy:
 
     patience_s = getattr(flags, "request_patience_s", RetryPolicy().patience_s)
     return RetryPolicy(
-        attempts=flags.request_attempts, timeout_s=flags.request_timeout_s, patience_s=patience_s
+        attempts=flags.request_attempts,
+        timeout_s=flags.request_timeout_s,
+        patience_s=patience_s,
+        server_wait_s=flags.server_wait_s,
     )
+
+
+def fields_of(flag: str, text: str | None) -> dict[str, Json]:
+    """Fields of every request, from a flag that holds a JSON object.
+
+    Raises:
+        UsageError: it holds something else.
+    """
+    try:
+        fields = json.loads(text) if text else {}
+        assert isinstance(fields, dict)
+    except (ValueError, AssertionError):
+        example = """'{"reasoning_effort": "low", "top_p": null}'"""
+        raise UsageError(f"--{flag} is a JSON object such as {example}, got {text!r}.") from None
+    return fields
+
+
+def headers_of(flag: str, text: str | None) -> dict[str, str]:
+    """Headers of every request, from a flag: `Name: value`, several on lines of their own; ${VARIABLES} are filled in.
+
+    Raises:
+        UsageError: there is no colon, or no such variable; the value is not shown.
+    """
+    headers = {}
+    for line in (text or "").splitlines():
+        name, colon, value = line.partition(":")
+        value = os.path.expandvars(value.strip())
+        if not colon or not re.fullmatch(r"[\w-]+", name.strip()) or not value.isascii():
+            raise UsageError(
+                f"--{flag} is a header such as 'X-Title: my run', got one that begins {line[:8]!r}."
+            )
+        if missing := re.search(r"\$\{(\w+)\}", value):
+            raise UsageError(f"--{flag}: the environment variable {missing[1]} is not set.")
+        headers[name.strip()] = value
+    return headers
 
 
 def key_in(named: str | None) -> str | None:
@@ -48,13 +89,14 @@ def client_of(
     key_var: str | None,
     named_by: str,
     max_connections: int = 1000,
+    **more: Any,
 ) -> OpenAIClient:
-    """A client of an external server, with the key from the environment."""
+    """A client of an external server, with the key from the environment; `more` are its further arguments."""
     from sweet_rl.openai_client import OpenAIClient
 
     key = os.environ.get(key_var or DEFAULT_KEY_VAR)  # stages have looked for it before (`key_in`)
     return OpenAIClient(
-        urls, api_key=key, retry=retry_of(flags), max_connections=max_connections, named_by=named_by
+        urls, api_key=key, retry=retry_of(flags), max_connections=max_connections, named_by=named_by, **more
     )
 
 

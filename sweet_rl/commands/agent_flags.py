@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from sweet_rl.chat.names import folder_of
-from sweet_rl.command_line.servers import key_in
+from sweet_rl.command_line.servers import fields_of, headers_of, key_in
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import Only, Settings, flag
 from sweet_rl.flags.models import (
@@ -39,6 +39,7 @@ RECAP: Final = "recap"
 REFLECTION_SYSTEM: Final = "reflect/reflection_system"
 REFLECTION_REQUEST: Final = "reflect/reflection_request"
 WHAT_A_MODEL_IS: Final = "A model is a folder, a hub name with its owner (as in owner/name), smollm2 or embedded; for another name add"
+_AGENT_SERVED: Final = Only("agent", ("openai",))
 _REFLECTING: Final = Only("reflection", ("model",), "a --reflection_model model")
 
 
@@ -50,7 +51,7 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
     agent_base_url: str | None = flag(
         None,
         "base URL(s) of the server that runs the agent.",
-        only=Only("agent", ("openai",)),
+        only=_AGENT_SERVED,
     )
     agent_api: Literal["completions", "chat"] = flag(
         "completions",
@@ -64,6 +65,18 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
         shown="all",
         only=SERVED,
     )
+    agent_request: str | None = flag(
+        None,
+        'fields of every request to that server, as a JSON object; null leaves one out: {"reasoning_effort": "low", "top_p": null}.',
+        shown="all",
+        only=_AGENT_SERVED,
+    )
+    agent_header: str | None = flag(
+        None,
+        "header of every request to that server, such as 'api-key: ${VARIABLE}', whose value is taken from the environment.",
+        shown="all",
+        only=_AGENT_SERVED,
+    )
     max_batch: int = flag(
         64, "prompts in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
     )
@@ -74,6 +87,16 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
         shown="all",
         only=IN_PROCESS,
     )
+
+    def check_together(self) -> None:
+        """Whether fields and headers can be read.
+
+        Raises:
+            UsageError: they cannot.
+        """
+        super().check_together()
+        fields_of("agent_request", self.agent_request)
+        headers_of("agent_header", self.agent_header)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +274,8 @@ class Player:
         if engine == OWN:
             return settings | ({"agent": self.flags.agent} if self.flags.agent != "auto" else {})
         if engine != "scripted":
+            request = fields_of("agent_request", self.flags.agent_request)
+            settings |= {"agent_request": request} if request else {}
             return settings | {"temperature": self.flags.temperature, "max_tokens": self.flags.max_tokens}
         taken = self.world.takes.get(self.model, {}) if self.world else {}
         own = {name: getattr(self.scripted, name) for name in taken if name != "unsafe_no_sandbox"}

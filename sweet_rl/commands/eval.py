@@ -137,7 +137,9 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     human = human_flags(built(HumanFlags, flags), chosen.world)
     rest = {"reflection_model": None, "reflection_base_url": None}
     facets = dict(simulate_interactions.facets({**flags, **vars(player), **vars(human), **rest}))  # type: ignore[attr-defined]
-    return facets | {"human": {"server" if server_plays(world_of(chosen.world), human) else "here"}}
+    world = world_of(chosen.world)
+    place = "server" if server_plays(world, human) else "here"
+    return facets | {"human": {place}, "talks": {place if world.answered_by == "human" else "here"}}
 
 
 @recorded(

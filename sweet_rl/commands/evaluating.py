@@ -185,6 +185,8 @@ def _report(
     tasks, played, failed = counts_of(found)
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
     repeats = f" x {flags.epochs}" if flags.epochs > 1 else ""
+    changes = [] if listener is None else listener.server_changes()
+    changed = {"server_changes": changes} if changes else {}
     return Report(
         f"{player.model} in {this.world.name}, {Path(this.source).name}{repeats}",
         tasks,
@@ -203,7 +205,7 @@ def _report(
                 "seed": flags.seed,
                 "rules": this.world.settings(this.options),
             },
-            "agent": player.settings() | {"engine": player.engine()},
+            "agent": player.settings() | {"engine": player.engine()} | changed,
             "human": _human(this, provenance),
             "grader": {}
             if not found.graders

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sweet_rl.command_line.servers import client_of, retry_of
+from sweet_rl.command_line.servers import client_of, fields_of, headers_of, retry_of
 from sweet_rl.commands.oracles import OWN_HUMAN, OracleFlags, make_oracle
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
-from sweet_rl.flags import Only, flag
+from sweet_rl.flags import Only, flag, flags_of
 from sweet_rl.flags.models import PatientRequests, ServerPlace
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, UserContext, UserReply
@@ -31,6 +31,7 @@ SERVER_FLAGS = f"A model answers through a server: name it with {PLACE_FLAGS}."
 
 _NAMED_BY = f"The human's server is named by {PLACE_FLAGS}, its model by --env_model; "
 _ANSWERED = Only("answered_by", ("human", "oracle"), "worlds in which a human or an oracle answers")
+_TALKS = Only("talks", ("server",), "a human, of a world of dialogues, behind a server")
 _SERVED = Only("human", ("server",), "a human behind a server (--hostname, --port or --env_base_url)")
 
 
@@ -54,12 +55,49 @@ class HumanFlags(ServerPlace, PatientRequests):
         shown="all",
         only=_SERVED,
     )
+    env_request: str | None = flag(
+        None,
+        "fields of every request to it, as a JSON object; null leaves one out.",
+        shown="all",
+        only=_SERVED,
+    )
+    env_header: str | None = flag(
+        None, "header of every request to it, such as 'api-key: ${VARIABLE}'.", shown="all", only=_SERVED
+    )
+    env_max_tokens: int = flag(
+        4096, "tokens of one reply of the human at most.", at_least=1, shown="all", only=_TALKS
+    )
+    env_system_prompt: str | None = flag(
+        None,
+        "the human's system message; default 'You are a helpful assistant.', and none where it looks at pages. An empty one is none.",
+        shown="all",
+        only=_TALKS,
+    )
     user_prompt_path: str | None = flag(
         None,
         "prompt file of the human, with {problem_description}, {hidden_information} and {dialogue_history} (for pages none is needed, and the second not allowed); default the packaged one.",
         shown="all",
         only=_SERVED,
     )
+
+    def check_together(self) -> None:
+        """Whether fields and headers can be read.
+
+        Raises:
+            UsageError: they cannot.
+        """
+        super().check_together()
+        fields_of("env_request", self.env_request)
+        headers_of("env_header", self.env_header)
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """What its client is made with, beside address and key."""
+        request, headers = (
+            fields_of("env_request", self.env_request),
+            headers_of("env_header", self.env_header),
+        )
+        return {"request": request, "headers": headers}
 
     @property
     def server_named(self) -> bool:
@@ -163,10 +201,19 @@ class Human:
         if self.own:
             return {"env_model": model}
         if not self.simulated:
-            return {"env_model": "embedded" if self.in_process else model}
+            return {"env_model": "embedded" if self.in_process else model} | self._asked()
         prompt = load_prompt(self.flags.user_prompt_path or str(self.world.user_prompt))
         settings: dict[str, Json] = {"env_model": model, "user_prompt": prompt_digest(prompt)}
-        return settings if self.in_process else settings | self.world.model_user_settings(self.options)
+        if self.in_process:
+            return settings
+        return settings | self.world.model_user_settings(self.options) | self._asked()
+
+    def _asked(self) -> dict[str, Json]:
+        """How a server is asked, where that is not the usual way."""
+        usual = {one.name: one.default for one in flags_of(HumanFlags)}
+        asked = {name: getattr(self.flags, name) for name in ("env_max_tokens", "env_system_prompt")}
+        asked |= {"env_request": fields_of("env_request", self.flags.env_request) or None}
+        return {name: value for name, value in asked.items() if value != usual[name]}
 
 
 def server_plays(world: World, flags: HumanFlags) -> bool:
@@ -193,7 +240,8 @@ async def make_user(human: Human, *, concurrency: int) -> User:
     if not human.simulated:
         model = None if flags.env_model in {"auto", "scripted"} else flags.env_model
         urls = ",".join(flags.urls)
-        oracle = OracleFlags("openai", urls, model, flags.env_api_key_var, retry_of(flags))
+        client_args = {"retry": retry_of(flags), **flags.client}
+        oracle = OracleFlags("openai", urls, model, flags.env_api_key_var, client_args)
         return make_oracle(world, oracle, concurrency=concurrency)
     template = human.prompt()
     client = client_of(
@@ -202,13 +250,17 @@ async def make_user(human: Human, *, concurrency: int) -> User:
         key_var=flags.env_api_key_var,
         named_by=human.words(f"{_NAMED_BY}{world.human_hint}"),
         max_connections=concurrency,
+        **flags.client,
     )
     try:
         model = await _model_of(human, client)
     except BaseException:
         await client.close()
         raise
-    return world.make_model_user(client, model, prompt=template, options=human.options)
+    said = {} if flags.env_system_prompt is None else {"system_prompt": flags.env_system_prompt}
+    return world.make_model_user(
+        client, model, prompt=template, options=human.options, max_tokens=flags.env_max_tokens, **said
+    )
 
 
 class NoUser:

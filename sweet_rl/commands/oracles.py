@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.users import USERS
 from sweet_rl.worlds import World
-
-if TYPE_CHECKING:
-    from sweet_rl.openai_client import RetryPolicy
 
 ORACLES = ("embedded", "seq2seq", "openai", "gradio")
 OWN_HUMAN = "Your own is named as module:ATTRIBUTE, or by the entry point of an installed package."
@@ -27,14 +25,14 @@ class OracleFlags:
         path: the model's folder or weights, or the server's address.
         model: the name under which a server offers it, or the base model of weights.
         api_key_var: environment variable with the server's key.
-        retry: how often and how patiently a server is asked.
+        client: further arguments of the client of a server (`OpenAIClient`).
     """
 
     kind: str = "embedded"
     path: str | None = None
     model: str | None = None
     api_key_var: str | None = None
-    retry: RetryPolicy | None = None
+    client: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
         """Find what is wrong before anything starts.
@@ -68,6 +66,6 @@ def make_oracle(world: World, flags: OracleFlags, *, concurrency: int) -> User:
         str(flags.path),
         model=flags.model,
         api_key=key_in(flags.api_key_var),
-        retry=flags.retry,
         concurrency=concurrency,
+        **flags.client,
     )

@@ -41,6 +41,8 @@ def model_that_reflects(player: Player) -> Player | None:
         agent_base_url=wanted.reflection_base_url,
         agent_api=wanted.reflection_api or flags.agent_api,
         agent_api_key_var=wanted.reflection_api_key_var or flags.agent_api_key_var,
+        agent_request=None,
+        agent_header=None,
         tokenizer=None,
         max_tokens=wanted.reflection_tokens,
     )

@@ -107,6 +107,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "engine": engines,
         "reflection": {"none" if wanted is None else RECAP if wanted == RECAP else "model"},
         "human": {"server" if server else "here"},
+        "talks": {"server" if server and world.answered_by == "human" else "here"},
         "asked": {"server"} if server or not engines.isdisjoint({"openai", "vllm"}) else {"nobody"},
     }
 

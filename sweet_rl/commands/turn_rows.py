@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweet_rl.errors import UsageError
-from sweet_rl.openai_client import is_context_full
 from sweet_rl.preferences.turn_keys import TurnKey, key_of
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.runs import HOW_TO_MIX, check_settings
-from sweet_rl.types import Failure, Json
+from sweet_rl.types import Json
 
 
 def done_keys(
@@ -75,5 +74,4 @@ def has_failed(row: Mapping[str, Json]) -> bool:
     error = row.get("error")
     if not isinstance(error, dict) or row.get("additional_outputs"):
         return False
-    kind = str(error.get("kind"))
-    return kind != "context_full" and not is_context_full(Failure(kind, str(error.get("detail", ""))))
+    return error.get("kind") != "context_full"

@@ -62,6 +62,14 @@ class Requests(Settings):
         shown="all",
         only=ASKED,
     )
+    server_wait_s: float = flag(
+        60.0,
+        "seconds that a server which has not answered yet is waited for while it starts (it refuses connections, "
+        "or answers 503).",
+        at_least=0,
+        shown="all",
+        only=ASKED,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

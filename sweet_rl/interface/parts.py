@@ -146,7 +146,7 @@ async def human_of(human: User | str | None, world: World, stack: AsyncExitStack
     elif USERS.knows(human):
         user = USERS.make(human, world, flag="human")
     else:
-        hint = "One with a model is an object, such as sweet_rl.users.openai.OpenAIUser."
+        hint = "One with a model is an object, such as sweet_rl.users.model.OpenAIUser."
         raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
     stack.push_async_callback(user.close)
     return user

@@ -10,52 +10,36 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from sweet_rl import tracking
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.openai_client.dialect import Dialect
 from sweet_rl.openai_client.limiter import Limiter, limiter_of
-from sweet_rl.openai_client.retry import (
-    AttemptFailed,
-    Refusals,
-    RequestFailed,
-    RetryPolicy,
-    Spent,
-    failed_status,
-)
-from sweet_rl.thoughts import split_thoughts
+from sweet_rl.openai_client.replies import ChatReply, body_of, failed_status, read_chat, read_texts
+from sweet_rl.openai_client.retry import AttemptFailed, Refusals, RequestFailed, RetryPolicy, Spent
 from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
-
-_THOUGHTS: Final = ("reasoning_content", "reasoning")
-"""Where servers put what a model thought: vLLM and DeepSeek, and OpenRouter and newer vLLMs."""
 
 _RESUME: Final = (
     "What had finished is on disk: the same command (with --to_continue where it has it) resumes it."
 )
 _PROBE_TIMEOUT_S: Final = 10.0
+_START_S: Final = 1.0
+"""How often a server that is starting is asked."""
 _REST_S: Final = 5.0
 """How long an endpoint that could not be reached is passed over. A dead one fails at once, so it would
 always have the fewest outstanding requests, and draw them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChatReply:
-    """The first choice of a chat completion.
-
-    `content` is the model's reply; `thoughts` the reasoning before it, in a field of its own or between
-    tags.
-    """
-
-    content: str
-    finish_reason: str | None
-    thoughts: str | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +59,14 @@ class _Endpoint:
     def limiter(self) -> Limiter:
         return limiter_of(self.base_url)
 
+    @property
+    def proxy(self) -> str | None:
+        """By HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as other programs read them."""
+        parts, proxies = urlsplit(self.base_url), getproxies()
+        if not proxies or proxy_bypass(parts.netloc):
+            return None
+        return proxies.get(parts.scheme) or proxies.get("all")
+
 
 class OpenAIClient:
     """Sends requests, tries again what can pass, and says what cannot.
@@ -83,6 +75,8 @@ class OpenAIClient:
         base_urls: one or several endpoints that offer the same models, each like `http://host:8000/v1`.
         api_key: sent as a bearer token; "EMPTY" (what local servers expect) when None. Never shown.
         retry: how often and how patiently.
+        request: fields of every request, over those that it has; None leaves one out.
+        headers: of every request, over ours.
         max_connections: requests of this client in flight at once.
         sleep: waits between attempts; replaceable for tests.
         jitter: where the randomness of waits comes from.
@@ -98,6 +92,8 @@ class OpenAIClient:
         *,
         api_key: str | None = None,
         retry: RetryPolicy | None = None,
+        request: Mapping[str, Json] | None = None,
+        headers: Mapping[str, str] | None = None,
         max_connections: int = 1000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: random.Random | None = None,
@@ -115,15 +111,27 @@ class OpenAIClient:
         self._session: aiohttp.ClientSession | None = None
         self._named_by = f" {named_by}" if named_by else ""
         self._refusals = Refusals()
+        self._request, self._headers = dict(request or {}), dict(headers or {})
+        self._dialects: dict[str, Dialect] = {}
+        self._heard = False
+        self._waits_until: float | None = None
 
-    async def chat(self, body: Mapping[str, Json]) -> ChatReply:
+    async def chat(self, body: Mapping[str, Json], *, any_reply: bool = False) -> ChatReply:
         """One chat completion.
+
+        Args:
+            body: the request.
+            any_reply: silence, thoughts alone, a refusal or a tool call instead of a text are a reply, too: an
+                agent's answer, whatever it is. Else the request has failed.
 
         Raises:
             RequestFailed: after the attempts, or at once where trying again is of no use.
             ServiceError: no server answers, or it refuses every request: a person must act.
         """
-        return await self._send("chat/completions", body, _read_chat)
+        reply, sent = await self._send("chat/completions", body, partial(read_chat, any_reply=any_reply))
+        return (
+            reply if sent.get("messages") == body.get("messages") else replace(reply, sent=sent["messages"])
+        )
 
     async def complete(self, body: Mapping[str, Json]) -> list[dict[str, Json]]:
         """One text completion request; returns the raw choices.
@@ -131,17 +139,25 @@ class OpenAIClient:
         Raises:
             RequestFailed, ServiceError: as `chat`.
         """
-        return await self._send("completions", body, _read_texts)
+        return (await self._send("completions", body, read_texts))[0]
 
-    async def models(self) -> list[dict[str, Json]]:
+    async def models(self, *, needed: bool = True) -> list[dict[str, Json]]:
         """What an endpoint offers.
+
+        Args:
+            needed: else a server that answers and has no such list offers none.
 
         Raises:
             ServiceError: it does not answer, or refuses.
         """
         try:
-            return await self._send("models", None, lambda data: [dict(model) for model in data["data"]])
+            found, _ = await self._send(
+                "models", None, lambda data: [dict(model) for model in data["data"]], needed=needed
+            )
+            return found
         except RequestFailed as error:
+            if not needed:
+                return []
             raise ServiceError(
                 f"{self._urls} does not list its models ({error.failure}). Check the address: it "
                 "usually ends in /v1."
@@ -157,35 +173,79 @@ class OpenAIClient:
         return ", ".join(endpoint.base_url for endpoint in self._endpoints)
 
     async def _send(
-        self, route: str, body: Mapping[str, Json] | None, read: Callable[[dict[str, Json]], T]
-    ) -> T:
-        payload = None if body is None else json.dumps(body).encode()
-        if body is not None:
-            self.stats.model = str(body.get("model", ""))
+        self,
+        route: str,
+        body: Mapping[str, Json] | None,
+        read: Callable[[dict[str, Json]], T],
+        *,
+        needed: bool = True,
+    ) -> tuple[T, dict[str, Json]]:
+        """What was read of the reply, and the request as the server took it."""
+        asking = body is not None
+        wanted = {**(body or {}), **(self._request if asking else {})}
+        wanted = {
+            name: value for name, value in wanted.items() if value is not None or name not in self._request
+        }
+        model = str(wanted.get("model", ""))
+        dialect = self._dialects.setdefault(model, Dialect())
+        if asking:
+            self.stats.model = model
         tried: set[_Endpoint] = set()
         spent = self._retry.begin(asyncio.get_running_loop().time())
         async with self._free:
             while True:
                 endpoint = self._choose(tried)
+                sent = dialect.applied(wanted)
+                payload = json.dumps(sent).encode() if asking else None
                 try:
                     result = await self._attempt(endpoint, route, payload, read, spent)
                 except AttemptFailed as failed:
                     limiter = endpoint.limiter
+                    change = dialect.learn(wanted, sent, failed) if asking else None
+                    if change is not None:
+                        self.stats.retries["adapted"] += 1
+                        if change:
+                            self._tell_of_change(endpoint, change, failed)
+                        continue
                     alive = limiter.accepted_at >= spent.began
-                    wait_s = spent.wait_s(failed, self._jitter, alive=alive, closed=limiter.closed)
+                    wait_s = self._until_it_is_up(endpoint, failed)
+                    if wait_s is None:
+                        wait_s = spent.wait_s(failed, self._jitter, alive=alive, closed=limiter.closed)
                     if wait_s is None:
                         failure = Failure(failed.kind, failed.detail, failed.status, spent.requests)
-                        await self._give_up(failure, asking=payload is not None)
+                        if needed or failure.status is None or failure.status in {401, 403}:
+                            await self._give_up(failure, asking=asking)
                         raise RequestFailed(failure) from failed
                     self.stats.retries[failed.kind] += 1
                     tried.add(endpoint)
                     if failed.kind == "connection" and not alive:
                         endpoint.resting_until = time.monotonic() + _REST_S
                 else:
-                    self._refusals.accepted = self._refusals.accepted or body is not None
-                    return result
+                    self._heard = True
+                    self._refusals.accepted = self._refusals.accepted or asking
+                    return result, sent
                 with limiter.rest():
                     await self._sleep(wait_s)
+
+    def _tell_of_change(self, endpoint: _Endpoint, change: str, failed: AttemptFailed) -> None:
+        """Once, on standard error and for the run's record, that a server is sent something else than was meant."""
+        words = f"{endpoint.base_url} refused a request ({failed.detail}): {change}"
+        self.stats.changes.append(words)
+        print(f"{words}, from now on.", file=sys.stderr)
+
+    def _until_it_is_up(self, endpoint: _Endpoint, failed: AttemptFailed) -> float | None:
+        """Seconds to wait for a server that has never answered and may be starting; None: it is not waited for."""
+        if self._heard or not failed.starting or not self._retry.server_wait_s:
+            return None
+        now = time.monotonic()
+        if self._waits_until is None:
+            self._waits_until = now + self._retry.server_wait_s
+            print(
+                f"{endpoint.base_url} is not up yet ({failed.detail or failed.kind}): waiting for it, at most "
+                f"{self._retry.server_wait_s:g} s (--server_wait_s).",
+                file=sys.stderr,
+            )
+        return _START_S if now < self._waits_until else None
 
     def _choose(self, tried: set[_Endpoint]) -> _Endpoint:
         if len(tried) == len(self._endpoints):
@@ -240,6 +300,7 @@ class OpenAIClient:
                 f"{endpoint.base_url}/{route}",
                 data=payload,
                 allow_redirects=False,
+                proxy=endpoint.proxy,
             ) as response:
                 content = await response.read()
                 status, headers = response.status, response.headers
@@ -250,13 +311,13 @@ class OpenAIClient:
         except (aiohttp.ClientError, OSError) as error:
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             detail = str(cause) or type(cause).__name__
-            raise AttemptFailed("connection", detail, can_pass=True) from error
+            by = f" through the proxy {urlsplit(endpoint.proxy).hostname}" if endpoint.proxy else ""
+            starting = isinstance(cause, ConnectionRefusedError)
+            raise AttemptFailed("connection", detail + by, can_pass=True, starting=starting) from error
         if status >= 300:
             raise failed_status(status, headers, self._without_key(content))
         try:
-            data = json.loads(content)
-            if b"\\ud" in content.lower():
-                data = _readable(data)
+            data = body_of(content)
             result = read(data)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             begins = self._without_key(content)[:100].decode("utf-8", "replace")
@@ -279,7 +340,11 @@ class OpenAIClient:
     def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # places are given out before
-            headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
+            headers={
+                "Authorization": f"Bearer {self._key}",
+                "Content-Type": "application/json",
+                **self._headers,
+            },
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -338,57 +403,9 @@ class OpenAIClient:
             # a session of its own: neither a full pool nor a stale connection may pass for a dead server
             async with (
                 self._new_session(_PROBE_TIMEOUT_S) as session,
-                session.get(f"{endpoint.base_url}/models") as response,
+                session.get(f"{endpoint.base_url}/models", proxy=endpoint.proxy) as response,
             ):
                 answered = True
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
         except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError):
             return [] if answered else None
-
-
-def _readable(value: Json) -> Json:
-    """The same JSON, the replacement character in place of lone surrogates, which no tokenizer takes."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_readable(one) for one in value]
-    if isinstance(value, dict):
-        return {_readable(key): _readable(one) for key, one in value.items()}
-    return value
-
-
-def _read_choices(data: dict[str, Json]) -> list[dict[str, Json]]:
-    choices = data["choices"]
-    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-        raise TypeError("choices is not a list of objects")
-    if not choices:
-        raise AttemptFailed("empty_reply", "the list of choices is empty", can_pass=True)
-    return choices
-
-
-def _read_texts(data: dict[str, Json]) -> list[dict[str, Json]]:
-    choices = _read_choices(data)
-    if any(choice.get("text") is None for choice in choices):
-        raise AttemptFailed("empty_reply", "the text of a choice is null", can_pass=True)
-    return choices
-
-
-def _read_chat(data: dict[str, Json]) -> ChatReply:
-    choice = _read_choices(data)[0]
-    message, reason = choice["message"], choice.get("finish_reason")
-    content = message.get("content")  # left out by some servers where others say null
-    if content is not None and not isinstance(content, str):
-        raise TypeError(f"the content is {type(content).__name__}, not text")
-    parts = split_thoughts(content or "")
-    aside = (message.get(field) for field in _THOUGHTS)
-    thoughts = next((text for text in aside if isinstance(text, str) and text.strip()), parts.thoughts)
-    if thoughts and not parts.text.strip():
-        raise AttemptFailed(
-            "only_thoughts",
-            f"the model wrote thoughts, no answer (finish_reason {reason}); where its tokens were used up, "
-            f"allow more of them. It ends: {thoughts[-100:]!r}",
-            can_pass=False,
-        )
-    if content is None:
-        raise AttemptFailed("empty_reply", f"the content is null (finish_reason {reason})", can_pass=True)
-    return ChatReply(parts.text, reason, thoughts)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import random
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client.limiter import Ticket
 from sweet_rl.types import Failure
 
-_KINDS = {400: "bad_request", 408: "timeout", 413: "bad_request", 422: "bad_request", 429: "rate_limited"}
-_PASSING = {408, 409, 425, 429}
+if TYPE_CHECKING:
+    from sweet_rl.openai_client.replies import ServerError
+
 _OVERLOADED = {502, 503, 504, 529}
-_CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|too long|too many tokens", re.IGNORECASE)
+
+_OWN = {"context_full", "only_thoughts", "model_refused", "tool_call"}
+"""Failures of one request that say nothing about the others."""
 
 MOST_LOST: Final = 12
 """Connections that one request may lose while its server answers others."""
@@ -43,7 +44,10 @@ class RequestFailed(Exception):
 
 
 class AttemptFailed(Exception):
-    """One attempt has failed. `can_pass` says whether another one may succeed."""
+    """One attempt has failed. `can_pass` says whether another one may succeed.
+
+    `error` is what the server said; `starting`: it may be a server that is not up yet.
+    """
 
     def __init__(
         self,
@@ -53,9 +57,12 @@ class AttemptFailed(Exception):
         can_pass: bool,
         status: int | None = None,
         retry_after_s: float | None = None,
+        error: ServerError | None = None,
+        starting: bool = False,
     ) -> None:
         self.kind, self.detail, self.can_pass = kind, detail, can_pass
-        self.status, self.retry_after_s = status, retry_after_s
+        self.status, self.retry_after_s, self.error = status, retry_after_s, error
+        self.starting = starting or status == 503
         super().__init__(f"{kind}: {detail}")
 
     @property
@@ -85,6 +92,8 @@ class RetryPolicy:
         first_wait_s: longest wait before the second attempt; it doubles with each further one.
         max_wait_s: longest wait of our own choosing.
         max_retry_after_s: longest wait that a server may ask for.
+        server_wait_s: how long a server that has not answered yet is waited for while it starts: while it
+            refuses connections, or answers 503.
 
     Raises:
         UsageError: no attempt, or no time for one.
@@ -96,6 +105,7 @@ class RetryPolicy:
     first_wait_s: float = 0.5
     max_wait_s: float = 30.0
     max_retry_after_s: float = 60.0
+    server_wait_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.timeout_s <= 0 or self.patience_s < 0:
@@ -180,7 +190,7 @@ class Refusals:
         Requests that were under way when the first of them failed are waited for. A request that is too long
         for the model says nothing about the others.
         """
-        if self.accepted or is_context_full(failure) or failure.kind == "only_thoughts":
+        if self.accepted or failure.kind in _OWN:
             return False
         if failure.kind == "refused":
             return True
@@ -192,33 +202,7 @@ class Refusals:
         return self._count >= HANDFUL and oldest >= self._first_at
 
 
-def is_context_full(failure: Failure) -> bool:
-    """Whether a request was refused because it does not fit the model's context."""
-    return failure.kind == "bad_request" and _CONTEXT_FULL.search(failure.detail) is not None
-
-
-def failed_status(status: int, headers: Mapping[str, str], body: bytes) -> AttemptFailed:
-    """Sort an HTTP error: 408, 409, 425, 429 and 5xx can pass; what the request itself causes cannot."""
-    message, code = _error_of(body)
-    retry_after_s = _retry_after_s(headers)
-    if code == "insufficient_quota":  # comes with 429, but waiting does not fill an account
-        return AttemptFailed("quota", message, can_pass=False, status=status)
-    kind = _KINDS.get(status, "server_error" if status >= 500 else "refused")
-    can_pass = status in _PASSING or status >= 500
-    return AttemptFailed(kind, message, can_pass=can_pass, status=status, retry_after_s=retry_after_s)
-
-
-def _error_of(body: bytes, limit: int = 300) -> tuple[str, str]:
-    """The server's own words and its error code, from an OpenAI error body or from whatever came instead."""
-    text = body.decode("utf-8", "replace")
-    try:
-        error = json.loads(text)["error"]
-        return str(error["message"])[:limit], str(error.get("code"))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return " ".join(text.split())[:limit], ""
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Seconds from a Retry-After header, which holds a number or an HTTP date."""
     value = headers.get("Retry-After")
     if value is None:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from sweet_rl.chat import ChatFormat, PlainChat, TokenizerChat, as_json, with_system
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.openai_client import OpenAIClient, RequestFailed, is_context_full
+from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.types import (
     Completion,
     Failure,
-    FinishReason,
     Generation,
     Json,
     Observation,
@@ -29,7 +29,6 @@ from sweet_rl.types import (
     derive_seed,
 )
 
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _SAMPLES_IN_FLIGHT = 64
 _VLLM, _LLAMA_CPP, _LLAMA_CPP_PYTHON = "vllm", "llamacpp", "me"
 """Who these servers say owns their models."""
@@ -71,7 +70,6 @@ class OpenAIPolicy:
         seed: of the whole run; each turn is sent its own, which servers honour as they can.
         server: "auto" looks at the server's list of models to see whether it is vLLM; "vllm" and "other" say
             so without asking.
-        extra: further fields of every request, over ours where they have the same name.
     """
 
     def __init__(
@@ -86,7 +84,6 @@ class OpenAIPolicy:
         max_tokens: int = 1024,
         seed: int = 0,
         server: Literal["auto", "vllm", "other"] = "auto",
-        extra: Mapping[str, Json] | None = None,
     ) -> None:
         if api not in {"completions", "chat"}:
             raise UsageError(f"api must be completions or chat, got {api!r}.")
@@ -98,7 +95,6 @@ class OpenAIPolicy:
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._seed = seed
-        self._extra = dict(extra or {})
         self._server = None if server == "auto" else _Server(server, None)
         self._discovering = asyncio.Lock()
         self._sampling = asyncio.Semaphore(_SAMPLES_IN_FLIGHT)
@@ -114,8 +110,8 @@ class OpenAIPolicy:
         messages = with_system(self._system_prompt, observation.messages)
         prompt = self._format.render(messages) if self._api == "completions" else as_json(messages)
         seed = derive_seed(self._seed, observation.seed, observation.turn)
-        (completion,) = await self._complete(prompt, 1, seed)
-        return Generation(prompt, completion)
+        ((completion, sent),) = await self._complete(prompt, 1, seed)
+        return Generation(sent, completion)
 
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
@@ -135,7 +131,7 @@ class OpenAIPolicy:
 
         async def several(prompt: str, seed: int) -> list[Completion]:
             async with self._sampling:
-                return await self._complete(prompt, n, seed)
+                return [completion for completion, _ in await self._complete(prompt, n, seed)]
 
         tasks = [
             asyncio.create_task(several(prompt, seed)) for prompt, seed in zip(prompts, seeds, strict=True)
@@ -150,22 +146,25 @@ class OpenAIPolicy:
         """Close the client and its connections."""
         await self._client.close()
 
-    async def _complete(self, prompt: str, n: int, seed: int) -> list[Completion]:
+    async def _complete(self, prompt: str, n: int, seed: int) -> list[tuple[Completion, str]]:
+        """Completions, each with the prompt as the server took it."""
         server = await self._discover()
         ask = self._ask_completions if self._api == "completions" else self._ask_chat
-        completions: list[Completion] = []
+        completions: list[tuple[Completion, str]] = []
         try:
             while len(completions) < n:  # not every server gives as many as it is asked for
                 part = derive_seed(seed, len(completions)) if completions else seed
                 completions += await ask(server, prompt, n - len(completions), part)
         except RequestFailed as error:
-            failure = error.failure
-            if is_context_full(failure):
-                raise EpisodeError(StopReason.CONTEXT_FULL, failure) from error
-            raise EpisodeError(StopReason.POLICY_FAILED, failure) from error
+            full = error.failure.kind == "context_full"
+            raise EpisodeError(
+                StopReason.CONTEXT_FULL if full else StopReason.POLICY_FAILED, error.failure
+            ) from error
         return completions[:n]
 
-    async def _ask_completions(self, server: _Server, prompt: str, n: int, seed: int) -> list[Completion]:
+    async def _ask_completions(
+        self, server: _Server, prompt: str, n: int, seed: int
+    ) -> list[tuple[Completion, str]]:
         body = self._sampling_fields(server, seed) | {"prompt": prompt, "n": n}
         ids: list[int] | None = None
         if isinstance(self._format, TokenizerChat):
@@ -182,15 +181,18 @@ class OpenAIPolicy:
             body |= {"logprobs": 0, "return_token_ids": True}
         if server.context is not None:  # a larger number would be refused instead of cut
             body["max_tokens"] = max(1, min(self._max_tokens, server.context - len(ids or [])))
-        choices = await self._client.complete(body | self._extra)
-        return [_completion(choice) for choice in choices]
+        return [(_completion(choice), prompt) for choice in await self._client.complete(body)]
 
-    async def _ask_chat(self, server: _Server, prompt: str, _: int, seed: int) -> list[Completion]:
+    async def _ask_chat(
+        self, server: _Server, prompt: str, _: int, seed: int
+    ) -> list[tuple[Completion, str]]:
         """One completion, whatever `n` is: the next request has another seed."""
         body = self._sampling_fields(server, seed) | {"messages": json.loads(prompt)}
-        reply = await self._client.chat(body | self._extra)
-        finish = _finish(reply.finish_reason)
-        return [Completion(reply.content, finish_reason=finish, thoughts=reply.thoughts)]
+        reply = await self._client.chat(body, any_reply=True)
+        given = prompt if reply.sent is None else as_json(reply.sent)
+        return [
+            (Completion(reply.content, finish_reason=reply.finish_reason, thoughts=reply.thoughts), given)
+        ]
 
     def _sampling_fields(self, server: _Server, seed: int) -> dict[str, Json]:
         return {
@@ -206,7 +208,7 @@ class OpenAIPolicy:
         """Look at the server once, before the first request."""
         async with self._discovering:
             if self._server is None:
-                models = await self._client.models()
+                models = await self._client.models(needed=False)
                 ours = next((model for model in models if model.get("id") == self.name), None)
                 owners = [str(model.get("owned_by")) for model in ([ours] if ours else models)]
                 if _VLLM in owners and ours is None:
@@ -220,15 +222,12 @@ class OpenAIPolicy:
 
 def _completion(choice: Mapping[str, Json]) -> Completion:
     """One choice of a text completion; tokens and log-probabilities where vLLM returns them."""
-    text = choice.get("text")
+    text, ids, finish = choice["text"], choice.get("token_ids"), choice["finish_reason"]
     if not isinstance(text, str):
         raise RequestFailed(Failure("malformed_reply", f"the text of a choice is {type(text).__name__}"))
-    ids, logprobs = choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs")
-    finish = _finish(choice.get("finish_reason"))
+    logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
     if not ids or not logprobs or len(ids) != len(logprobs):
         return Completion(text, finish_reason=finish)
+    if not all(isinstance(value, float | int) and math.isfinite(value) for value in logprobs):
+        return Completion(text, tuple(ids), None, finish)  # some servers give NaN, null or minus infinity
     return Completion(text, tuple(ids), tuple(logprobs), finish)
-
-
-def _finish(reason: Json) -> FinishReason:
-    return _FINISH.get(reason, FinishReason.OTHER)

@@ -107,6 +107,12 @@ class Record:
         """How many sessions ended without a word."""
         return sum("noticed" in session for session in self._earlier)
 
+    def server_changes(self) -> list[str]:
+        """Each with the part of whoever is behind the server."""
+        here = [f"{usage.role}: {words}" for usage in self._usage for words in usage.changes]
+        earlier = [words for one in self._earlier for words in one.get("server_changes") or ()]
+        return list(dict.fromkeys([*earlier, *here]))
+
     def progresses(self, progress: Progress) -> None:
         """Work of known length begins; what was before it has its last numbers."""
         with self._lock:
@@ -304,6 +310,8 @@ class Record:
         session: dict[str, Json] = {"status": "running"} | self._session
         session["wall_s"] = round(time.monotonic() - self._begun, 2)
         session["usage"] = summed(self._usage)
+        if changes := self.server_changes():
+            session["server_changes"] = changes
         sessions = [*self._earlier, session]
         usage = added([one.get("usage") or {} for one in sessions])
         content: dict[str, Json] = {
@@ -319,6 +327,8 @@ class Record:
             "outputs": sorted(self._outputs.values(), key=lambda entry: "changed_in_place" in entry),
             "usage": usage,
         }
+        if changes:
+            content["server_changes"] = changes
         if self._prices is not None:
             content["cost"] = cost_of(usage, self._prices)
         if self._parent is not None:

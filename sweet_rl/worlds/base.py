@@ -164,7 +164,9 @@ class World:
         """
         raise UsageError(f"{self.name} has no oracle that a model plays.")
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options) -> User:
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
         """The simulated human, played by a model behind a server.
 
         Args:
@@ -172,6 +174,7 @@ class World:
             model: the server's name for it.
             prompt: its instructions, checked by `check_user_prompt`.
             options: of this world.
+            said: `max_tokens` of a reply, and a `system_prompt`, where they are not the world's own.
 
         Raises:
             UsageError: this world has no simulated human.

@@ -24,7 +24,7 @@ class Server:
         self.bodies, self.asked_for_models, self.closed = [], 0, False
         self._models, self._error, self._choices_at_most = models, error, choices_at_most
         self._choice = choice or {"text": "Fine.", "finish_reason": "stop", "logprobs": None}
-        self._chat = chat or ChatReply("Fine.", "stop")
+        self._chat = chat or ChatReply("Fine.", FinishReason.STOP)
 
     async def complete(self, body):
         self.bodies.append(body)
@@ -32,11 +32,13 @@ class Server:
             raise RequestFailed(self._error)
         return [self._choice] * min(body["n"], self._choices_at_most)
 
-    async def chat(self, body):
+    async def chat(self, body, *, any_reply):
+        assert any_reply
         self.bodies.append(body)
         return self._chat
 
-    async def models(self):
+    async def models(self, *, needed):
+        assert not needed
         self.asked_for_models += 1
         await asyncio.sleep(0)
         return self._models
@@ -78,7 +80,7 @@ def test_the_string_that_is_sent_is_the_one_recorded(observe):
 def test_vllm_is_told_to_add_no_begin_token_and_asked_for_tokens(observe):
     choice = {
         "text": "Fine.",
-        "finish_reason": "length",
+        "finish_reason": FinishReason.LENGTH,
         "token_ids": [5, 3],
         "logprobs": {"token_logprobs": [-1.5, -0.5]},
     }
@@ -151,7 +153,7 @@ def test_the_room_that_is_left_limits_the_turn(observe, words, expected):
 
 
 def test_chat_sends_messages_and_records_them(observe):
-    server = Server(chat=ChatReply("Yes?", "length"))
+    server = Server(chat=ChatReply("Yes?", FinishReason.LENGTH))
     (generation,) = act(server, observe("Hé."), api="chat", system_prompt="Rules.")
     assert generation.input == '[{"content":"Rules.","role":"system"},{"content":"Hé.","role":"user"}]'
     assert server.bodies[0]["messages"] == json.loads(generation.input)
@@ -163,8 +165,7 @@ def test_chat_sends_messages_and_records_them(observe):
 @pytest.mark.parametrize(
     ("detail", "kind", "reason"),
     [
-        ("This model's maximum context length is 512 tokens.", "bad_request", StopReason.CONTEXT_FULL),
-        ("the request exceeds the available context size", "bad_request", StopReason.CONTEXT_FULL),
+        ("This model's maximum context length is 512 tokens.", "context_full", StopReason.CONTEXT_FULL),
         ("temperature must be a number", "bad_request", StopReason.POLICY_FAILED),
         ("maximum context length", "server_error", StopReason.POLICY_FAILED),
     ],
@@ -179,12 +180,14 @@ def test_refusals(observe, detail, kind, reason):
 
 def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe):
     with pytest.raises(EpisodeError) as caught:
-        act(Server(choice={"text": None}), observe("Hi."))
+        act(Server(choice={"text": 5, "finish_reason": "stop"}), observe("Hi."))
     assert caught.value.failure.kind == "malformed_reply"
 
 
 def test_thoughts_that_a_server_tells_apart_are_kept_beside_the_text(observe):
-    ((generation),) = act(Server(chat=ChatReply("Which?", "stop", "hm")), observe("Hi."), api="chat")
+    ((generation),) = act(
+        Server(chat=ChatReply("Which?", FinishReason.STOP, "hm")), observe("Hi."), api="chat"
+    )
     assert (generation.completion.text, generation.completion.thoughts) == ("Which?", "hm")
 
 
@@ -209,10 +212,20 @@ def test_every_turn_has_a_seed_of_its_own(observe):
     assert len(set(seeds)) == 3
 
 
-def test_extra_fields_have_the_last_word(observe):
-    server = Server()
-    act(server, observe("Hi."), extra={"max_tokens": 3, "stop": ["\n"]})
-    assert (server.bodies[0]["max_tokens"], server.bodies[0]["stop"]) == (3, ["\n"])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), None])
+def test_a_log_probability_that_is_no_number_costs_the_log_probabilities_alone(observe, value):
+    choice = {"text": "Fine.", "finish_reason": "stop", "token_ids": [5, 6]}
+    choice["logprobs"] = {"token_logprobs": [-0.5, value]}
+    (generation,) = act(Server(VLLM, choice=choice), observe("Hi."))
+    completion = generation.completion
+    assert (completion.text, completion.token_ids, completion.logprobs) == ("Fine.", (5, 6), None)
+
+
+def test_the_messages_that_a_server_took_are_those_recorded(observe):
+    taken = [{"role": "user", "content": "Rules.\n\nHi."}]
+    server = Server(chat=ChatReply("Fine.", FinishReason.STOP, sent=taken))
+    (generation,) = act(server, observe("Hi."), api="chat", system_prompt="Rules.")
+    assert json.loads(generation.input) == taken
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])

@@ -10,7 +10,7 @@ from sweet_rl.openai_client import ChatReply, OpenAIClient, RequestFailed, Retry
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
 from sweet_rl.users.faults import Fault, FaultProfile
-from sweet_rl.users.openai import OpenAIUser
+from sweet_rl.users.model import OpenAIUser
 from tests.users.serving import serving
 
 

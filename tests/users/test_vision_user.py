@@ -13,7 +13,7 @@ from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.pages import PageContext, RenderedPage
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Message
-from sweet_rl.users.vision import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, VisionUser, check_vision_prompt
+from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, VisionUser, check_vision_prompt
 from tests.users.openai_schema import problems
 
 

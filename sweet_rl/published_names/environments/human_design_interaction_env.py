@@ -11,7 +11,7 @@ from typing import Any
 
 from sweet_rl.prompts import fill
 from sweet_rl.types import NO_ANSWER
-from sweet_rl.users.vision import DATA_URLS, vision_content
+from sweet_rl.users.model import DATA_URLS, vision_content
 from sweet_rl.worlds.dialogue.parsing import ParsedAction
 
 from ..utils.webpage_utils import extract_html_snippet, get_driver, render_full_html

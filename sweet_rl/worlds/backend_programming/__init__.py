@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
@@ -153,11 +153,13 @@ class BackendProgramming(Dialogue):
 
         return answer_served
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options) -> User:
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
         """The human as the paper has it."""
-        from sweet_rl.users.openai import OpenAIUser
+        from sweet_rl.users.model import OpenAIUser
 
-        return OpenAIUser(client, model, prompt_template=prompt)
+        return OpenAIUser(client, model, prompt_template=prompt, **said)
 
     def check_user_prompt(self, template: str, path: str) -> None:
         """Check for the placeholders of problem, hidden information and dialogue."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
@@ -176,12 +176,14 @@ class FrontendDesign(Dialogue):
 
         return ScriptedViewer()
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options) -> User:
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
         """The human as the paper has it: a model that sees."""
-        from sweet_rl.users.vision import VisionUser
+        from sweet_rl.users.model import VisionUser
 
         image_url = options.image_url if isinstance(options, DesignOptions) else "png"
-        return VisionUser(client, model, prompt_template=prompt, image_url=image_url)
+        return VisionUser(client, model, prompt_template=prompt, image_url=image_url, **said)
 
     def model_user_settings(self, options: Options) -> dict[str, Json]:
         """How pictures are written into requests."""
@@ -189,7 +191,7 @@ class FrontendDesign(Dialogue):
 
     def check_user_prompt(self, template: str, path: str) -> None:
         """Check a prompt for a human who is shown pictures."""
-        from sweet_rl.users.vision import check_vision_prompt
+        from sweet_rl.users.model import check_vision_prompt
 
         check_vision_prompt(template, path)
 

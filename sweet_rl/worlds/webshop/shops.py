@@ -14,7 +14,8 @@ from yarl import URL
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import RequestFailed, RetryPolicy
-from sweet_rl.openai_client.retry import AttemptFailed, failed_status
+from sweet_rl.openai_client.replies import failed_status
+from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import Failure
 from sweet_rl.worlds.webshop.address import Address
 from sweet_rl.worlds.webshop.page import OddPage

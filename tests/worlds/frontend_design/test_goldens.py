@@ -11,7 +11,7 @@ from sweet_rl.openai_client import ChatReply, RequestFailed
 from sweet_rl.pages import RenderedPage, RenderFailed
 from sweet_rl.rollout import Episode, RolloutStats, play
 from sweet_rl.types import Failure, StopReason, Task
-from sweet_rl.users.vision import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, VisionUser
+from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, VisionUser
 from sweet_rl.worlds.frontend_design.env import FrontendEnv
 from tests.worlds.backend_programming.test_goldens import ReplayPolicy, full_view, view
 

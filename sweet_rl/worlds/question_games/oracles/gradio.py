@@ -20,7 +20,8 @@ import aiohttp
 
 from sweet_rl.errors import ServiceError
 from sweet_rl.openai_client import RetryPolicy, base_url_from
-from sweet_rl.openai_client.retry import AttemptFailed, failed_status
+from sweet_rl.openai_client.replies import failed_status
+from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
 from sweet_rl.worlds.question_games.oracles.prompts import Asking
 

@@ -6,14 +6,11 @@ Published behaviour: docs/published/archer.md.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError
 from sweet_rl.worlds.question_games.oracles.prompts import Asking
-
-if TYPE_CHECKING:
-    from sweet_rl.openai_client import RetryPolicy
 
 KINDS: Final = ("seq2seq", "openai", "gradio")
 
@@ -30,8 +27,8 @@ def open_oracle(
     *,
     model: str | None = None,
     api_key: str | None = None,
-    retry: RetryPolicy | None = None,
     concurrency: int = 64,
+    **client: Any,
 ) -> User:
     """Who answers.
 
@@ -44,8 +41,8 @@ def open_oracle(
         model: what the weights belong to (default: `BASE_MODEL`), or the server's name for its model, which
             "openai" needs.
         api_key: of an "openai" server that needs one.
-        retry: how often and how patiently that is asked.
         concurrency: how many questions are asked at once at most.
+        client: further arguments of its client (`OpenAIClient`).
 
     Raises:
         UsageError: no such oracle, model or address, or a package is missing.
@@ -63,8 +60,8 @@ def open_oracle(
         from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle
 
         urls = base_url_from("", 0, path)
-        client = OpenAIClient(urls, api_key=api_key, retry=retry, max_connections=concurrency)
-        return OpenAIOracle(asking, client, model)
+        asked = OpenAIClient(urls, api_key=api_key, max_connections=concurrency, **client)
+        return OpenAIOracle(asking, asked, model)
     if kind == "gradio":
         from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.prompts import check_placeholders, fill, load_prompt
 from sweet_rl.types import UserContext, UserReply
-from sweet_rl.users.openai import ask
+from sweet_rl.users.model import ask
 from sweet_rl.worlds.question_games.oracles.prompts import Asking, question_of
 
 PLACEHOLDERS = ("hidden", "question")

@@ -1,19 +1,22 @@
-"""A simulated human that sees pages, played by a vision model behind any OpenAI-compatible server.
+"""Simulated humans played by a model behind any OpenAI-compatible server: one that reads, one that sees pages.
 
-Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes.
+Published behaviour: docs/published/sweet_rl.md#backend-programming, #frontend-design, #in-episodes.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Final
 
 from sweet_rl.errors import UsageError
-from sweet_rl.openai_client import OpenAIClient
+from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.pages import PageContext
-from sweet_rl.prompts import dialogue_string, fill
-from sweet_rl.types import Json, UserContext, UserReply
-from sweet_rl.users.openai import ask
+from sweet_rl.prompts import dialogue_string, fill, simulator_prompt
+from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
+
+SYSTEM_PROMPT: Final = "You are a helpful assistant."
+MAX_TOKENS: Final = 4096
 
 DATA_URLS: Final = {
     "png": "data:image/png;base64,",
@@ -28,7 +31,54 @@ NO_DRAFT: Final = "The assistant has no page to show yet: there is no visualisat
 TARGET_CAPTION: Final = "This is the page that you want:"
 
 
-class VisionUser:
+class OpenAIUser:
+    """Asks a model what the human says next, with the published request by default.
+
+    Args:
+        client: connections to the servers; closed with the user.
+        model: the servers' name for the model.
+        prompt_template: with the placeholders of `sweet_rl.prompts.PLACEHOLDERS`.
+        temperature: 0 as published.
+        max_tokens: of the reply; what the agent sees of it is cut by the world.
+        system_prompt: the system message; "" for none.
+    """
+
+    def __init__(
+        self,
+        client: OpenAIClient,
+        model: str,
+        *,
+        prompt_template: str,
+        temperature: float = 0,
+        max_tokens: int = MAX_TOKENS,
+        system_prompt: str = SYSTEM_PROMPT,
+    ) -> None:
+        self.name = model
+        self._client = client
+        self._template = prompt_template
+        self._temperature, self._max_tokens = temperature, max_tokens
+        self._system_prompt = system_prompt
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """One chat completion; a request that cannot be answered gives the published "No response."."""
+        system = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
+        body = {
+            "model": self.name,
+            "messages": [*system, {"role": "user", "content": self._content(context)}],
+            "max_tokens": self._max_tokens,
+            "temperature": self._temperature,
+        }
+        return await ask(self._client, body)
+
+    async def close(self) -> None:
+        """Close the client and its connections."""
+        await self._client.close()
+
+    def _content(self, context: UserContext) -> Json:
+        return simulator_prompt(self._template, context)
+
+
+class VisionUser(OpenAIUser):
     """Shows a model the draft and the page that is wanted, and asks what the human says.
 
     Args:
@@ -39,6 +89,10 @@ class VisionUser:
         image_url: one of `DATA_URLS`.
         temperature: 0 as published.
         max_tokens: of the reply; what the agent sees of it is cut by the world.
+        system_prompt: the system message; none as published.
+
+    Raises:
+        TypeError: from `reply`, for a context without pictures.
     """
 
     def __init__(
@@ -49,35 +103,22 @@ class VisionUser:
         prompt_template: str,
         image_url: str = "png",
         temperature: float = 0,
-        max_tokens: int = 4096,
+        max_tokens: int = MAX_TOKENS,
+        system_prompt: str = "",
     ) -> None:
-        self.name = model
-        self._client = client
-        self._template = prompt_template
+        super().__init__(
+            client,
+            model,
+            prompt_template=prompt_template,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+        )
         self._url = DATA_URLS[image_url]
-        self._temperature, self._max_tokens = temperature, max_tokens
 
-    async def reply(self, context: UserContext) -> UserReply:
-        """One chat completion; a request that cannot be answered gives the published "No response.".
-
-        Raises:
-            TypeError: a context without pictures.
-        """
+    def _content(self, context: UserContext) -> Json:
         if not isinstance(context, PageContext):
             raise TypeError("a human with eyes needs a PageContext")
-        body = {
-            "model": self.name,
-            "messages": [{"role": "user", "content": self._content(context)}],
-            "max_tokens": self._max_tokens,
-            "temperature": self._temperature,
-        }
-        return await ask(self._client, body)
-
-    async def close(self) -> None:
-        """Close the client and its connections."""
-        await self._client.close()
-
-    def _content(self, context: PageContext) -> list[dict[str, Json]]:
         prompt = fill(
             self._template,
             problem_description=context.problem_description,
@@ -88,6 +129,15 @@ class VisionUser:
 
     def _picture(self, png: bytes) -> str:
         return self._url + base64.b64encode(png).decode("ascii")
+
+
+async def ask(client: OpenAIClient, body: Mapping[str, Json]) -> UserReply:
+    """The human's words that a chat completion gives, or the published "No response." and why."""
+    try:
+        reply = await client.chat(body)
+    except RequestFailed as error:
+        return UserReply(NO_RESPONSE, error.failure)
+    return UserReply(reply.content)
 
 
 def vision_content(prompt: str, *, target: str, draft: str | None) -> list[dict[str, Json]]:
