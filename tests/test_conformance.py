@@ -16,9 +16,8 @@ from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Generation, Message, Observation, StopReason, UserContext, UserReply
 from sweet_rl.users import USERS as OTHER_USERS
-from sweet_rl.users.model import OpenAIUser
+from sweet_rl.users.model import OpenAIUser, VisionUser
 from sweet_rl.users.server_process import start_server
-from sweet_rl.users.model import VisionUser
 from sweet_rl.worlds import AgentRequest, load_tasks, world_of
 from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
 from sweet_rl.worlds.backend_programming.env import BackendEnv

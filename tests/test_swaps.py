@@ -18,8 +18,7 @@ from sweet_rl.preferences.ranking import context_of
 from sweet_rl.prompts import load_prompt
 from sweet_rl.serving import listening
 from sweet_rl.types import Message, UserContext
-from sweet_rl.users.model import OpenAIUser
-from sweet_rl.users.model import VisionUser
+from sweet_rl.users.model import OpenAIUser, VisionUser
 from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.alfworld.teacher.lessons import thought as household_thought
 from sweet_rl.worlds.auto_explore.teacher.search import Explorer

@@ -47,7 +47,7 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
             await served.close()
         return
     async with vllm_server(model, flags) as server:
-        served = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags)), model)
+        served = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags), direct=True), model)
         try:
             await served.start()
             yield served

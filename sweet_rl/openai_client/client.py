@@ -52,6 +52,7 @@ class ClientStats(tracking.Usage):
 @dataclass(slots=True, eq=False)
 class _Endpoint:
     base_url: str
+    direct: bool = False
     outstanding: int = 0
     resting_until: float = 0.0
 
@@ -63,7 +64,7 @@ class _Endpoint:
     def proxy(self) -> str | None:
         """By HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as other programs read them."""
         parts, proxies = urlsplit(self.base_url), getproxies()
-        if not proxies or proxy_bypass(parts.netloc):
+        if self.direct or not proxies or proxy_bypass(parts.netloc):
             return None
         return proxies.get(parts.scheme) or proxies.get("all")
 
@@ -77,6 +78,7 @@ class OpenAIClient:
         retry: how often and how patiently.
         request: fields of every request, over those that it has; None leaves one out.
         headers: of every request, over ours.
+        direct: past the environment's proxies, to a server of our own on this machine.
         max_connections: requests of this client in flight at once.
         sleep: waits between attempts; replaceable for tests.
         jitter: where the randomness of waits comes from.
@@ -94,13 +96,14 @@ class OpenAIClient:
         retry: RetryPolicy | None = None,
         request: Mapping[str, Json] | None = None,
         headers: Mapping[str, str] | None = None,
+        direct: bool = False,
         max_connections: int = 1000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: random.Random | None = None,
         named_by: str = "",
     ) -> None:
         self.stats = tracking.joining(ClientStats())
-        self._endpoints = [_Endpoint(url.rstrip("/")) for url in base_urls]
+        self._endpoints = [_Endpoint(url.rstrip("/"), direct) for url in base_urls]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")

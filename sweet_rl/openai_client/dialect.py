@@ -180,7 +180,8 @@ def _named(sent: Fields, words: str, fields: tuple[str, ...]) -> list[str]:
     places: dict[str, int] = {}
     for field in ours:
         bare = _WORD_OF_ITS_OWN.fullmatch(field) is not None
-        name = field.replace("_", "[ _-]?")
+        called = [field, *(name for name, others in _NAMES.items() if field in others and name not in sent)]
+        name = f"(?:{'|'.join(called)})".replace("_", "[ _-]?")
         if any(re.search(rf"(^|\W|_){name}$", path, re.IGNORECASE) for path in fields):
             places[field] = -1
             continue
@@ -219,13 +220,9 @@ def _most(value: Json, words: str) -> float | int | None:
 
 
 def _left_out(field: str, sent: Fields) -> Change:
-    value = sent[field]
-    own = (
-        f"{field} is left out"
-        if field == "seed"
-        else f"{field} {value} is left out: the server's own default holds"
-    )
-    return Change((field, None), partial(_drop, field), own)
+    value = "" if "seed" in field else f" {sent[field]}"
+    words = f"{field}{value} is left out: the server's own default holds"
+    return Change((field, None), partial(_drop, field), words)
 
 
 def _drop(name: str, body: Fields) -> None:

@@ -57,7 +57,7 @@ class VLLMPolicy:
         """
         chat_format = chat_format or TokenizerChat.from_pretrained(server.model)
         await server.start()
-        client = OpenAIClient([server.base_url], retry=retry, max_connections=max_connections)
+        client = OpenAIClient([server.base_url], retry=retry, direct=True, max_connections=max_connections)
         policy = OpenAIPolicy(
             client,
             server.model,
