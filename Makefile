@@ -14,7 +14,7 @@ GPU_OUT ?= outputs/bench-gpu
 PIP := pip install --quiet --disable-pip-version-check
 
 .PRECIOUS: $(DOORS)/%/.installed
-.PHONY: help install smollm2 demo demo-archer demo-reflect docs test check format budget test-vllm test-llama test-doors dist test-dist bench bench-training bench-gpu clean
+.PHONY: help install smollm2 demo demo-archer demo-reflect docs test check format budget test-vllm test-llama test-doors dist test-dist bench bench-tiny bench-training bench-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -131,6 +131,43 @@ bench: install  ## rollout, worlds, grading, start-up: what docs/benchmarks.md d
 	$(BIN)/python benchmarks/worlds.py
 	$(BIN)/python benchmarks/explore_reset.py
 	$(BIN)/python benchmarks/reflect_update.py
+
+# Every benchmark with tiny numbers, whose figures mean nothing: does it still run? A new one is run by itself.
+TINY := outputs/bench-tiny
+TINY_adapters := --widths 32 --rank 4 --layers 1 --texts 2 --tokens 20 --rounds 1
+TINY_archer_critics := --critics own --seeds 1 --iterations 1 --folder $(TINY)/archer_critics
+TINY_archer_settings := --tiny --methods reinforce --folder $(TINY)/archer_settings
+TINY_archer_update := --size tiny --rows 4 --draws 0.1
+TINY_archer_worlds := --tiny --worlds lantern --seeds 1 --folder $(TINY)/archer_worlds
+TINY_compare := --rows 200
+TINY_evaluate_html := --pages 6 --cold_pages 2 --rounds 1
+TINY_explore_reset := --files 50 --bytes 50 --resets 4
+TINY_gpu := $(TINY)/gpu --size tiny --minutes 1
+TINY_grading := --num_tasks 4 --heavy 1 --rounds 1
+TINY_growth := --points 1
+TINY_interruptions := --trainers train_sft --ways KILL
+TINY_join_studies := $(TINY)/joined.json sweet_rl/studies/reflect/full_study.json
+TINY_mini := --ways sweet --seeds 6 --trades 1 --train_tasks 20 --test_tasks 10 --folder $(TINY)/mini --output $(TINY)/mini.json
+TINY_mini_settings := --worlds trades=1 --methods dpo --first 1 --train_tasks 20 --test_tasks 10 --folder $(TINY)/mini_settings
+TINY_ranking := --history 60 --candidates 2 --turns 1 --dialogues 4 --rounds 1 --hidden 32 --layers 1
+TINY_rate_limit := --tasks 10
+TINY_records := --runs 1 --mib 1
+TINY_reflect_settings := --tiny --worlds taxi --seeds 1 --folder $(TINY)/reflect_settings
+TINY_reflect_update := --rows 1 --steps 2 --layers 1 --width 32 --tuning 2 --repeats 1
+TINY_rendering := --pages 4 --drivers 1 --episodes 4
+TINY_rollout := --episodes 16 --concurrency 4 --latency_median_ms 5
+TINY_sampling := --dialogues 4 --turns 2 --width 64 --layers 1 --vocabulary 500 --rounds 1
+TINY_scaling := --points 1
+TINY_startup := --runs 1 --scripts play.py
+TINY_training_step := --history 60 --dialogues 4 --pairs_per_turn 2 --steps 1 --rounds 1 --hidden 32 --layers 1 --vocabulary 500 --contenders ours,published
+TINY_view := --rows 500
+TINY_worlds := --seconds 0.05 --parallel 4
+
+bench-tiny-%: install
+	@mkdir -p $(TINY)
+	$(BIN)/python benchmarks/$*.py $(TINY_$*)
+
+bench-tiny: $(patsubst benchmarks/%.py,bench-tiny-%,$(wildcard benchmarks/[a-z]*.py))  ## every benchmark with tiny numbers: do they run? (make -k: all)
 
 bench-training: install $(VLLM_VENV)/.installed  ## training and ranking beside TRL and vLLM: docs/performance.md (an hour)
 	$(BIN)/$(PIP) -c constraints.txt -e '.[bench]'

@@ -46,7 +46,8 @@ def main() -> None:
     arguments = _arguments()
     tried = {method: tries(method) for method in arguments.methods.split(",")}
     named = {f"{method}-{place}": one for method, own in tried.items() for place, one in enumerate(own)}
-    study = OnlineStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, methods=named)
+    tiny = {"iterations": 1, "teacher_games": 20, "test_games": 2} if arguments.tiny else {}
+    study = OnlineStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, methods=named, **tiny)
     run_steps(in_rounds(_rounds(study)), study.folder, How(jobs=arguments.jobs, fresh=False, small=True))
     found: dict[str, Any] = {}
     for method, own in tried.items():
@@ -102,6 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="how many, from 100 on")
     parser.add_argument("--folder", default="outputs/archer_settings")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--tiny", action="store_true", help="on next to nothing: only whether it runs")
     parser.add_argument("--output", help="file for the numbers")
     arguments = parser.parse_args()
     if unknown := set(arguments.methods.split(",")) - GRIDS.keys():

@@ -65,6 +65,8 @@ def main() -> None:
     """Run what is missing, then write the page."""
     arguments = _arguments()
     folder, seeds, worlds = Path(arguments.folder), range(arguments.seeds), arguments.worlds.split(",")
+    if arguments.tiny:
+        SETTINGS.update(iterations=2, rollout_size=2, warmup_iter=0, epochs=1, actor_epochs=1)
     chains = [_chain(folder, world, seed) for world in worlds for seed in seeds]
     run_steps(in_rounds([chains]), folder, How(jobs=arguments.jobs, fresh=False, small=True))
     parts = tuple(_comparison(folder, world, seeds) for world in worlds)
@@ -154,6 +156,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", default="outputs/archer_worlds")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--tiny", action="store_true", help="on next to nothing: only whether it runs")
     parser.add_argument("--plot", help="draw the curves there")
     arguments = parser.parse_args()
     if unknown := set(arguments.worlds.split(",")) - CONFIGS.keys():

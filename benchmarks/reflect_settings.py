@@ -48,8 +48,10 @@ def main() -> None:
     """Run the grids, print and save what came of them."""
     arguments = _arguments()
     found: dict[str, Any] = {}
+    names = ("records", "repositories", "sft_updates", "iterations", "test_games")
+    tiny: dict[str, Any] = dict.fromkeys(names, 2) if arguments.tiny else {}
     for world in arguments.worlds.split(","):
-        study = ReflectStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, worlds=(world,))
+        study = ReflectStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, worlds=(world,), **tiny)
         found[world] = {}
         for stage in (FINE_TUNED, ONLINE):
             tried = {field: _tries(study, world, field, key) for field, key in stage.items()}
@@ -113,6 +115,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 100 on")
     parser.add_argument("--folder", default="outputs/reflect_settings")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--tiny", action="store_true", help="on next to nothing: only whether it runs")
     parser.add_argument("--output", help="file for the numbers")
     arguments = parser.parse_args()
     if unknown := set(arguments.worlds.split(",")) - set(WORLDS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
@@ -56,9 +57,20 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     sys.stdout = Inert(sys.stdout)  # bars draw on the other stream
+    done: list[str] = []
+
+    @atexit.register  # the first to be registered is the last to be called
+    def skip_finalization() -> None:
+        """FSDP2 keeps gloo's threads, and one that lets go of a tensor as Python finalizes aborts (pytorch#190489)."""
+        if done and "WORLD_SIZE" in os.environ:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(0)
+
     settle()
     try:
         _run(name, load(name), arguments)
+        done.append(name)
     except SweetRLError as error:
         _die(str(error), 1)
     except KeyboardInterrupt:
@@ -91,23 +103,15 @@ def _overview(group: str = "") -> str:
     shown = {name: summary for name, summary in stages().items() if name.startswith(group)}
     width = max(map(len, shown))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in shown.items()]
-    return "\n".join(
-        [
-            "usage: sweet-rl STAGE [--flags]",
-            "",
-            *lines,
-            "",
-            "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them.",
-            "sweet-rl --completion bash (or zsh, or fish) prints completion for a shell.",
-            *_limits(),
-        ]
-    )
-
-
-def _limits() -> list[str]:
-    """What does not work on this system; nothing on Linux."""
-    limits = "all works but grading code and rendering pages, which need Linux (docs/install.md)."
-    return [] if sys.platform == "linux" else [f"On {sys.platform} {limits}"]
+    lines += [
+        "",
+        "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them.",
+        "sweet-rl --completion bash (or zsh, or fish) prints completion for a shell.",
+    ]
+    if sys.platform != "linux":
+        limits = "all works but grading code and rendering pages, which need Linux (docs/install.md)."
+        lines.append(f"On {sys.platform} {limits}")
+    return "\n".join(["usage: sweet-rl STAGE [--flags]", "", *lines])
 
 
 def _complete(what: str, *words: str) -> None:

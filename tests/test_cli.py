@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 
@@ -102,6 +103,33 @@ def test_memory_that_is_freed_is_kept_for_the_next_step_unless_a_person_says_oth
 
     assert max(pages()[1:]) < 100  # of the 18,432 of 4 KiB in 72 MiB
     assert min(pages(MALLOC_TRIM_THRESHOLD_="131072")) > 100
+
+
+ABORTS = """
+import atexit, os, sys
+from sweet_rl import cli
+
+class Tensor:  # of a collective: as Python finalizes, a thread of torch's cannot let go of it
+    def __del__(self, abort=os.abort):
+        abort()
+
+def stage():
+    atexit.register(print, "closed")
+    print("said")
+
+sys.held, cli.load = Tensor(), lambda name: stage
+cli.run("anything", [])
+"""
+
+
+@pytest.mark.parametrize(("group", "status"), [({"WORLD_SIZE": "2"}, 0), ({}, -signal.SIGABRT)])
+def test_a_process_of_a_group_that_is_done_ends_without_finalizing_python(group, status):
+    ended = subprocess.run(
+        [sys.executable, "-c", ABORTS], env=os.environ | group, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert ended.returncode == status
+    if group:
+        assert ended.stdout == "said\nclosed\n"
 
 
 def test_script_and_console_entry_are_the_same():

@@ -44,6 +44,19 @@ def test_the_site_has_every_page_and_fetches_nothing(site):
     assert {str(name): FETCHED.findall(text) for name, text in pages.items() if FETCHED.search(text)} == {}
 
 
+@pytest.mark.browser
+@pytest.mark.xdist_group("site")
+def test_the_search_finds_pages_without_a_server(site, browser):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get((site / "doors/verifiers.html").as_uri() + "?q=landlock")
+    found = WebDriverWait(browser, 60).until(
+        lambda page: page.find_elements("css selector", "a.md-search-result__link")
+    )
+    assert any("/grading.html" in link.get_attribute("href") for link in found)
+    assert browser.get_log("browser") == []
+
+
 @pytest.mark.xdist_group("site")
 def test_the_reference_says_what_the_docstrings_say(site):
     contracts = (site / "reference/contracts.html").read_text()

@@ -18,9 +18,6 @@ _KEPT: Final = 1 << 30
 _APART: Final = 1 << 25
 """Bytes from which on memory is the kernel's own and is given back at once: the most that glibc takes."""
 
-_OWN_WORDS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-"""With these a person says it."""
-
 
 def settle() -> None:
     """Spare the process what long work with torch does not need, on any system.
@@ -32,7 +29,8 @@ def settle() -> None:
     """
     gc.set_threshold(10_000, 20, 20)
     atexit.register(gc.freeze)
-    if sys.platform == "linux" and not any(map(os.environ.get, _OWN_WORDS)):
+    by_hand = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+    if sys.platform == "linux" and not any(map(os.environ.get, by_hand)):
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:
             mallopt(_MMAP_THRESHOLD, _APART)
