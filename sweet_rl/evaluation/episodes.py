@@ -1,4 +1,4 @@
-"""The episodes of a file as numbers.
+"""The episodes of a file as numbers, and why those that are no success are none.
 
 Only the fields that numbers need are decoded, since files may have many thousand rows. A row that cannot be
 read is looked at by `sweet_rl.records`, whose errors name the field and the repair.
@@ -7,12 +7,14 @@ read is looked at by `sweet_rl.records`, whose errors name the field and the rep
 from __future__ import annotations
 
 import codecs
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -26,8 +28,42 @@ from sweet_rl.records import (
     trajectory_to_row,
 )
 from sweet_rl.runs.continuing import has_failed
-from sweet_rl.types import Json, Trajectory
-from sweet_rl.worlds import Options, World, options_of, world_in
+from sweet_rl.statistics import Estimate, mean_over_tasks, pass_all, pass_at, share_over_tasks
+from sweet_rl.types import NO_ANSWER, FinishReason, Json, StopReason, Trajectory
+from sweet_rl.worlds import Options, World, options_of, world_in, world_of
+
+CUT_OFF, REFUSED, TOOL_CALL, EMPTY = "cut off", "refused", "tool call instead of text", "empty reply"
+"""What may be wrong with a turn of the agent: the first three are its finish reason."""
+
+NOT_GRADABLE: Final = "not gradable"
+
+_FLAWS: Final = {
+    FinishReason.LENGTH: CUT_OFF,
+    FinishReason.REFUSED: REFUSED,
+    FinishReason.TOOL_CALLS: TOOL_CALL,
+}
+_SERVICES: Final = {
+    StopReason.POLICY_FAILED: "agent could not be asked",
+    StopReason.USER_FAILED: "human could not be asked",
+    StopReason.WORLD_FAILED: "world failed",
+}
+_CUT_SHORT: Final = {StopReason.TURN_LIMIT: "turn limit", StopReason.CONTEXT_FULL: "context full"}
+_OUTCOMES: Final = {
+    "failed": "wrong value",
+    "error": "exception",
+    "timeout": "time-out",
+    "memory": "out of memory",
+    "crash": "crash of the interpreter",
+    "too_large": "value too large",
+    "not_plain_data": "value is no plain data",
+    "reference_none": "test that no answer can pass",
+}
+"""Categories of answers by what most of the tests that they do not pass came to."""
+_NO_PICTURE: Final = {
+    "missing": "picture of the page is missing",
+    "broken": "picture of the page is broken",
+}
+_PARTS: Final = {"ssim": "structure", "colour": "colours", "text": "text", "layout": "layout"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +79,9 @@ class Episode:
         turns: of the agent.
         questions: turns that someone answered.
         failed: a service was missing; the episode is in no number.
+        flaws: of the agent's turns, one word for each turn that has one.
+        category: why it is no success; empty where it is one, or where nothing says that it is none.
+        why: the same of this episode, as far as its row says more.
         offset: of its line in the file, in bytes; -1 of what is in no file.
     """
 
@@ -54,6 +93,9 @@ class Episode:
     turns: int
     questions: int
     failed: bool
+    flaws: tuple[str, ...] = ()
+    category: str = ""
+    why: str = ""
     offset: int = -1
 
 
@@ -68,6 +110,8 @@ class Episodes:
         provenances: what rows say of their origin, seeds apart, with the number of rows that say so.
         graders: what rows say of their grader, likewise.
         world: that they are of, where they name one that has a name here.
+        bounds: no reward is lower than the first or higher than the second, as far as the world says so.
+        max_turns: of an episode, where the world and its settings are known.
         problems: what is wrong with the file, and yet it can be read.
     """
 
@@ -77,11 +121,16 @@ class Episodes:
     provenances: dict[str, int]
     graders: dict[str, int]
     world: World | None
+    bounds: tuple[float | None, float | None] = (None, None)
+    max_turns: int | None = None
     problems: tuple[str, ...] = ()
 
 
 _NOTHING: Final = msgspec.Raw(b"null")
-_Entry: Any = msgspec.defstruct("_Entry", [("role", str)])
+_BLANK: Final = re.compile(rb'"(?:\s|\\[nrt])*"|null|\[\]')
+_Entry: Any = msgspec.defstruct(
+    "_Entry", [("role", str), ("content", msgspec.Raw, _NOTHING), ("finish_reason", str | None, None)]
+)
 _Provenance: Any = msgspec.defstruct(
     "_Provenance",
     [
@@ -99,15 +148,20 @@ _Row: Any = msgspec.defstruct(
         ("task_id", str | None, None),
         ("sample_index", Annotated[int, msgspec.Meta(ge=0)] | None, None),
         ("stop_reason", str | None, None),
+        ("answer", msgspec.Raw, _NOTHING),
         ("reward", float | None, None),
         ("game", dict[str, Any] | None, None),
         ("solved", bool | None, None),
+        ("outcome", msgspec.Raw, _NOTHING),
+        ("error", msgspec.Raw, _NOTHING),
         ("test_results", msgspec.Raw, _NOTHING),
+        ("grades", msgspec.Raw, _NOTHING),
+        ("grading_details", msgspec.Raw, _NOTHING),
         ("provenance", _Provenance | None, None),
         ("graded_with", msgspec.Raw, _NOTHING),
     ],
 )
-"""What is decoded of a row; a piece that is `Raw` is looked at once for all rows that have the same."""
+"""What is decoded of a row; a piece that is `Raw` is looked at where it matters."""
 
 _DECODER: Any = msgspec.json.Decoder(_Row)
 
@@ -195,7 +249,7 @@ class _Found:
         self._contents: dict[str, int] = {}
         self._provenances: dict[tuple[bytes, str | None, str | None, str | None], int] = {}
         self._graders: dict[bytes, int] = {}
-        self._settings: dict[bytes, tuple[World | None, Options | None]] = {}
+        self._settings: dict[tuple[bytes, bool], tuple[World | None, Options | None]] = {}
         self._repeats: dict[str, int] = {}
         self._families: dict[str, str] = {}
         self._given = self._world = world
@@ -211,9 +265,10 @@ class _Found:
                 raise msgspec.ValidationError(f"Expected `object | null` - at `$.{field}`")
         key = (settings, said.sweet_rl, said.agent_model, said.env_model)
         self._provenances[key] = self._provenances.get(key, 0) + 1
-        if settings not in self._settings:
-            self._settings[settings] = _world_of(settings, self._given)
-        world, options = self._settings[settings]
+        tested = bytes(row.test_results) != b"null"
+        if (settings, tested) not in self._settings:
+            self._settings[settings, tested] = _world_of(settings, self._given, tested=tested)
+        world, options = self._settings[settings, tested]
         self._world = self._world or world
         if name not in self._families:
             self._families[name] = _family(world, task)
@@ -227,15 +282,21 @@ class _Found:
         sample = row.sample_index if row.sample_index is not None else self._repeats.get(name, 0)
         self._repeats[name] = self._repeats.get(name, 0) + 1
         answered = roles[roles.index("assistant") :].count("user") if turns else 0
+        success = None
+        if reward is not None and world is not None and options is not None:
+            success = world.succeeded(reward, {"game": row.game, "solved": row.solved}, options)
+        flaws = [_flaw(entry) for entry in row.dialogue_history if entry.role == "assistant"]
         self.episodes[name, sample] = Episode(
             name,
             sample,
             self._families[name],
             reward,
-            None if reward is None else _success(reward, row, world, options),
+            None if success is None else float(success),
             turns,
             answered,
             failed,
+            tuple(filter(None, flaws)),
+            *(("", "") if success else _category(row, reward, success, flaws)),
             offset,
         )
 
@@ -247,24 +308,111 @@ class _Found:
             text = msgspec.json.encode(known | {"settings": msgspec.json.decode(settings)}).decode()
             provenances[text] = provenances.get(text, 0) + number
         graders = {text.decode(): number for text, number in self._graders.items()}
+        bounds: tuple[float | None, float | None] = (None, None)
+        most = None
+        played = [(world, options) for world, options in self._settings.values() if world and options]
+        if played and len(played) == len(self._settings):
+            lows, highs = zip(*(world.reward_range(options) for world, options in played), strict=True)
+            bounds = (None if None in lows else min(lows), None if None in highs else max(highs))
+            most = max(world.turns(options) for world, options in played)
         return Episodes(
-            path, list(self.episodes.values()), self._contents, provenances, graders, self._world, problems
+            path,
+            list(self.episodes.values()),
+            self._contents,
+            provenances,
+            graders,
+            self._world,
+            bounds,
+            most,
+            problems,
         )
 
 
-def _world_of(settings: bytes, given: World | None) -> tuple[World | None, Options | None]:
+def _world_of(settings: bytes, given: World | None, *, tested: bool) -> tuple[World | None, Options | None]:
+    """The world of rows with these settings; published rows name none, and have tests where they are of functions."""
     known = msgspec.json.decode(settings)
-    world = (world_in({"settings": known}) if isinstance(known, dict) else None) or given
+    known = known if isinstance(known, dict) else {}
+    world = world_in({"settings": known}) or given
+    if world is None and tested and not (known.get("world") or known.get("task_type")):
+        world = world_of("code")
     if world is None:
         return None, None
     return world, options_of(world, {"max_turns": known.get("max_steps"), **known})
 
 
-def _success(reward: float, row: Any, world: World | None, options: Options | None) -> float | None:
-    if world is None or options is None:
-        return float(reward == 1) if bytes(row.test_results) != b"null" else None
-    found = world.succeeded(reward, {"game": row.game, "solved": row.solved}, options)
-    return None if found is None else float(found)
+def _flaw(entry: Any) -> str:
+    known = _FLAWS.get(entry.finish_reason, "")
+    return known or (EMPTY if _BLANK.fullmatch(entry.content) else "")
+
+
+def _category(row: Any, reward: float | None, success: bool | None, flaws: Sequence[str]) -> tuple[str, str]:
+    """Why an episode is no success, and what its row says beyond; the first reason that holds.
+
+    A turn counts that ended the episode, or one of more than half of its turns.
+    """
+    if has_failed({"stop_reason": row.stop_reason}):
+        said = [str(_object(row.error).get(name) or "") for name in ("kind", "detail")]
+        return _SERVICES[StopReason(row.stop_reason)], ": ".join(filter(None, said))
+    details, grades = _object(row.grading_details), bytes(row.grades) != b"null"
+    troubles = [one for one in details.get("failures") or [] if isinstance(one, dict)]
+    if reward is None and grades:
+        notes = [str(note) for name, note in details.items() if name.endswith("_note")]
+        notes += [f"{one.get('kind')}: {one.get('detail', '')}" for one in troubles]
+        return NOT_GRADABLE, notes[0].removeprefix(
+            "cannot be graded: "
+        ) if notes else "its grader says no reason"
+    often = Counter(filter(None, flaws)).most_common(1)
+    flaw = (flaws[-1] if flaws else "") or (often[0][0] if often and 2 * often[0][1] > len(flaws) else "")
+    if flaw:
+        return flaw, ""
+    answer = msgspec.json.decode(row.answer)
+    if row.stop_reason in _CUT_SHORT:
+        return f"{'no answer: ' * grades}{_CUT_SHORT[StopReason(row.stop_reason)]}", ""
+    if grades and answer in {None, "", NO_ANSWER}:
+        return "no answer", ""
+    if isinstance(told := msgspec.json.decode(row.outcome), str):
+        return told, ""
+    tests = msgspec.json.decode(row.test_results) or []
+    if failed := [test for test in tests if test.get("outcome") != "passed"]:
+        return _failed_tests(failed, details)
+    if "picture" in details:
+        unseen = next((one for one in troubles if str(one.get("kind")).startswith("answer_")), None)
+        if details["picture"] in _NO_PICTURE or unseen:
+            why = str((unseen or next(iter(troubles), {})).get("detail", ""))
+            return _NO_PICTURE.get(details["picture"], "page did not render"), why
+        parts = {name: value for name, value in _object(row.grades).items() if name in _PARTS}
+        if reward is not None and reward < 1 and parts:
+            return f"page differs, in its {_PARTS[min(parts, key=parts.__getitem__)]} most", ""
+        return "", ""
+    if success is None:
+        return "", ""
+    if row.stop_reason == StopReason.ANSWERED:
+        return "wrong answer", ""
+    game = row.game or {}
+    ended = "lost" if game.get("won") is False or row.solved is False else "ended short of the goal"
+    return f"{ended}: {game['outcome'].replace('_', ' ')}" if isinstance(
+        game.get("outcome"), str
+    ) else ended, ""
+
+
+def _failed_tests(failed: Sequence[Mapping[str, Json]], details: Mapping[str, Json]) -> tuple[str, str]:
+    """The category that most failed tests are of, and what the first of these says."""
+    if word := details.get("filtered_by"):
+        return "forbidden word", f"the word filter sets answers with {word!r} to zero"
+    outcome = Counter(str(test.get("outcome")) for test in failed).most_common(1)[0][0]
+    first = next(test for test in failed if test.get("outcome") == outcome)
+    detail = str(first.get("detail") or "")
+    category = _OUTCOMES.get(outcome, outcome)
+    if outcome == "error" and detail.startswith(("SyntaxError", "IndentationError", "TabError")):
+        category = "code does not parse"
+    if outcome == "failed" and not detail:
+        detail = f"{first.get('got')} where {first.get('expected')} is right"
+    return category, f"{first.get('expression', '')}: {detail}"
+
+
+def _object(piece: msgspec.Raw) -> dict[str, Any]:
+    found = msgspec.json.decode(piece)
+    return found if isinstance(found, dict) else {}
 
 
 @cache
@@ -299,3 +447,85 @@ def rows_at(path: Path, offsets: Iterable[int]) -> Iterator[Mapping[str, Json]]:
         for offset in offsets:
             file.seek(offset)
             yield parse_line(file.readline(), path, 0)
+
+
+# ---- the numbers of an episode, and their means over tasks
+
+Unit = Literal["success", "share", "number"]
+
+ByTask = Mapping[str, Sequence[float]]
+"""The values of each task's repeats; tasks without any are not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number that episodes have.
+
+    Attributes:
+        name: in reports, and for people.
+        field: of `Episode`.
+        unit: success (0 or 1), a share from 0 to 1, or any number.
+        better: which direction is good; empty where neither is.
+        low: no value is lower.
+        high: no value is higher.
+    """
+
+    name: str
+    field: Literal["success", "reward", "turns", "questions"]
+    unit: Unit
+    better: Literal["more", "fewer", ""] = "more"
+    low: float | None = 0.0
+    high: float | None = None
+
+    def by_task(self, episodes: Iterable[Episode]) -> dict[str, list[float]]:
+        """The values of each task's repeats that have one."""
+        values: dict[str, list[float]] = {}
+        for episode in episodes:
+            value = None if episode.failed else getattr(episode, self.field)
+            if value is not None:
+                values.setdefault(episode.task, []).append(value)
+        return values
+
+    def estimate(self, values: ByTask) -> Estimate:
+        """The mean over tasks, with its error and its interval."""
+        tasks = list(values.values())
+        if self.unit == "success":
+            return share_over_tasks(tasks)
+        return mean_over_tasks(tasks, low=self.low, high=self.high)
+
+
+def measures_of(several: Sequence[Episodes]) -> list[Measure]:
+    """What all of these have in common, the most telling first."""
+    found: list[Measure] = []
+    if all(any(each.success is not None for each in one.episodes) for one in several):
+        found.append(Measure("success", "success", "success", high=1.0))
+    worlds = {None if one.world is None else one.world.name: one.world for one in several}
+    world = next(iter(worlds.values()))
+    if all(any(each.reward is not None for each in one.episodes) for one in several):
+        title = "reward" if world is None or len(worlds) > 1 else world.reward_is
+        rewards = [each.reward for one in several for each in one.episodes if each.reward is not None]
+        share = all(0 <= reward <= 1 for reward in rewards)
+        if share and title == "return" and len(rewards) == sum(sum(one.graders.values()) for one in several):
+            title = "grade"  # a grader's, and no sum of rewards
+        share = share and title != "return"
+        lows, highs = zip(*(one.bounds for one in several), strict=True)
+        low = 0.0 if share else None if None in lows or min(rewards) < min(lows) else min(lows)
+        high = 1.0 if share else None if None in highs or max(rewards) > max(highs) else max(highs)
+        found.append(Measure(title, "reward", "share" if share else "number", "more", low, high))
+    limit = max(one.max_turns or math.inf for one in several)
+    most = max(each.turns for one in several for each in one.episodes)
+    high = limit if most <= limit < math.inf else None
+    found.append(Measure("turns", "turns", "number", "", 0.0, high))
+    if any(each is None or each.answered_by != "world" for each in worlds.values()):
+        found.append(Measure("questions", "questions", "number", "", 0.0, high))
+    return found
+
+
+def passes(values: ByTask, k: int) -> tuple[Estimate, Estimate]:
+    """pass@k and pass^k of success, over the tasks that have k repeats: of one at least."""
+    enough = [task for task in values.values() if len(task) >= k]
+    chances = [
+        (pass_at(k, round(sum(task)), len(task)), pass_all(k, round(sum(task)), len(task))) for task in enough
+    ]
+    some, every = ([[one] for one in each] for each in zip(*chances, strict=True))
+    return mean_over_tasks(some, low=0.0, high=1.0), mean_over_tasks(every, low=0.0, high=1.0)

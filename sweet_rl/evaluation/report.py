@@ -1,4 +1,4 @@
-"""The report on one run: its numbers, who played, answered and graded, and what it has cost."""
+"""The report on one run: its numbers, why episodes are no success, who played, answered and graded, and what it has cost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from sweet_rl.evaluation.episodes import Episodes
-from sweet_rl.evaluation.measures import Measure, measures_of, passes
+from sweet_rl.evaluation.episodes import (
+    CUT_OFF,
+    EMPTY,
+    NOT_GRADABLE,
+    REFUSED,
+    TOOL_CALL,
+    Episode,
+    Episodes,
+    Measure,
+    measures_of,
+    passes,
+)
 from sweet_rl.statistics import Estimate
 from sweet_rl.types import Json
 
@@ -15,6 +25,14 @@ FORMAT = "sweet_rl.eval/1"
 
 _LONGEST = 60
 """Characters of a cell at most."""
+
+_MUCH = 0.05
+"""A larger share of turns that are cut off is said first of all."""
+
+_NAMED = 10
+"""So many tasks that cannot be graded are printed."""
+
+_EXAMPLES = 3
 
 _UNITS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out", "requests": "requests"}
 
@@ -35,6 +53,20 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Category:
+    """A reason why episodes are no success, with those that it is the first reason of, and their share of all."""
+
+    name: str
+    episodes: Sequence[Episode]
+    share: float
+
+    def to_json(self) -> dict[str, Json]:
+        """As the report has it."""
+        examples = [{"task": one.task, "sample": one.sample, "why": one.why} for one in self.episodes]
+        return {"episodes": len(self.episodes), "share": self.share, "examples": examples[:_EXAMPLES]}
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What came out.
 
@@ -44,6 +76,10 @@ class Report:
         played: episodes in the file.
         failed: of them, for want of a service; in no number.
         lines: the numbers.
+        categories: of the episodes that are no success, each of which is in one; the largest first.
+        turns: of the agent, in all episodes.
+        flaws: of these, how many were cut off, refused, a tool call or empty.
+        not_gradable: why, by the tasks that allow no grade.
         families: the first number of each kind of task.
         bounds: the first numbers of floors and ceilings, by their names.
         about: who played, answered and graded, and what was played, as JSON.
@@ -57,12 +93,28 @@ class Report:
     played: int
     failed: int
     lines: Sequence[Line]
+    categories: Sequence[Category] = ()
+    turns: int = 0
+    flaws: Mapping[str, int] = field(default_factory=dict)
+    not_gradable: Mapping[str, str] = field(default_factory=dict)
     families: Mapping[str, Line] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[Line]] = field(default_factory=dict)
     about: Mapping[str, Json] = field(default_factory=dict)
     usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(default_factory=dict)
     cost: Mapping[str, Json] | None = None
     problems: Sequence[str] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What has to be known before any number."""
+        cut = self.flaws.get(CUT_OFF, 0)
+        if cut <= _MUCH * self.turns:
+            return []
+        limit = (self.about.get("agent") or {}).get("max_tokens")
+        return [
+            f"{100 * cut / self.turns:.1f} % of the agent's turns ({cut:,} of {self.turns:,}) were cut off by the token "
+            f"limit{'' if limit is None else f' of {limit}'}: raise --max_tokens. The numbers are of what was left."
+        ]
 
     def __str__(self) -> str:
         return self.to_text()
@@ -76,11 +128,15 @@ class Report:
         """Everything, shares as fractions."""
         return {
             "format": FORMAT,
+            "warnings": self.warnings,
             "title": self.title,
             "tasks": self.tasks,
             "episodes": self.played,
             "failed": self.failed,
             "measures": {line.name: line.to_json() for line in self.lines},
+            "categories": {each.name: each.to_json() for each in self.categories},
+            "agent_turns": {"all": self.turns, **self.flaws},
+            "not_gradable": dict(self.not_gradable),
             "families": {name: line.to_json() for name, line in self.families.items()},
             "bounds": {
                 name: {line.name: line.to_json() for line in lines} for name, lines in self.bounds.items()
@@ -94,7 +150,8 @@ class Report:
     def to_text(self) -> str:
         """The table that is printed."""
         failed = f", {self.failed} failed and are in no number" if self.failed else ""
-        lines = [self.title, f"{self.tasks} tasks, {self.played} episodes{failed}", ""]
+        lines = [f"Warning: {warning}" for warning in self.warnings]
+        lines += [self.title, f"{self.tasks} tasks, {self.played} episodes{failed}", ""]
         rows: list[Sequence[str]] = [("", "mean", "error", "95 % interval", "tasks", "episodes")]
         rows += [_cells(line.name, line) for line in self.lines]
         if self.families:
@@ -103,18 +160,48 @@ class Report:
         for name, several in self.bounds.items():
             rows += [_cells(f"{line.name} of {name}", line) for line in several]
         lines += aligned(rows)
+        if self.categories:
+            rows = [(self.why_heading, "episodes", "%", "for example")]
+            rows += [
+                (each.name, f"{len(each.episodes):,}", f"{100 * each.share:.1f}", each.episodes[0].task)
+                for each in self.categories
+            ]
+            lines += ["", *aligned(rows)]
         lines += ["", *self._facts(), *(f"Note: {problem}." for problem in self.problems)]
         return "\n".join(lines)
 
+    @property
+    def why_heading(self) -> str:
+        """What stands above the categories."""
+        has_success = any(line.unit == "success" for line in self.lines)
+        return "why episodes are no success" if has_success else "what went wrong"
+
     def _facts(self) -> Iterator[str]:
-        graded = next((line for line in self.lines if line.name not in {"turns", "questions"}), None)
-        if graded is not None and (missing := self.played - self.failed - graded.episodes):
-            yield f"{missing} episodes have no grade, which their tasks do not allow: in no mean of grades"
-        for role in ("human", "grader"):
-            if known := self.about.get(role):
-                yield f"{role}: " + ", ".join(
-                    f"{name} {value}" for name, value in known.items() if value != ""
-                )
+        if any(self.flaws.values()):
+            found = [f"{name} {number:,}" for name, number in self.flaws.items() if number]
+            yield f"agent's turns: {self.turns:,}, of them {', '.join(found)}"
+        if self.not_gradable:
+            yield f"{len(self.not_gradable)} tasks cannot be graded, and are in no mean of grades:"
+            named = list(self.not_gradable.items())
+            yield from (f"  {one_line(task)}: {' '.join(why.split())[:300]}" for task, why in named[:_NAMED])
+            if len(named) > _NAMED:
+                yield f"  ... {len(named) - _NAMED} more are in the report's file"
+        elif not any(line.name not in {"turns", "questions"} for line in self.lines):
+            yield "no episode has a grade"
+        for role in ("agent", "human", "grader"):
+            known = self.about.get(role) or {}
+            said = {
+                name: value for name, value in known.items() if value != "" and not isinstance(value, list)
+            }
+            if said and role != "agent":
+                yield f"{role}: " + ", ".join(f"{name} {value}" for name, value in said.items())
+            yield from (
+                f"{role}: {one}" for value in known.values() if isinstance(value, list) for one in value
+            )
+        yield from self.used()
+
+    def used(self) -> Iterator[str]:
+        """What models used and cost, in a line for each."""
         for role, models in self.usage.items():
             who = "human" if role == "user" else role
             for model, used in models.items():
@@ -157,20 +244,49 @@ def _some(most: int) -> list[int]:
     return sorted({k for k in (2, 4, 8, 16, 32, 64, most) if 1 < k <= most})
 
 
-def families_of(found: Episodes) -> dict[str, Line]:
-    """The first number of each kind of task, where there are several kinds."""
-    names = sorted({episode.family for episode in found.episodes if episode.family})
-    measure = measures_of([found])[0]
-    if len(names) < 2:
-        return {}
-    by_name = {name: measure.by_task(one for one in found.episodes if one.family == name) for name in names}
-    return {name: _line(measure.name, measure, values) for name, values in by_name.items() if values}
-
-
-def counts_of(found: Episodes) -> tuple[int, int, int]:
-    """Tasks, episodes, and episodes that failed."""
-    failed = Counter(episode.failed for episode in found.episodes)[True]
-    return len(found.contents), len(found.episodes), failed
+def report_of(
+    found: Episodes,
+    title: str,
+    *,
+    bounds: Mapping[str, Sequence[Line]] | None = None,
+    about: Mapping[str, Json] | None = None,
+    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] | None = None,
+    cost: Mapping[str, Json] | None = None,
+    problems: Sequence[str] = (),
+) -> Report:
+    """The report on the episodes of a run; what is not in them is given, as in `Report`."""
+    episodes, first = found.episodes, measures_of([found])[0]
+    names = sorted({one.family for one in episodes if one.family})
+    families = {
+        name: _line(first.name, first, values)
+        for name in names
+        if len(names) > 1 and (values := first.by_task(one for one in episodes if one.family == name))
+    }
+    by_category: dict[str, list[Episode]] = {}
+    for one in episodes:
+        by_category.setdefault(one.category, []).append(one)
+    by_category.pop("", None)
+    flaws = Counter(flaw for one in episodes for flaw in one.flaws)
+    return Report(
+        title,
+        len(found.contents),
+        len(episodes),
+        sum(one.failed for one in episodes),
+        lines_of(found),
+        [
+            Category(name, several, len(several) / len(episodes))
+            for name, several in sorted(by_category.items(), key=lambda each: -len(each[1]))
+        ],
+        sum(one.turns for one in episodes),
+        {flaw: flaws[flaw] for flaw in (CUT_OFF, REFUSED, TOOL_CALL, EMPTY)},
+        {one.task: one.why for one in by_category.get(NOT_GRADABLE, ())},
+        families,
+        bounds or {},
+        about or {},
+        usage or {},
+        cost,
+        [*found.problems, *problems],
+    )
 
 
 def _line(name: str, measure: Measure, values: Mapping[str, Sequence[float]]) -> Line:

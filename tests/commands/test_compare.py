@@ -2,20 +2,33 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sweet_rl.commands.compare import compare
+from sweet_rl.commands.compare import compare as stage
 from sweet_rl.errors import UsageError
 from tests.evaluation.samples import row, write
 
+compare = partial(stage, html="comparison.html")
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_page_is_written_only_where_one_is_asked_for(tmp_path, capsys):
+    files = two(tmp_path)
+    stage(*files)
+    assert "success, %" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "b.jsonl"}
+    with pytest.raises(UsageError, match=r"name it \.html"):
+        stage(*files, html="page.json")
+    stage(*files, html="page.html")
+    assert {path.name for path in tmp_path.glob("page.*")} >= {"page.html", "page.json"}
 
 
 def numbers(tmp_path):
