@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
@@ -61,7 +61,7 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     if len(runs) < 2:
         raise UsageError("Name at least two runs, for example: sweet-rl compare evals/a evals/b")
     from sweet_rl.evaluation import comparison
-    from sweet_rl.evaluation.page import comparison_page, trainings_page
+    from sweet_rl.evaluation.page import comparison_page
     from sweet_rl.evaluation.sources import Source, Training, labels_of, opened
     from sweet_rl.records import replace_file
     from sweet_rl.runs import new_file
@@ -84,29 +84,21 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
         raise UsageError(
             f"{trained[0].label!r} is a training and {played[0].label!r} has episodes: compare like with like."
         )
-    made = {"made": now()[:10], "command": tracking.command() or ""}
-    html, content = "", dict[str, Any]()
     if trained:
-        labels = labels_of([str(one.path) for one in trained])
-        print(comparison.trainings_text(trained, labels))
-        step = comparison.common_step(trained)
-        each = [
-            {name: numbers[place] for name, numbers in comparison.numbers_at(step, trained).items()}
-            for place in range(len(trained))
-        ]
-        content = {"step": step, "trainings": dict(zip(labels, each, strict=True))}
         if page is not None:
-            html = trainings_page(trained, labels, **made)
-    else:
-        result = comparison.compared(played, interval=flags.interval, force=flags.force)
-        print(result)
-        content = result.to_json()
-        if page is not None:
-            html = comparison_page(result, **made, dialogues=flags.dialogues)
+            raise UsageError(
+                "Trainings are drawn together by `sweet-rl view RUN RUN`, and with --export as a page."
+            )
+        print(comparison.trainings_text(trained, labels_of([str(one.path) for one in trained])))
+        return
+    result = comparison.compared(played, interval=flags.interval, force=flags.force)
+    print(result)
     if page is not None:
+        made = {"made": now()[:10], "command": tracking.command() or ""}
+        html = comparison_page(result, **made, dialogues=flags.dialogues)
         numbers = page.with_suffix(".json")
         tracking.writes(page)
         tracking.writes(numbers)
         replace_file(page, [html.encode("utf-8", "replace")])
-        replace_file(numbers, [json.dumps(made | content, indent=1).encode() + b"\n"])
+        replace_file(numbers, [json.dumps(made | result.to_json(), indent=1).encode() + b"\n"])
         print(f"\nThe page is {page}, its numbers are in {numbers}")

@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from sweet_rl.errors import UsageError
-from sweet_rl.evaluation.episodes import ByTask, Episode, Measure, Unit, measures_of
-from sweet_rl.evaluation.report import aligned, one_line
+from sweet_rl.evaluation.episodes import Episode
+from sweet_rl.evaluation.report import ByTask, Measure, Unit, aligned, measures_of, one_line, value
 from sweet_rl.evaluation.sources import Source, Training, labels_of, unknown, unlike
 from sweet_rl.statistics import Difference, Estimate, difference
 from sweet_rl.types import Json
-from sweet_rl.viewer.documents import Curve
 
 FORMAT = "sweet_rl.compare/1"
 _BINS = 8
@@ -22,16 +21,7 @@ IntervalWay = Literal["student", "bootstrap"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A number of two runs over the tasks that both have it: both means, and their difference.
-
-    Attributes:
-        name: of the number, or of the kind of task.
-        unit: of the number.
-        better: which direction is good.
-        ours: of the first run.
-        theirs: of the other one.
-        difference: of both, task by task.
-    """
+    """A number of two runs over the tasks that both have it: both means, and their difference task by task."""
 
     name: str
     unit: Unit
@@ -62,16 +52,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The first run and another one.
+    """The first run and another one, whose place among the runs is `other`.
 
-    Attributes:
-        other: place of the other one among the runs.
-        rows: each number.
-        families: the first number, by kinds of tasks.
-        endings: the first number, by turns; of both runs.
-        only_ours: tasks that the first run solves in every repeat and the other in none; without success,
-            tasks in which the first is better, the largest differences first.
-        only_theirs: likewise.
+    `families` and `endings` are the first number by kinds of tasks and by turns. `only_ours` are tasks that the
+    first run solves in every repeat and the other in none; without success, tasks in which the first is
+    better, the largest differences first.
     """
 
     other: int
@@ -104,7 +89,10 @@ class Comparison:
 
     def __str__(self) -> str:
         """The table that `sweet-rl compare` prints."""
-        return text_of(self)
+        lines = [f"Warning: {warning}." for warning in self.warnings]
+        for pairing in self.pairings:
+            lines += ["", *_lines(self, pairing)]
+        return "\n".join(lines).strip()
 
     def to_json(self) -> dict[str, Json]:
         """All numbers; differences are the first run's minus the other's."""
@@ -279,15 +267,6 @@ def _solved_alone(measure: Measure, ours: ByTask, theirs: ByTask) -> list[str]:
 
 _MOST = 10
 """So many tasks are named in the table."""
-_TAIL = 10
-"""A training's number at a step is the mean of so many before it, or of a tenth of them."""
-
-
-def value(number: float | None, unit: Unit) -> str:
-    """A mean; a share in percent."""
-    if number is None:
-        return ""
-    return f"{number:.2f}" if unit == "number" else f"{100 * number:.1f}"
 
 
 def signed(number: float | None, unit: Unit) -> str:
@@ -321,14 +300,6 @@ def headline(found: Comparison, pairing: Pairing) -> str:
         "open": f"{ours} and {theirs}: the difference is not settled",
     }[row.verdict]
     return f"{said}: {row.name} {signed(row.difference.mean, row.unit)}{points} {span(row)}".rstrip()
-
-
-def text_of(found: Comparison) -> str:
-    """Everything that is printed."""
-    lines = [f"Warning: {warning}." for warning in found.warnings]
-    for pairing in found.pairings:
-        lines += ["", *_lines(found, pairing)]
-    return "\n".join(lines).strip()
 
 
 def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
@@ -392,31 +363,20 @@ def _cells(row: Row) -> Sequence[str]:
 # ---- trainings
 
 
-def common_step(trainings: Sequence[Training]) -> float:
-    """The last step that all of them came to."""
-    return min(training.last_step for training in trainings)
-
-
-def numbers_at(step: float, trainings: Sequence[Training]) -> dict[str, list[float | None]]:
-    """Each number of trainings at a step, means over the last ones before it; those first that all have."""
-    found = {name: [_at(step, each.curves.get(name, [])) for each in trainings] for name in _names(trainings)}
-    return dict(sorted(found.items(), key=lambda each: each[1].count(None)))
-
-
-def _names(trainings: Sequence[Training]) -> Iterable[str]:
-    return dict.fromkeys(name for training in trainings for name in training.curves)
-
-
-def _at(step: float, curve: Curve) -> float | None:
-    numbers = [number for at, number in curve if at <= step]
-    tail = numbers[-max(1, min(_TAIL, len(numbers) // 10)) :]
-    return sum(tail) / len(tail) if tail else None
-
-
 def trainings_text(trainings: Sequence[Training], labels: Sequence[str]) -> str:
-    """The numbers of trainings at the last step that all came to, side by side."""
-    step = common_step(trainings)
-    found = numbers_at(step, trainings)
-    rows = [(name, *("" if one is None else f"{one:.4g}" for one in each)) for name, each in found.items()]
+    """The numbers of trainings at the last step that all came to, side by side; those first that all have.
+
+    A number at a step is the mean of the last tenth before it, of ten at most.
+    """
+    step = min(training.last_step for training in trainings)
+    rows = []
+    for name in dict.fromkeys(name for training in trainings for name in training.curves):
+        cells = []
+        for training in trainings:
+            numbers = [number for at, number in training.curves.get(name, []) if at <= step]
+            tail = numbers[-max(1, min(10, len(numbers) // 10)) :]
+            cells.append(f"{sum(tail) / len(tail):.4g}" if tail else "")
+        rows.append((name, *cells))
     ends = ("last step", *(f"{training.last_step:,g}" for training in trainings))
+    rows.sort(key=lambda row: row.count(""))
     return "\n".join(aligned([(f"at step {step:,g}", *labels), ends, *rows]))

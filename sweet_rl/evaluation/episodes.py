@@ -7,14 +7,13 @@ read is looked at by `sweet_rl.records`, whose errors name the field and the rep
 from __future__ import annotations
 
 import codecs
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -28,7 +27,6 @@ from sweet_rl.records import (
     trajectory_to_row,
 )
 from sweet_rl.runs.continuing import has_failed
-from sweet_rl.statistics import Estimate, mean_over_tasks, pass_all, pass_at, share_over_tasks
 from sweet_rl.types import NO_ANSWER, FinishReason, Json, StopReason, Trajectory
 from sweet_rl.worlds import Options, World, options_of, world_in, world_of
 
@@ -71,13 +69,9 @@ class Episode:
     """What numbers need of one row.
 
     Attributes:
-        task: its name.
-        sample: which repeat.
-        family: the kind of task, where the world knows kinds.
         reward: None where it has none: not graded, or failed.
         success: 1 or 0; None where that is not known.
-        turns: of the agent.
-        questions: turns that someone answered.
+        questions: turns of the agent that someone answered.
         failed: a service was missing; the episode is in no number.
         flaws: of the agent's turns, one word for each turn that has one.
         category: why it is no success; empty where it is one, or where nothing says that it is none.
@@ -106,10 +100,9 @@ class Episodes:
     Attributes:
         path: of the file; None of what was in memory.
         episodes: in the file's order; of an episode that was played again the last row.
-        contents: of each task, by its name: the bytes of its object, to tell tasks of the same name apart.
+        contents: of each task, by its name: the hash of its object, to tell tasks of the same name apart.
         provenances: what rows say of their origin, seeds apart, with the number of rows that say so.
         graders: what rows say of their grader, likewise.
-        world: that they are of, where they name one that has a name here.
         bounds: no reward is lower than the first or higher than the second, as far as the world says so.
         max_turns: of an episode, where the world and its settings are known.
         problems: what is wrong with the file, and yet it can be read.
@@ -447,85 +440,3 @@ def rows_at(path: Path, offsets: Iterable[int]) -> Iterator[Mapping[str, Json]]:
         for offset in offsets:
             file.seek(offset)
             yield parse_line(file.readline(), path, 0)
-
-
-# ---- the numbers of an episode, and their means over tasks
-
-Unit = Literal["success", "share", "number"]
-
-ByTask = Mapping[str, Sequence[float]]
-"""The values of each task's repeats; tasks without any are not there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A number that episodes have.
-
-    Attributes:
-        name: in reports, and for people.
-        field: of `Episode`.
-        unit: success (0 or 1), a share from 0 to 1, or any number.
-        better: which direction is good; empty where neither is.
-        low: no value is lower.
-        high: no value is higher.
-    """
-
-    name: str
-    field: Literal["success", "reward", "turns", "questions"]
-    unit: Unit
-    better: Literal["more", "fewer", ""] = "more"
-    low: float | None = 0.0
-    high: float | None = None
-
-    def by_task(self, episodes: Iterable[Episode]) -> dict[str, list[float]]:
-        """The values of each task's repeats that have one."""
-        values: dict[str, list[float]] = {}
-        for episode in episodes:
-            value = None if episode.failed else getattr(episode, self.field)
-            if value is not None:
-                values.setdefault(episode.task, []).append(value)
-        return values
-
-    def estimate(self, values: ByTask) -> Estimate:
-        """The mean over tasks, with its error and its interval."""
-        tasks = list(values.values())
-        if self.unit == "success":
-            return share_over_tasks(tasks)
-        return mean_over_tasks(tasks, low=self.low, high=self.high)
-
-
-def measures_of(several: Sequence[Episodes]) -> list[Measure]:
-    """What all of these have in common, the most telling first."""
-    found: list[Measure] = []
-    if all(any(each.success is not None for each in one.episodes) for one in several):
-        found.append(Measure("success", "success", "success", high=1.0))
-    worlds = {None if one.world is None else one.world.name: one.world for one in several}
-    world = next(iter(worlds.values()))
-    if all(any(each.reward is not None for each in one.episodes) for one in several):
-        title = "reward" if world is None or len(worlds) > 1 else world.reward_is
-        rewards = [each.reward for one in several for each in one.episodes if each.reward is not None]
-        share = all(0 <= reward <= 1 for reward in rewards)
-        if share and title == "return" and len(rewards) == sum(sum(one.graders.values()) for one in several):
-            title = "grade"  # a grader's, and no sum of rewards
-        share = share and title != "return"
-        lows, highs = zip(*(one.bounds for one in several), strict=True)
-        low = 0.0 if share else None if None in lows or min(rewards) < min(lows) else min(lows)
-        high = 1.0 if share else None if None in highs or max(rewards) > max(highs) else max(highs)
-        found.append(Measure(title, "reward", "share" if share else "number", "more", low, high))
-    limit = max(one.max_turns or math.inf for one in several)
-    most = max(each.turns for one in several for each in one.episodes)
-    high = limit if most <= limit < math.inf else None
-    found.append(Measure("turns", "turns", "number", "", 0.0, high))
-    if any(each is None or each.answered_by != "world" for each in worlds.values()):
-        found.append(Measure("questions", "questions", "number", "", 0.0, high))
-    return found
-
-
-def passes(values: ByTask, k: int) -> tuple[Estimate, Estimate]:
-    """pass@k and pass^k of success, over the tasks that have k repeats: of one at least."""
-    enough = [task for task in values.values() if len(task) >= k]
-    chances = [
-        (pass_at(k, round(sum(task)), len(task)), pass_all(k, round(sum(task)), len(task))) for task in enough
-    ]
-    some, every = ([[one] for one in each] for each in zip(*chances, strict=True))
-    return mean_over_tasks(some, low=0.0, high=1.0), mean_over_tasks(every, low=0.0, high=1.0)

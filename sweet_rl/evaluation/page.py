@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +16,11 @@ from markupsafe import Markup, escape
 
 from sweet_rl.evaluation import comparison as words
 from sweet_rl.evaluation.comparison import Comparison, Pairing, Row
-from sweet_rl.evaluation.episodes import Episode, Episodes, Unit, rows_at
-from sweet_rl.evaluation.report import Line, Report
-from sweet_rl.evaluation.sources import Training, facts_of
+from sweet_rl.evaluation.episodes import Episode, Episodes, rows_at
+from sweet_rl.evaluation.report import Report, Unit, value
+from sweet_rl.evaluation.sources import facts_of
 from sweet_rl.types import NO_ANSWER, FinishReason, Json
 from sweet_rl.version import __version__
-from sweet_rl.viewer.documents import MOST_POINTS, Curve
 from sweet_rl.viewer.gallery import NOT_THERE, Picture, find_picture
 from sweet_rl.viewer.page import from_template
 
@@ -33,46 +31,11 @@ _LARGEST: Final = 1_000_000
 _EXAMPLES: Final = 3
 """Dialogues of each category of a report."""
 
-_WIDE, _HIGH, _LEFT, _BELOW = 320.0, 130.0, 58.0, 18.0
 _FLAWS: Final = {
     FinishReason.LENGTH: "cut off by the token limit",
     FinishReason.REFUSED: "refused",
     FinishReason.TOOL_CALLS: "a tool call instead of text",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """One message; `code` for what is to stand in a fixed-width face, `flaw` is what is wrong with a turn."""
-
-    role: str
-    text: str
-    code: bool = False
-    flaw: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One run's dialogue about a task."""
-
-    place: int
-    label: str
-    outcome: str
-    good: bool | None
-    messages: Sequence[Said]
-    picture: str = ""
-    no_picture: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    """The dialogues of two runs about the same task, or the one of a single run."""
-
-    task: str
-    request: str
-    hidden: str
-    sides: Sequence[Side]
-    why: str = ""
 
 
 def report_page(report: Report, found: Episodes, *, command: str, made: str, folder: Path) -> str:
@@ -94,19 +57,18 @@ def report_page(report: Report, found: Episodes, *, command: str, made: str, fol
         for one, row in zip(shown, rows, strict=False):
             name, unit = ("reward", "number") if graded is None else (graded.name, graded.unit)
             side = _side(-1, category.name, row, one, name, unit, folder)
-            tasks.append(_task(one.task, row, [side], why=one.why))
+            tasks.append(_task(one.task, row, [side]) | {"why": _short(one.why)})
         groups.append({"category": category, "tasks": tasks})
     about = [
         (role, [(name, _fact(value)) for name, value in known.items() if value not in ("", None, [], {})])
         for role, known in report.about.items()
         if known
     ]
-    first = report.lines[0].name
-    floors = [(f"{one.name} of {name}", one) for name, several in report.bounds.items() for one in several]
+    first = report.lines[0]
     tables = (
         ("Numbers", [(one.name, one) for one in report.lines]),
-        (f"{first.capitalize()} by family", list(report.families.items())),
-        ("Floors and ceilings", floors),
+        (f"{first.name.capitalize()} by family", list(report.families.items())),
+        ("Floors and ceilings", report.of_bounds()),
     )
     return _render(
         "report.html",
@@ -118,8 +80,7 @@ def report_page(report: Report, found: Episodes, *, command: str, made: str, fol
         groups=groups,
         about=about,
         folder=folder,
-        headline=_number(report.lines[0]),
-        number=_number,
+        first=first,
         bar=_bar,
     )
 
@@ -131,19 +92,6 @@ def _fact(value: Json) -> str | list[str]:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_fact(one)}" for name, one in value.items() if one not in ("", None))
     return str(value)
-
-
-def _number(line: Line) -> dict[str, str]:
-    """A number of a report in words: its name, mean, interval and error, shares in percent."""
-    unit: Unit = "number" if line.unit == "number" else "share"
-    found, percent = line.estimate, "" if unit == "number" else " %"
-    ends = [words.value(end, unit) for end in (found.low, found.high) if end is not None]
-    return {
-        "name": line.name,
-        "mean": f"{words.value(found.mean, unit)}{percent}",
-        "span": f"[{', '.join(ends)}]" if len(ends) == 2 else "",
-        "error": words.value(found.error, unit),
-    }
 
 
 def _bar(mean: float, low: float | None = None, high: float | None = None) -> Markup:
@@ -186,29 +134,6 @@ def comparison_page(found: Comparison, *, command: str, made: str, dialogues: in
         pairs=pairs,
         facts=[(name, [one.get(name, "") for one in facts]) for name in names],
         interval=partial(_interval, write=words.signed),
-    )
-
-
-def trainings_page(trainings: Sequence[Training], labels: Sequence[str], *, command: str, made: str) -> str:
-    """The numbers of trainings side by side, each as a chart."""
-    step = words.common_step(trainings)
-    panels = [
-        {
-            "name": name,
-            "ends": ["" if one is None else f"{one:.4g}" for one in each],
-            "chart": _curves([training.curves.get(name, []) for training in trainings], name),
-        }
-        for name, each in words.numbers_at(step, trainings).items()
-    ]
-    return _render(
-        "trainings.html",
-        title=" against ".join(labels),
-        command=command,
-        made=made,
-        labels=labels,
-        panels=panels,
-        step=f"{step:,g}",
-        steps=[f"{training.last_step:,g}" for training in trainings],
     )
 
 
@@ -264,10 +189,12 @@ def _groups(found: Comparison, pairing: Pairing, most: int) -> Iterator[dict[str
         }
 
 
-def _task(name: str, row: Mapping[str, Json], sides: Sequence[Side], why: str = "") -> Both:
+def _task(name: str, row: Mapping[str, Json], sides: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A task as `parts.html` shows it, with a dialogue of each run."""
     task = row.get("task") or {}
     hidden = task.get("hidden_information") or task.get("ground_truth") or ""
-    return Both(name, _short(task.get("problem_description", "")), _short(hidden), sides, _short(why))
+    request = _short(task.get("problem_description", ""))
+    return {"task": name, "request": request, "hidden": _short(hidden), "sides": sides}
 
 
 def _side(
@@ -278,15 +205,15 @@ def _side(
     name: str,
     unit: str,
     folder: Path,
-) -> Side:
+) -> dict[str, Any]:
+    """A dialogue as `parts.html` shows it."""
     text = words.turns(episode.turns)
     if episode.reward is not None:
-        shown = words.value(episode.reward, "number" if unit == "number" else "share")
+        shown = value(episode.reward, "number" if unit == "number" else "share")
         text = f"{name} {shown}{'' if unit == 'number' else ' %'}, {text}"
     if episode.success is not None:
         text = f"{'solved' if episode.success else 'not solved'}, {text}"
-    good = None if episode.success is None else bool(episode.success)
-    messages = []
+    messages: list[dict[str, Any]] = []
     for entry in row.get("dialogue_history") or []:
         if isinstance(entry, Mapping):
             said = _short(entry.get("content", ""))
@@ -294,8 +221,17 @@ def _side(
             if not said.strip() and entry.get("thoughts"):
                 flaw = f"{flaw or 'no reply'} behind {len(str(entry['thoughts'])):,} characters of thoughts"
             code = "\n" in said and ("def " in said or "<" in said or "```" in said)
-            messages.append(Said(str(entry.get("role", "")), said, code, flaw))
-    return Side(place, label, text, good, messages[1:], *_picture(row, folder))
+            messages.append({"role": entry.get("role"), "text": said, "code": code, "flaw": flaw})
+    picture, no_picture = _picture(row, folder)
+    return {
+        "place": place,
+        "label": label,
+        "outcome": text,
+        "tone": {1.0: " good", 0.0: " bad"}.get(episode.success, ""),  # type: ignore[arg-type]
+        "messages": messages[1:],
+        "picture": picture,
+        "no_picture": no_picture,
+    }
 
 
 def _short(text: Json) -> str:
@@ -346,33 +282,3 @@ def _interval(row: Row, rows: Sequence[Row], write: Callable[[float | None, Unit
         parts.append(f'<line class="span" x1="{at(each.low)}" x2="{at(each.high)}" y1="50%" y2="50%"/>')
     parts.append(f'<circle cx="{at(each.mean)}" cy="50%" r="4.5"/></svg>')
     return Markup("".join(parts))  # noqa: S704 - numbers, and a label that is escaped
-
-
-def _curves(several: Sequence[Curve], name: str) -> Markup:
-    """Numbers by their steps, of several runs on the same axes; no point is made up."""
-    steps = [step for curve in several for step, _ in curve]
-    numbers = [number for curve in several for _, number in curve]
-    first, last, low, high = min(steps), max(steps), min(numbers), max(numbers)
-    if low == high:
-        low, high = min(low, 0.0), max(high, 0.0) or 1.0
-
-    def point(step: float, number: float) -> str:
-        x = _LEFT + (_WIDE - _LEFT - 8) * (step - first) / ((last - first) or 1)
-        y = 8 + (_HIGH - _BELOW - 16) * (1 - (number - low) / (high - low))
-        return f"{x:.1f},{y:.1f}"
-
-    parts = [f'<svg class="curves" viewBox="0 0 {_WIDE:g} {_HIGH:g}" role="img" aria-label="{escape(name)}">']
-    for value in (low, high):
-        y = point(first, value).partition(",")[2]
-        parts.append(f'<line class="grid" x1="{_LEFT:g}" x2="{_WIDE - 8:g}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text x="{_LEFT - 6:g}" y="{float(y) + 4:.1f}" text-anchor="end">{value:.3g}</text>')
-    parts.append(f'<text x="{_LEFT:g}" y="{_HIGH - 3:g}">{first:,g}</text>')
-    parts.append(f'<text x="{_WIDE - 8:g}" y="{_HIGH - 3:g}" text-anchor="end">{last:,g}</text>')
-    for run, curve in enumerate(several):
-        points = [point(*each) for each in curve[:: -(-len(curve) // MOST_POINTS) or 1]]
-        if len(points) > 1:
-            parts.append(f'<polyline class="c{run + 1}" points="{" ".join(points)}"/>')
-        elif points:
-            x, _, y = points[0].partition(",")
-            parts.append(f'<circle class="c{run + 1}" cx="{x}" cy="{y}" r="3"/>')
-    return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - numbers, and a name that is escaped

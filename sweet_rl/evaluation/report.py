@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from sweet_rl.evaluation.episodes import (
     CUT_OFF,
@@ -14,11 +16,8 @@ from sweet_rl.evaluation.episodes import (
     TOOL_CALL,
     Episode,
     Episodes,
-    Measure,
-    measures_of,
-    passes,
 )
-from sweet_rl.statistics import Estimate
+from sweet_rl.statistics import Estimate, mean_over_tasks, pass_all, pass_at, share_over_tasks
 from sweet_rl.types import Json
 
 FORMAT = "sweet_rl.eval/1"
@@ -37,15 +36,28 @@ _EXAMPLES = 3
 _UNITS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out", "requests": "requests"}
 
 
+Unit = Literal["success", "share", "number"]
+
+ByTask = Mapping[str, Sequence[float]]
+"""The values of each task's repeats; tasks without any are not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A number of the report: its estimate, and of how many tasks and episodes it is."""
 
     name: str
-    unit: str
+    unit: Unit
     estimate: Estimate
     tasks: int
     episodes: int
+
+    @property
+    def shown(self) -> tuple[str, str, str]:
+        """Mean, error and interval in words, shares in percent."""
+        found, low, high = self.estimate, self.estimate.low, self.estimate.high
+        span = "" if low is None or high is None else f"[{value(low, self.unit)}, {value(high, self.unit)}]"
+        return value(found.mean, self.unit), value(found.error, self.unit), span
 
     def to_json(self) -> dict[str, Json]:
         """As the report has it."""
@@ -153,12 +165,18 @@ class Report:
         lines = [f"Warning: {warning}" for warning in self.warnings]
         lines += [self.title, f"{self.tasks} tasks, {self.played} episodes{failed}", ""]
         rows: list[Sequence[str]] = [("", "mean", "error", "95 % interval", "tasks", "episodes")]
-        rows += [_cells(line.name, line) for line in self.lines]
-        if self.families:
-            what = self.lines[0].name
-            rows += [_cells(f"{what}: {name}", line) for name, line in self.families.items()]
-        for name, several in self.bounds.items():
-            rows += [_cells(f"{line.name} of {name}", line) for line in several]
+        named = [(line.name, line) for line in self.lines]
+        named += [(f"{self.lines[0].name}: {name}", line) for name, line in self.families.items()]
+        named += self.of_bounds()
+        rows += [
+            (
+                f"{name}{'' if line.unit == 'number' else ', %'}",
+                *line.shown,
+                f"{line.tasks:,}",
+                f"{line.episodes:,}",
+            )
+            for name, line in named
+        ]
         lines += aligned(rows)
         if self.categories:
             rows = [(self.why_heading, "episodes", "%", "for example")]
@@ -169,6 +187,10 @@ class Report:
             lines += ["", *aligned(rows)]
         lines += ["", *self._facts(), *(f"Note: {problem}." for problem in self.problems)]
         return "\n".join(lines)
+
+    def of_bounds(self) -> list[tuple[str, Line]]:
+        """The numbers of floors and ceilings, each with the name of both."""
+        return [(f"{one.name} of {name}", one) for name, several in self.bounds.items() for one in several]
 
     @property
     def why_heading(self) -> str:
@@ -229,9 +251,9 @@ def lines_of(found: Episodes) -> list[Line]:
     lines = []
     for measure in measures_of([found]):
         values = measure.by_task(found.episodes)
-        lines.append(_line(measure.name, measure, values))
+        lines.append(_line(measure, values))
         most = max(map(len, values.values()), default=0) if measure.unit == "success" else 1
-        for k in _some(most):
+        for k in sorted({k for k in (2, 4, 8, 16, 32, 64, most) if 1 < k <= most}):
             enough = [task for task in values.values() if len(task) >= k]
             size = len(enough), sum(map(len, enough))
             some, every = passes(values, k)
@@ -239,26 +261,18 @@ def lines_of(found: Episodes) -> list[Line]:
     return lines
 
 
-def _some(most: int) -> list[int]:
-    """Numbers of repeats that are worth a line: 2, 4, 8 and so on, and all of them."""
-    return sorted({k for k in (2, 4, 8, 16, 32, 64, most) if 1 < k <= most})
-
-
 def report_of(
     found: Episodes,
     title: str,
     *,
-    bounds: Mapping[str, Sequence[Line]] | None = None,
-    about: Mapping[str, Json] | None = None,
-    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] | None = None,
-    cost: Mapping[str, Json] | None = None,
     problems: Sequence[str] = (),
+    **given: Any,
 ) -> Report:
-    """The report on the episodes of a run; what is not in them is given, as in `Report`."""
+    """The report on the episodes of a run; what is not in them is given: bounds, about, usage, cost, as in `Report`."""
     episodes, first = found.episodes, measures_of([found])[0]
     names = sorted({one.family for one in episodes if one.family})
     families = {
-        name: _line(first.name, first, values)
+        name: _line(first, values)
         for name in names
         if len(names) > 1 and (values := first.by_task(one for one in episodes if one.family == name))
     }
@@ -281,39 +295,21 @@ def report_of(
         {flaw: flaws[flaw] for flaw in (CUT_OFF, REFUSED, TOOL_CALL, EMPTY)},
         {one.task: one.why for one in by_category.get(NOT_GRADABLE, ())},
         families,
-        bounds or {},
-        about or {},
-        usage or {},
-        cost,
-        [*found.problems, *problems],
+        problems=[*found.problems, *problems],
+        **given,
     )
 
 
-def _line(name: str, measure: Measure, values: Mapping[str, Sequence[float]]) -> Line:
-    return Line(name, measure.unit, measure.estimate(values), len(values), sum(map(len, values.values())))
+def _line(measure: Measure, values: ByTask) -> Line:
+    size = len(values), sum(map(len, values.values()))
+    return Line(measure.name, measure.unit, measure.estimate(values), *size)
 
 
-def _cells(name: str, line: Line) -> tuple[str, ...]:
-    found, share = line.estimate, line.unit != "number"
-    write = _percent if share else _number
-    span = "" if found.low is None or found.high is None else f"[{write(found.low)}, {write(found.high)}]"
-    error = "" if found.error is None else write(found.error)
-    return (
-        f"{name}{', %' if share else ''}",
-        write(found.mean),
-        error,
-        span,
-        f"{line.tasks:,}",
-        f"{line.episodes:,}",
-    )
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}"
+def value(number: float | None, unit: Unit) -> str:
+    """A mean; a share in percent."""
+    if number is None:
+        return ""
+    return f"{number:.2f}" if unit == "number" else f"{100 * number:.1f}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -333,3 +329,77 @@ def one_line(name: str) -> str:
     """A name as a line of a table has room for it: kinds of tasks and tasks are called by who made them."""
     line = " ".join(name.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+# ---- the numbers of an episode, and their means over tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number that episodes have.
+
+    Attributes:
+        unit: success (0 or 1), a share from 0 to 1, or any number.
+        better: which direction is good; empty where neither is.
+        low: no value is lower; `high`: none is higher.
+    """
+
+    name: str
+    field: Literal["success", "reward", "turns", "questions"]
+    unit: Unit
+    better: Literal["more", "fewer", ""] = "more"
+    low: float | None = 0.0
+    high: float | None = None
+
+    def by_task(self, episodes: Iterable[Episode]) -> dict[str, list[float]]:
+        """The values of each task's repeats that have one."""
+        values: dict[str, list[float]] = {}
+        for episode in episodes:
+            value = None if episode.failed else getattr(episode, self.field)
+            if value is not None:
+                values.setdefault(episode.task, []).append(value)
+        return values
+
+    def estimate(self, values: ByTask) -> Estimate:
+        """The mean over tasks, with its error and its interval."""
+        tasks = list(values.values())
+        if self.unit == "success":
+            return share_over_tasks(tasks)
+        return mean_over_tasks(tasks, low=self.low, high=self.high)
+
+
+def measures_of(several: Sequence[Episodes]) -> list[Measure]:
+    """What all of these have in common, the most telling first."""
+    found: list[Measure] = []
+    if all(any(each.success is not None for each in one.episodes) for one in several):
+        found.append(Measure("success", "success", "success", high=1.0))
+    worlds = {None if one.world is None else one.world.name: one.world for one in several}
+    world = next(iter(worlds.values()))
+    if all(any(each.reward is not None for each in one.episodes) for one in several):
+        title = "reward" if world is None or len(worlds) > 1 else world.reward_is
+        rewards = [each.reward for one in several for each in one.episodes if each.reward is not None]
+        share = all(0 <= reward <= 1 for reward in rewards)
+        if share and title == "return" and len(rewards) == sum(sum(one.graders.values()) for one in several):
+            title = "grade"  # a grader's, and no sum of rewards
+        share = share and title != "return"
+        lows, highs = zip(*(one.bounds for one in several), strict=True)
+        low = 0.0 if share else None if None in lows or min(rewards) < min(lows) else min(lows)
+        high = 1.0 if share else None if None in highs or max(rewards) > max(highs) else max(highs)
+        found.append(Measure(title, "reward", "share" if share else "number", "more", low, high))
+    limit = max(one.max_turns or math.inf for one in several)
+    most = max(each.turns for one in several for each in one.episodes)
+    high = limit if most <= limit < math.inf else None
+    found.append(Measure("turns", "turns", "number", "", 0.0, high))
+    if any(each is None or each.answered_by != "world" for each in worlds.values()):
+        found.append(Measure("questions", "questions", "number", "", 0.0, high))
+    return found
+
+
+def passes(values: ByTask, k: int) -> tuple[Estimate, Estimate]:
+    """pass@k and pass^k of success, over the tasks that have k repeats: of one at least."""
+    enough = [task for task in values.values() if len(task) >= k]
+    chances = [
+        (pass_at(k, round(sum(task)), len(task)), pass_all(k, round(sum(task)), len(task))) for task in enough
+    ]
+    some, every = ([[one] for one in each] for each in zip(*chances, strict=True))
+    return mean_over_tasks(some, low=0.0, high=1.0), mean_over_tasks(every, low=0.0, high=1.0)
