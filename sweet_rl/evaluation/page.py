@@ -39,15 +39,7 @@ _FLAWS: Final = {
 
 
 def report_page(report: Report, found: Episodes, *, command: str, made: str, folder: Path) -> str:
-    """The report on one run as an HTML page, with some dialogues of each category.
-
-    Args:
-        report: what is shown.
-        found: its episodes, which are in a file.
-        command: that makes the page again.
-        made: the day.
-        folder: of the run, for the viewer.
-    """
+    """The report on one run as an HTML page, with some dialogues of each category; `folder` is the run's."""
     graded = next((line for line in report.lines if line.name not in {"success", "turns", "questions"}), None)
     groups = []
     for category in report.categories:
@@ -57,7 +49,7 @@ def report_page(report: Report, found: Episodes, *, command: str, made: str, fol
         for one, row in zip(shown, rows, strict=False):
             name, unit = ("reward", "number") if graded is None else (graded.name, graded.unit)
             side = _side(-1, category.name, row, one, name, unit, folder)
-            tasks.append(_task(one.task, row, [side]) | {"why": _short(one.why)})
+            tasks.append(_task(one.task, row, [side], one.why))
         groups.append({"category": category, "tasks": tasks})
     about = [
         (role, [(name, _fact(value)) for name, value in known.items() if value not in ("", None, [], {})])
@@ -106,14 +98,7 @@ def _bar(mean: float, low: float | None = None, high: float | None = None) -> Ma
 
 
 def comparison_page(found: Comparison, *, command: str, made: str, dialogues: int) -> str:
-    """A comparison as an HTML page.
-
-    Args:
-        found: what is shown.
-        command: that makes the page again.
-        made: the day.
-        dialogues: so many tasks that only the one solves, and as many that only the other does.
-    """
+    """A comparison as an HTML page, with so many tasks that only the one solves, and as many of the other."""
     pairs = [
         {
             "pairing": pairing,
@@ -189,12 +174,14 @@ def _groups(found: Comparison, pairing: Pairing, most: int) -> Iterator[dict[str
         }
 
 
-def _task(name: str, row: Mapping[str, Json], sides: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _task(
+    name: str, row: Mapping[str, Json], sides: Sequence[Mapping[str, Any]], why: str = ""
+) -> dict[str, Any]:
     """A task as `parts.html` shows it, with a dialogue of each run."""
     task = row.get("task") or {}
     hidden = task.get("hidden_information") or task.get("ground_truth") or ""
     request = _short(task.get("problem_description", ""))
-    return {"task": name, "request": request, "hidden": _short(hidden), "sides": sides}
+    return {"task": name, "request": request, "hidden": _short(hidden), "sides": sides, "why": _short(why)}
 
 
 def _side(
