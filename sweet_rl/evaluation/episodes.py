@@ -354,8 +354,8 @@ def _category(row: Any, reward: float | None, success: bool | None, flaws: Seque
         return NOT_GRADABLE, notes[0].removeprefix(
             "cannot be graded: "
         ) if notes else "its grader says no reason"
-    often = Counter(filter(None, flaws)).most_common(1)
-    flaw = (flaws[-1] if flaws else "") or (often[0][0] if often and 2 * often[0][1] > len(flaws) else "")
+    worst, number = Counter(filter(None, flaws)).most_common(1)[0] if any(flaws) else ("", 0)
+    flaw = (flaws[-1] if flaws else "") or (worst if 2 * number > len(flaws) else "")
     if flaw:
         return flaw, ""
     answer = msgspec.json.decode(row.answer)
@@ -398,6 +398,9 @@ def _failed_tests(failed: Sequence[Mapping[str, Json]], details: Mapping[str, Js
     category = _OUTCOMES.get(outcome, outcome)
     if outcome == "error" and detail.startswith(("SyntaxError", "IndentationError", "TabError")):
         category = "code does not parse"
+    missing = re.match(r"NameError: name '(\w+)' is not defined", detail)
+    if missing and f"{missing[1]}(" in str(first.get("expression")):
+        category = "function is missing"
     if outcome == "failed" and not detail:
         detail = f"{first.get('got')} where {first.get('expected')} is right"
     return category, f"{first.get('expression', '')}: {detail}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Literal
 
 from sweet_rl.evaluation.episodes import (
@@ -55,9 +55,8 @@ class Line:
     @property
     def shown(self) -> tuple[str, str, str]:
         """Mean, error and interval in words, shares in percent."""
-        found, low, high = self.estimate, self.estimate.low, self.estimate.high
-        span = "" if low is None or high is None else f"[{value(low, self.unit)}, {value(high, self.unit)}]"
-        return value(found.mean, self.unit), value(found.error, self.unit), span
+        mean, low, high, error = (value(one, self.unit) for one in astuple(self.estimate))
+        return mean, error, f"[{low}, {high}]" if low and high else ""
 
     def to_json(self) -> dict[str, Json]:
         """As the report has it."""

@@ -13,6 +13,7 @@ from sweet_rl.evaluation.report import passes, report_of
 from sweet_rl.evaluation.sources import labels_of
 from sweet_rl.records import load_trajectories, locked
 from sweet_rl.worlds import World
+from sweet_rl.worlds.webshop import WebShop
 from tests.evaluation.samples import row, write
 
 
@@ -51,6 +52,7 @@ WHY = {
     "wrong value": graded("wrong", 0.0, "failed"),
     "exception": graded("raises", 0.0, "error", "ZeroDivisionError: division by zero"),
     "code does not parse": graded("torn", 0.0, "error", "SyntaxError: expected ':' (<answer>, line 1)"),
+    "function is missing": graded("prose", 0.0, "error", "NameError: name 'f' is not defined"),
     "time-out": graded("slow", 0.0, "timeout"),
     "forbidden word": graded("word", 0.0, **NOT_RUN, grading_details={"filtered_by": "import os"}),
     "no answer: turn limit": graded("late", 0.0, **NOT_RUN, **LATE),
@@ -78,11 +80,11 @@ def test_every_episode_that_is_no_success_has_one_reason(tmp_path):
     report = report_of(found, "a")
     assert {each.name: len(each.episodes) for each in report.categories} == dict.fromkeys(list(WHY)[1:], 1)
     assert report.to_json()["categories"]["refused"] == {
-        "episodes": 1, "share": 1 / 15, "examples": [{"task": "refused", "sample": 0, "why": ""}]
+        "episodes": 1, "share": 1 / 16, "examples": [{"task": "refused", "sample": 0, "why": ""}]
     }  # fmt: skip
     assert report.to_json()["not_gradable"] == {"asserts": "an assert"}
     assert report.to_json()["agent_turns"] == {
-        "all": 15, "cut off": 2, "refused": 1, "tool call instead of text": 1, "empty reply": 1
+        "all": 16, "cut off": 2, "refused": 1, "tool call instead of text": 1, "empty reply": 1
     }  # fmt: skip
     assert [one.category for one in episodes_of(load_trajectories(path)).episodes] == list(WHY)
 
@@ -155,6 +157,22 @@ def test_a_world_that_does_not_say_what_success_is_has_no_success(tmp_path):
     assert names == ["grade", "turns"]  # a grader's, which is between 0 and 1
     found = report_of(read_episodes(path, Marked()), "a")
     assert (found.lines[0].name, found.lines[0].estimate.mean) == ("success", pytest.approx(1 / 3))
+
+
+def test_reflect_rl_does_not_learn_in_a_world_that_does_not_say_what_success_is():
+    class Shop(WebShop):
+        succeeded = World.succeeded
+
+    (task, *_) = WebShop().tasks_of("webshop:test")
+    for world in (WebShop(), Shop()):
+        with world.games(world.options(max_turns=1)) as make_game:
+            game = make_game()
+            game.reset(task, seed=0)
+            if isinstance(world, Shop):
+                with pytest.raises(UsageError, match=r"does not say what a success is.*success_return"):
+                    game.step("search[cream]")
+            else:
+                assert game.step("search[cream]").info["succeeded"] is False
 
 
 def test_intervals_stay_between_the_bounds_that_a_world_gives(tmp_path):
