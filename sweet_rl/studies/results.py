@@ -243,8 +243,6 @@ class Results:
     """Everything that a study found.
 
     Attributes:
-        study: its name; the page explains its idea in pictures.
-        strips: dialogues about pages, in pictures.
         provenance: machine, versions, day, command, and the id of the run, whose record has all the rest.
         failures: what failed on the way, and is in no number.
     """

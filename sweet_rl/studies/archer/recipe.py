@@ -207,7 +207,6 @@ def measure(
     """Let a policy play the words; nothing is learned from it.
 
     Args:
-        greedy: the likeliest tokens.
         trained: as its run left it; else as it began.
     """
     from sweet_rl.records import replace_rows, trajectory_to_row

@@ -53,7 +53,6 @@ class Section:
     """One part of the page.
 
     Attributes:
-        name: in the page's contents; empty where they leave it out.
         part: the macro of `parts.html` that draws its data.
         folded: it is opened by a click, and on paper.
     """
