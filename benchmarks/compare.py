@@ -56,7 +56,7 @@ def main() -> None:
         size = sum(path.stat().st_size for path in paths) / 1e6
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()
-        command("compare", *paths, "--output", folder / "page.html")
+        command("compare", *paths, "--html", folder / "page.html")
         wall_s = time.perf_counter() - began
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

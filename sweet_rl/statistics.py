@@ -86,30 +86,49 @@ def mean_of(
 
 
 def mean_over_tasks(tasks: Tasks, *, low: float | None = None, high: float | None = None) -> Estimate:
-    """The mean of the tasks' means, with the interval and the bounds of `mean_of`.
+    """The mean of the tasks' means: every task counts as one, however many of its repeats failed.
 
-    Every task counts as one, however many of its repeats failed.
+    Without both bounds the interval is that of `mean_of`. Between two it is Wilson's, of as many values at a
+    bound as have the same standard error, and so never leaves them.
     """
-    return mean_of([fmean(task) for task in tasks], low=low, high=high)
+    found = mean_of([fmean(task) for task in tasks], low=low, high=high)
+    if low is None or high is None or not found.error:
+        return found
+    width = high - low
+    ends = _wilson((found.mean - low) / width, len(tasks), found.error / width)
+    return replace(found, low=low + width * ends[0], high=low + width * ends[1])
 
 
 def share_over_tasks(tasks: Tasks) -> Share:
     """The mean of the tasks' shares, of values 0 and 1, with Wilson's interval; honest also at 0 and at 1.
 
-    Wilson's interval is that of as many independent episodes as have the clustered standard error,
-    p (1 - p) / error^2: not fewer than tasks, and not more than episodes.
+    Wilson's interval is that of as many independent episodes as have the clustered standard error: not fewer
+    than tasks, and not more than episodes.
     """
     found = mean_of([fmean(task) for task in tasks])
     if not tasks:
         return Share(found.mean)
-    mean, episodes, spread = found.mean, float(sum(map(len, tasks))), found.mean * (1 - found.mean)
-    alike = spread / found.error**2 if found.error else episodes if spread and found.error == 0 else 0.0
-    count = min(episodes, max(float(len(tasks)), alike))
+    low, high = _wilson(found.mean, len(tasks), found.error, sum(map(len, tasks)))
+    return Share(found.mean, low, high, found.error)
+
+
+def _wilson(mean: float, tasks: int, error: float | None, most: float = math.inf) -> tuple[float, float]:
+    """Wilson's interval of p (1 - p) / error^2 independent values of 0 and 1.
+
+    That error is itself an estimate: Student's t takes the place of z, as in Korn and Graubard 1998. No mean
+    of values between 0 and 1 varies more than one of as many tasks that are each 0 or 1.
+    """
+    spread, alike = mean * (1 - mean), 0.0
+    if error:
+        alike = spread / error**2 * (Z / student(tasks - 1)) ** 2
+    elif spread and error == 0:  # all tasks have the same share
+        alike = most
+    count = min(most, max(float(tasks), alike))
     scale = 1 + Z**2 / count
     centre = (mean + Z**2 / (2 * count)) / scale
     half = Z * math.sqrt(spread / count + Z**2 / (4 * count**2)) / scale
     low, high = max(0.0, centre - half), min(1.0, centre + half)
-    return Share(mean, low if mean else 0.0, high if mean < 1 else 1.0, found.error)
+    return low if mean else 0.0, high if mean < 1 else 1.0
 
 
 def pass_at(k: int, successes: int, repeats: int) -> float:

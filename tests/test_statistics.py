@@ -34,7 +34,13 @@ def test_a_mean_by_hand():
     found = mean_over_tasks([[1.0, 1.0], [0.0, 1.0], [0.0]])
     assert (found.mean, found.error) == (0.5, pytest.approx(0.5 / math.sqrt(3)))
     assert found.high == pytest.approx(0.5 + 4.303 * 0.5 / math.sqrt(3))
-    assert mean_over_tasks([[1.0, 1.0], [0.0, 1.0], [0.0]], low=0, high=1).high == 1
+    # three tasks tell no less than three values of 0 and 1 with the same mean
+    bounded = mean_over_tasks([[1.0, 1.0], [0.0, 1.0], [0.0]], low=0, high=1)
+    assert (bounded.low, bounded.high) == pytest.approx(proportion_confint(1.5, 3, method="wilson"), abs=1e-6)
+    # means 0.4, 0.5, 0.6: error 0.1 / sqrt 3, so as many as 0.25 * 3 / 0.01 / (4.303 / 1.96) ** 2 = 15.56
+    bounded = mean_over_tasks([[-20 * 0.4], [-20 * 0.5], [-20 * 0.6]], low=-20, high=0)
+    ends = proportion_confint(15.561 / 2, 15.561, method="wilson")
+    assert (bounded.low, bounded.high) == pytest.approx([20 * end - 20 for end in ends], abs=1e-2)
     assert mean_of([7.0]) == mean_over_tasks([[6.0, 8.0]])
     assert mean_of([7.0]).low is None
 
@@ -110,6 +116,33 @@ def test_the_interval_of_a_share_holds_as_often_as_it_says():
         found = share_over_tasks(tasks)
         held += found.low <= 0.4 <= found.high
     assert 0.92 <= held / 400 <= 0.98
+
+
+@pytest.mark.parametrize("number", [3, 10, 40])
+def test_the_interval_of_a_bounded_mean_holds_and_stays_between_its_bounds(number):
+    """Shares of five tests, in tasks of which some are easy: with a few tasks, Student's interval holds too seldom."""
+    random, held = Random(number), 0
+    for _ in range(600):
+        tasks = []
+        for _ in range(number):
+            chance = random.choice((0.0, 0.5, 0.95, 1.0))
+            tasks.append([sum(random.random() < chance for _ in range(5)) / 5 for _ in range(2)])
+        found = mean_over_tasks(tasks, low=0, high=1)
+        assert 0 <= found.low <= found.mean <= found.high <= 1
+        assert found.low < found.high
+        held += found.low <= 0.6125 <= found.high
+    assert held / 600 >= 0.93
+
+
+@pytest.mark.parametrize("number", [3, 5, 20])
+def test_few_tasks_with_many_repeats_do_not_make_a_share_certain(number):
+    random, held = Random(number), 0
+    for _ in range(400):
+        chances = [random.betavariate(2, 2) for _ in range(number)]
+        tasks = [[float(random.random() < chance) for _ in range(16)] for chance in chances]
+        found = share_over_tasks(tasks)
+        held += found.low <= 0.5 <= found.high
+    assert held / 400 >= 0.93  # with z instead of t: 0.86 of three tasks
 
 
 def test_pass_at_k_is_the_mean_over_all_choices_of_k():

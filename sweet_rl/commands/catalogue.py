@@ -17,7 +17,7 @@ COMMANDS = {
     "run": "Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
     "preflight": "Look at what a pipeline needs before it begins: data, servers, disk, GPU memory.",
     "eval": "Evaluate an agent in one command: play the tasks, grade, report; retries, costs, intervals.",
-    "compare": "Compare runs task by task: differences with intervals, what only one solves, a page.",
+    "compare": "Compare runs task by task: differences with intervals, what only one solves.",
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate": "Grade trajectories of any world by its grader, or by one of your own.",
     "evaluate_code": "Grade functions by hidden tests, in a sandbox; print the table; write preference pairs.",

@@ -1,10 +1,13 @@
-"""Which of two runs is better, and where: task by task, as a table and as one page."""
+"""Which of two runs is better, and where: task by task, as a table and, where it is asked for, as one page."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
@@ -16,12 +19,17 @@ from sweet_rl.flags.common import Overwriting
 class CompareFlags(Overwriting):
     """How runs are compared, and where to."""
 
-    output: str = flag("comparison.html", "the page; its numbers as JSON are beside it (.json).")
+    html: str | None = flag(
+        None,
+        "also write a page with dialogues side by side, such as comparison.html, and its numbers as JSON beside it (.json).",
+    )
     interval: Literal["student", "bootstrap"] = flag(
         "student", "of differences: Student's over tasks, or a paired bootstrap's over tasks."
     )
     dialogues: int = flag(
-        12, "on the page: so many tasks that only the one run solves, and as many of the other.", at_least=0
+        12,
+        "on the page of --html: so many tasks that only the one run solves, and as many of the other.",
+        at_least=0,
     )
     force: bool = flag(
         False,
@@ -38,8 +46,8 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     A run is a file of trajectories, a folder of `sweet-rl eval`, or, beside its likes, the folder or metrics.jsonl of a
     training. Of every number the difference task by task, with its interval; wins, losses and ties; McNemar's exact test
     where every task has one success or failure, else a paired t; by kinds of tasks and by turns; what only the one
-    solves. The table is printed; the page has the dialogues side by side. Runs of other tasks, humans, rules or
-    graders are refused.
+    solves. The table is printed; --html writes a page with the dialogues side by side. Runs of other tasks, humans,
+    rules or graders are refused.
 
     The smallest comparison:
     sweet-rl eval --model expert --limit 50 --output_dir a
@@ -52,6 +60,45 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     """
     if len(runs) < 2:
         raise UsageError("Name at least two runs, for example: sweet-rl compare evals/a evals/b")
-    from sweet_rl.commands import comparing
+    from sweet_rl.evaluation import comparison
+    from sweet_rl.evaluation.page import comparison_page
+    from sweet_rl.evaluation.sources import Source, Training, labels_of, opened
+    from sweet_rl.records import replace_file
+    from sweet_rl.runs import new_file
+    from sweet_rl.runs.live import now
 
-    comparing.run(flags, runs)
+    page = None if flags.html is None else Path(flags.html)
+    if page is not None:
+        if page.suffix == ".json":
+            raise UsageError(
+                f"--html {flags.html!r} is the page, whose numbers are beside it as .json: name it .html."
+            )
+        for place in (page, page.with_suffix(".json")):
+            new_file(place, "html", overwrite=flags.overwrite)
+    for path in runs:
+        tracking.reads("runs", path)
+    found = [opened(path) for path in runs]
+    played = [one for one in found if isinstance(one, Source)]
+    trained = [one for one in found if isinstance(one, Training)]
+    if played and trained:
+        raise UsageError(
+            f"{trained[0].label!r} is a training and {played[0].label!r} has episodes: compare like with like."
+        )
+    if trained:
+        if page is not None:
+            raise UsageError(
+                "Trainings are drawn together by `sweet-rl view RUN RUN`, and with --export as a page."
+            )
+        print(comparison.trainings_text(trained, labels_of([str(one.path) for one in trained])))
+        return
+    result = comparison.compared(played, interval=flags.interval, force=flags.force)
+    print(result)
+    if page is not None:
+        made = {"made": now()[:10], "command": tracking.command() or ""}
+        html = comparison_page(result, **made, dialogues=flags.dialogues)
+        numbers = page.with_suffix(".json")
+        tracking.writes(page)
+        tracking.writes(numbers)
+        replace_file(page, [html.encode("utf-8", "replace")])
+        replace_file(numbers, [json.dumps(made | result.to_json(), indent=1).encode() + b"\n"])
+        print(f"\nThe page is {page}, its numbers are in {numbers}")

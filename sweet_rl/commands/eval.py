@@ -182,8 +182,9 @@ def eval(flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Op
 
     Episodes that failed for want of a service are played again, and those that still failed are in no number.
     The report has success and what the world gives, pass@k and pass^k over repeats, with standard errors clustered
-    by task; turns, questions, tokens and money of agent and human apart; who the human and the grader were. It is
-    printed, and lies as report.json beside episodes.jsonl, which `sweet-rl compare` and the viewers take.
+    by task; why episodes are no success; turns, questions, tokens and money of agent and human apart; who the human
+    and the grader were. It is printed, and lies as report.json and as a page to send, report.html, beside
+    episodes.jsonl, which `sweet-rl compare` and the viewers take.
 
     The smallest run needs no model and no server:
     sweet-rl eval --model expert --world code --tasks mini:test --limit 50

@@ -19,7 +19,8 @@ from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.commands.simulate_interactions import SimulationFlags
 from sweet_rl.errors import no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
-from sweet_rl.evaluation.report import Line, Report, counts_of, families_of, lines_of
+from sweet_rl.evaluation.page import report_page
+from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
 from sweet_rl.evaluation.sources import EPISODES
 from sweet_rl.flags import listed
 from sweet_rl.records import read_rows, replace_file
@@ -33,7 +34,7 @@ from sweet_rl.worlds import Options, World, check_tasks, world_of
 if TYPE_CHECKING:
     from sweet_rl.commands.eval import EvalFlags
 
-GRADING, REPORT = "grading.json", "report.json"
+GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
 """Files of a folder of `eval`, beside its episodes."""
 
 
@@ -166,7 +167,12 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     report = _report(this, player, found, known)
     tracking.logs(report.played, report.means())
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
-    print(f"\n{report.to_text()}\n\nThe same is in {folder / REPORT}; the dialogues: sweet-rl view {folder}")
+    page = report_page(report, found, command=tracking.command() or "", made=now()[:10], folder=folder)
+    replace_file(folder / PAGE, [page.encode("utf-8", "replace")])
+    print(
+        f"\n{report.to_text()}\n\nThe same is in {folder / REPORT} and, to be read and sent, in {folder / PAGE}; "
+        f"all dialogues: sweet-rl view {folder}"
+    )
     first = (words_of(row["error"]) for _, row in read_rows(path) if has_failed(row) and row.get("error"))
     judge_failed(
         report.failed,
@@ -182,20 +188,15 @@ def _report(
     this: Evaluation, player: Player, found: Episodes, bounds: Mapping[str, Sequence[Line]]
 ) -> Report:
     flags, listener = this.flags, tracking.current()
-    tasks, played, failed = counts_of(found)
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
     repeats = f" x {flags.epochs}" if flags.epochs > 1 else ""
     changes = [] if listener is None else listener.server_changes()
     changed = {"server_changes": changes} if changes else {}
-    return Report(
+    return report_of(
+        found,
         f"{player.model} in {this.world.name}, {Path(this.source).name}{repeats}",
-        tasks,
-        played,
-        failed,
-        lines_of(found),
-        families_of(found),
-        bounds,
-        {
+        bounds=bounds,
+        about={
             "made": {"date": now(), "sweet_rl": __version__, "run": tracking.run_id() or ""},
             "played": {
                 "world": this.world.name,
@@ -211,9 +212,9 @@ def _report(
             if not found.graders
             else json.loads(max(found.graders, key=found.graders.__getitem__)),
         },
-        {} if listener is None else listener.usage(),
-        None if listener is None else listener.cost(),
-        [*found.problems, *_uncounted(0 if listener is None else listener.killed())],
+        usage=None if listener is None else listener.usage(),
+        cost=None if listener is None else listener.cost(),
+        problems=list(_uncounted(0 if listener is None else listener.killed())),
     )
 
 
@@ -242,8 +243,7 @@ def _human(this: Evaluation, provenance: Mapping[str, Json]) -> dict[str, Json]:
 def _floors(grading: Mapping[str, Json]) -> Iterator[tuple[str, list[Line]]]:
     """What grading knows of floors without playing: a constant answer, a black picture, a blank page."""
     constant = (grading.get("columns") or {}).get("constant answer")
-    if constant:
-        rows = constant["rows"]
+    if constant and (rows := constant["rows"]):
         names = {"success": "success", "tests passed": "tests_passed"}
         yield (
             "a constant answer",

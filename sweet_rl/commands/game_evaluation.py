@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from sweet_rl.command_line.running import write_report
 from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
+from sweet_rl.evaluation.episodes import read_episodes
+from sweet_rl.evaluation.report import measures_of
 from sweet_rl.grading.report import failed_words, repeats_words
 from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
@@ -36,9 +38,12 @@ def run(flags: GameFlags) -> None:
             "Functions are graded by evaluate_code.py, pages by evaluate_html.py."
         )
     rewarded = _by_task(file, lambda trajectory: trajectory.reward)
+    reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
     numbers = {
-        "return": mean_over_tasks(rewarded),
-        "return, best of k": mean_over_tasks([[max(task)] for task in rewarded]),
+        "return": mean_over_tasks(rewarded, low=reward.low, high=reward.high),
+        "return, best of k": mean_over_tasks(
+            [[max(task)] for task in rewarded], low=reward.low, high=reward.high
+        ),
         "ended by the world": share_over_tasks(_by_task(file, _ended)),
         "turns": mean_over_tasks(_by_task(file, _turns)),
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import Episode
-from sweet_rl.evaluation.measures import ByTask, Measure, Unit, measures_of
-from sweet_rl.evaluation.sources import Source, labels_of, unknown, unlike
+from sweet_rl.evaluation.report import ByTask, Measure, Unit, aligned, measures_of, one_line, value
+from sweet_rl.evaluation.sources import Source, Training, labels_of, unknown, unlike
 from sweet_rl.statistics import Difference, Estimate, difference
 from sweet_rl.types import Json
 
@@ -21,16 +21,7 @@ IntervalWay = Literal["student", "bootstrap"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A number of two runs over the tasks that both have it: both means, and their difference.
-
-    Attributes:
-        name: of the number, or of the kind of task.
-        unit: of the number.
-        better: which direction is good.
-        ours: of the first run.
-        theirs: of the other one.
-        difference: of both, task by task.
-    """
+    """A number of two runs over the tasks that both have it: both means, and their difference task by task."""
 
     name: str
     unit: Unit
@@ -61,16 +52,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The first run and another one.
+    """The first run and another one, whose place among the runs is `other`.
 
-    Attributes:
-        other: place of the other one among the runs.
-        rows: each number.
-        families: the first number, by kinds of tasks.
-        endings: the first number, by turns; of both runs.
-        only_ours: tasks that the first run solves in every repeat and the other in none; without success,
-            tasks in which the first is better, the largest differences first.
-        only_theirs: likewise.
+    `families` and `endings` are the first number by kinds of tasks and by turns. `only_ours` are tasks that the
+    first run solves in every repeat and the other in none; without success, tasks in which the first is
+    better, the largest differences first.
     """
 
     other: int
@@ -103,9 +89,10 @@ class Comparison:
 
     def __str__(self) -> str:
         """The table that `sweet-rl compare` prints."""
-        from sweet_rl.evaluation.words import text_of  # words are about comparisons
-
-        return text_of(self)
+        lines = [f"Warning: {warning}." for warning in self.warnings]
+        for pairing in self.pairings:
+            lines += ["", *_lines(self, pairing)]
+        return "\n".join(lines).strip()
 
     def to_json(self) -> dict[str, Json]:
         """All numbers; differences are the first run's minus the other's."""
@@ -274,3 +261,122 @@ def _solved_alone(measure: Measure, ours: ByTask, theirs: ByTask) -> list[str]:
         return [task for task, mine, yours in both if mine == 1 and yours == 0]
     better = [(mine - yours, task) for task, mine, yours in both if mine > yours]
     return [task for _, task in sorted(better, key=lambda each: -each[0])]
+
+
+# ---- in words and numbers, for a terminal and for a page
+
+_MOST = 10
+"""So many tasks are named in the table."""
+
+
+def signed(number: float | None, unit: Unit) -> str:
+    """A difference; of shares in points."""
+    if number is None:
+        return ""
+    text = f"{number:+.2f}" if unit == "number" else f"{100 * number:+.1f}"
+    return text.replace("+0.0", "0.0") if float(text) == 0 else text
+
+
+def span(row: Row) -> str:
+    """The interval of a difference."""
+    low, high = row.difference.low, row.difference.high
+    return "" if low is None or high is None else f"[{signed(low, row.unit)}, {signed(high, row.unit)}]"
+
+
+def chance(p: float | None) -> str:
+    """A p-value."""
+    if p is None:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def headline(found: Comparison, pairing: Pairing) -> str:
+    """The first number in a sentence."""
+    row, ours, theirs = pairing.rows[0], found.labels[0], found.labels[pairing.other]
+    points = " points" if row.unit != "number" else ""
+    said = {
+        "better": f"{ours} is better than {theirs}",
+        "worse": f"{ours} is worse than {theirs}",
+        "open": f"{ours} and {theirs}: the difference is not settled",
+    }[row.verdict]
+    return f"{said}: {row.name} {signed(row.difference.mean, row.unit)}{points} {span(row)}".rstrip()
+
+
+def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
+    ours, theirs = found.labels[0], found.labels[pairing.other]
+    yield f"{headline(found, pairing)}."
+    yield ""
+    interval = "95 % interval" + (" (bootstrap)" if found.interval == "bootstrap" else "")
+    head = ("", ours, theirs, "difference", interval, "p", "test", "wins", "losses", "ties")
+    yield from aligned([head, *(_cells(row) for row in pairing.rows)])
+    if pairing.families:
+        yield ""
+        yield from aligned([(f"{pairing.rows[0].name} by family", *head[1:]), *map(_cells, pairing.families)])
+    if len(pairing.endings) > 1:
+        unit = pairing.rows[0].unit
+        yield ""
+        name = pairing.rows[0].name
+        rows = [
+            (
+                turns(each.first, each.last),
+                *(f"{count:,}" for count in each.episodes),
+                *(value(mean, unit) for mean in each.means),
+            )
+            for each in pairing.endings
+        ]
+        percent = "" if unit == "number" else ", %"
+        shown = (
+            f"{ours}, episodes",
+            f"{theirs}, episodes",
+            f"{ours}, {name}{percent}",
+            f"{theirs}, {name}{percent}",
+        )
+        yield from aligned([("", *shown), *rows])
+    for label, tasks in ((ours, pairing.only_ours), (theirs, pairing.only_theirs)):
+        if tasks and pairing.rows[0].unit == "success":
+            more = ", ..." if len(tasks) > _MOST else ""
+            yield ""
+            yield f"Only {label} solves {len(tasks)}: {', '.join(map(one_line, tasks[:_MOST]))}{more}"
+
+
+def turns(first: int, last: int | None = None) -> str:
+    """A number of turns, or a range of them."""
+    if last is None or last == first:
+        return f"{first} turn{'s' if first != 1 else ''}"
+    return f"{first} to {last} turns"
+
+
+def _cells(row: Row) -> Sequence[str]:
+    each = row.difference
+    return (
+        f"{row.name}{'' if row.unit == 'number' else ', %'}",
+        value(row.ours.mean, row.unit),
+        value(row.theirs.mean, row.unit),
+        signed(each.mean, row.unit),
+        span(row),
+        chance(each.p),
+        each.test,
+        *((f"{each.wins:,}", f"{each.losses:,}", f"{each.ties:,}") if row.better else ("", "", "")),
+    )
+
+
+# ---- trainings
+
+
+def trainings_text(trainings: Sequence[Training], labels: Sequence[str]) -> str:
+    """The numbers of trainings at the last step that all came to, side by side; those first that all have.
+
+    A number at a step is the mean of the last tenth before it, of ten at most.
+    """
+    step = min(training.last_step for training in trainings)
+    rows = []
+    for name in dict.fromkeys(name for training in trainings for name in training.curves):
+        cells = []
+        for training in trainings:
+            numbers = [number for at, number in training.curves.get(name, []) if at <= step]
+            tail = numbers[-max(1, min(10, len(numbers) // 10)) :]
+            cells.append(f"{sum(tail) / len(tail):.4g}" if tail else "")
+        rows.append((name, *cells))
+    ends = ("last step", *(f"{training.last_step:,g}" for training in trainings))
+    rows.sort(key=lambda row: row.count(""))
+    return "\n".join(aligned([(f"at step {step:,g}", *labels), ends, *rows]))

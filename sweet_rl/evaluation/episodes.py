@@ -1,4 +1,4 @@
-"""The episodes of a file as numbers.
+"""The episodes of a file as numbers, and why those that are no success are none.
 
 Only the fields that numbers need are decoded, since files may have many thousand rows. A row that cannot be
 read is looked at by `sweet_rl.records`, whose errors name the field and the repair.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,8 +27,41 @@ from sweet_rl.records import (
     trajectory_to_row,
 )
 from sweet_rl.runs.continuing import has_failed
-from sweet_rl.types import Json, Trajectory
-from sweet_rl.worlds import Options, World, options_of, world_in
+from sweet_rl.types import NO_ANSWER, FinishReason, Json, StopReason, Trajectory
+from sweet_rl.worlds import Options, World, options_of, world_in, world_of
+
+CUT_OFF, REFUSED, TOOL_CALL, EMPTY = "cut off", "refused", "tool call instead of text", "empty reply"
+"""What may be wrong with a turn of the agent: the first three are its finish reason."""
+
+NOT_GRADABLE: Final = "not gradable"
+
+_FLAWS: Final = {
+    FinishReason.LENGTH: CUT_OFF,
+    FinishReason.REFUSED: REFUSED,
+    FinishReason.TOOL_CALLS: TOOL_CALL,
+}
+_SERVICES: Final = {
+    StopReason.POLICY_FAILED: "agent could not be asked",
+    StopReason.USER_FAILED: "human could not be asked",
+    StopReason.WORLD_FAILED: "world failed",
+}
+_CUT_SHORT: Final = {StopReason.TURN_LIMIT: "turn limit", StopReason.CONTEXT_FULL: "context full"}
+_OUTCOMES: Final = {
+    "failed": "wrong value",
+    "error": "exception",
+    "timeout": "time-out",
+    "memory": "out of memory",
+    "crash": "crash of the interpreter",
+    "too_large": "value too large",
+    "not_plain_data": "value is no plain data",
+    "reference_none": "test that no answer can pass",
+}
+"""Categories of answers by what most of the tests that they do not pass came to."""
+_NO_PICTURE: Final = {
+    "missing": "picture of the page is missing",
+    "broken": "picture of the page is broken",
+}
+_PARTS: Final = {"ssim": "structure", "colour": "colours", "text": "text", "layout": "layout"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +69,13 @@ class Episode:
     """What numbers need of one row.
 
     Attributes:
-        task: its name.
-        sample: which repeat.
-        family: the kind of task, where the world knows kinds.
         reward: None where it has none: not graded, or failed.
         success: 1 or 0; None where that is not known.
-        turns: of the agent.
-        questions: turns that someone answered.
+        questions: turns of the agent that someone answered.
         failed: a service was missing; the episode is in no number.
+        flaws: of the agent's turns, one word for each turn that has one.
+        category: why it is no success; empty where it is one, or where nothing says that it is none.
+        why: the same of this episode, as far as its row says more.
         offset: of its line in the file, in bytes; -1 of what is in no file.
     """
 
@@ -54,6 +87,9 @@ class Episode:
     turns: int
     questions: int
     failed: bool
+    flaws: tuple[str, ...] = ()
+    category: str = ""
+    why: str = ""
     offset: int = -1
 
 
@@ -64,10 +100,11 @@ class Episodes:
     Attributes:
         path: of the file; None of what was in memory.
         episodes: in the file's order; of an episode that was played again the last row.
-        contents: of each task, by its name: the bytes of its object, to tell tasks of the same name apart.
+        contents: of each task, by its name: the hash of its object, to tell tasks of the same name apart.
         provenances: what rows say of their origin, seeds apart, with the number of rows that say so.
         graders: what rows say of their grader, likewise.
-        world: that they are of, where they name one that has a name here.
+        bounds: no reward is lower than the first or higher than the second, as far as the world says so.
+        max_turns: of an episode, where the world and its settings are known.
         problems: what is wrong with the file, and yet it can be read.
     """
 
@@ -77,11 +114,16 @@ class Episodes:
     provenances: dict[str, int]
     graders: dict[str, int]
     world: World | None
+    bounds: tuple[float | None, float | None] = (None, None)
+    max_turns: int | None = None
     problems: tuple[str, ...] = ()
 
 
 _NOTHING: Final = msgspec.Raw(b"null")
-_Entry: Any = msgspec.defstruct("_Entry", [("role", str)])
+_BLANK: Final = re.compile(rb'"(?:\s|\\[nrt])*"|null|\[\]')
+_Entry: Any = msgspec.defstruct(
+    "_Entry", [("role", str), ("content", msgspec.Raw, _NOTHING), ("finish_reason", str | None, None)]
+)
 _Provenance: Any = msgspec.defstruct(
     "_Provenance",
     [
@@ -99,15 +141,20 @@ _Row: Any = msgspec.defstruct(
         ("task_id", str | None, None),
         ("sample_index", Annotated[int, msgspec.Meta(ge=0)] | None, None),
         ("stop_reason", str | None, None),
+        ("answer", msgspec.Raw, _NOTHING),
         ("reward", float | None, None),
         ("game", dict[str, Any] | None, None),
         ("solved", bool | None, None),
+        ("outcome", msgspec.Raw, _NOTHING),
+        ("error", msgspec.Raw, _NOTHING),
         ("test_results", msgspec.Raw, _NOTHING),
+        ("grades", msgspec.Raw, _NOTHING),
+        ("grading_details", msgspec.Raw, _NOTHING),
         ("provenance", _Provenance | None, None),
         ("graded_with", msgspec.Raw, _NOTHING),
     ],
 )
-"""What is decoded of a row; a piece that is `Raw` is looked at once for all rows that have the same."""
+"""What is decoded of a row; a piece that is `Raw` is looked at where it matters."""
 
 _DECODER: Any = msgspec.json.Decoder(_Row)
 
@@ -195,7 +242,7 @@ class _Found:
         self._contents: dict[str, int] = {}
         self._provenances: dict[tuple[bytes, str | None, str | None, str | None], int] = {}
         self._graders: dict[bytes, int] = {}
-        self._settings: dict[bytes, tuple[World | None, Options | None]] = {}
+        self._settings: dict[tuple[bytes, bool], tuple[World | None, Options | None]] = {}
         self._repeats: dict[str, int] = {}
         self._families: dict[str, str] = {}
         self._given = self._world = world
@@ -211,9 +258,10 @@ class _Found:
                 raise msgspec.ValidationError(f"Expected `object | null` - at `$.{field}`")
         key = (settings, said.sweet_rl, said.agent_model, said.env_model)
         self._provenances[key] = self._provenances.get(key, 0) + 1
-        if settings not in self._settings:
-            self._settings[settings] = _world_of(settings, self._given)
-        world, options = self._settings[settings]
+        tested = bytes(row.test_results) != b"null"
+        if (settings, tested) not in self._settings:
+            self._settings[settings, tested] = _world_of(settings, self._given, tested=tested)
+        world, options = self._settings[settings, tested]
         self._world = self._world or world
         if name not in self._families:
             self._families[name] = _family(world, task)
@@ -227,15 +275,21 @@ class _Found:
         sample = row.sample_index if row.sample_index is not None else self._repeats.get(name, 0)
         self._repeats[name] = self._repeats.get(name, 0) + 1
         answered = roles[roles.index("assistant") :].count("user") if turns else 0
+        success = None
+        if reward is not None and world is not None and options is not None:
+            success = world.succeeded(reward, {"game": row.game, "solved": row.solved}, options)
+        flaws = [_flaw(entry) for entry in row.dialogue_history if entry.role == "assistant"]
         self.episodes[name, sample] = Episode(
             name,
             sample,
             self._families[name],
             reward,
-            None if reward is None else _success(reward, row, world, options),
+            None if success is None else float(success),
             turns,
             answered,
             failed,
+            tuple(filter(None, flaws)),
+            *(("", "") if success else _category(row, reward, success, flaws)),
             offset,
         )
 
@@ -247,24 +301,114 @@ class _Found:
             text = msgspec.json.encode(known | {"settings": msgspec.json.decode(settings)}).decode()
             provenances[text] = provenances.get(text, 0) + number
         graders = {text.decode(): number for text, number in self._graders.items()}
+        bounds: tuple[float | None, float | None] = (None, None)
+        most = None
+        played = [(world, options) for world, options in self._settings.values() if world and options]
+        if played and len(played) == len(self._settings):
+            lows, highs = zip(*(world.reward_range(options) for world, options in played), strict=True)
+            bounds = (None if None in lows else min(lows), None if None in highs else max(highs))
+            most = max(world.turns(options) for world, options in played)
         return Episodes(
-            path, list(self.episodes.values()), self._contents, provenances, graders, self._world, problems
+            path,
+            list(self.episodes.values()),
+            self._contents,
+            provenances,
+            graders,
+            self._world,
+            bounds,
+            most,
+            problems,
         )
 
 
-def _world_of(settings: bytes, given: World | None) -> tuple[World | None, Options | None]:
+def _world_of(settings: bytes, given: World | None, *, tested: bool) -> tuple[World | None, Options | None]:
+    """The world of rows with these settings; published rows name none, and have tests where they are of functions."""
     known = msgspec.json.decode(settings)
-    world = (world_in({"settings": known}) if isinstance(known, dict) else None) or given
+    known = known if isinstance(known, dict) else {}
+    world = world_in({"settings": known}) or given
+    if world is None and tested and not (known.get("world") or known.get("task_type")):
+        world = world_of("code")
     if world is None:
         return None, None
     return world, options_of(world, {"max_turns": known.get("max_steps"), **known})
 
 
-def _success(reward: float, row: Any, world: World | None, options: Options | None) -> float | None:
-    if world is None or options is None:
-        return float(reward == 1) if bytes(row.test_results) != b"null" else None
-    found = world.succeeded(reward, {"game": row.game, "solved": row.solved}, options)
-    return None if found is None else float(found)
+def _flaw(entry: Any) -> str:
+    known = _FLAWS.get(entry.finish_reason, "")
+    return known or (EMPTY if _BLANK.fullmatch(entry.content) else "")
+
+
+def _category(row: Any, reward: float | None, success: bool | None, flaws: Sequence[str]) -> tuple[str, str]:
+    """Why an episode is no success, and what its row says beyond; the first reason that holds.
+
+    A turn counts that ended the episode, or one of more than half of its turns.
+    """
+    if has_failed({"stop_reason": row.stop_reason}):
+        said = [str(_object(row.error).get(name) or "") for name in ("kind", "detail")]
+        return _SERVICES[StopReason(row.stop_reason)], ": ".join(filter(None, said))
+    details, grades = _object(row.grading_details), bytes(row.grades) != b"null"
+    troubles = [one for one in details.get("failures") or [] if isinstance(one, dict)]
+    if reward is None and grades:
+        notes = [str(note) for name, note in details.items() if name.endswith("_note")]
+        notes += [f"{one.get('kind')}: {one.get('detail', '')}" for one in troubles]
+        return NOT_GRADABLE, notes[0].removeprefix(
+            "cannot be graded: "
+        ) if notes else "its grader says no reason"
+    worst, number = Counter(filter(None, flaws)).most_common(1)[0] if any(flaws) else ("", 0)
+    flaw = (flaws[-1] if flaws else "") or (worst if 2 * number > len(flaws) else "")
+    if flaw:
+        return flaw, ""
+    answer = msgspec.json.decode(row.answer)
+    if row.stop_reason in _CUT_SHORT:
+        return f"{'no answer: ' * grades}{_CUT_SHORT[StopReason(row.stop_reason)]}", ""
+    if grades and answer in {None, "", NO_ANSWER}:
+        return "no answer", ""
+    if isinstance(told := msgspec.json.decode(row.outcome), str):
+        return told, ""
+    tests = msgspec.json.decode(row.test_results) or []
+    if failed := [test for test in tests if test.get("outcome") != "passed"]:
+        return _failed_tests(failed, details)
+    if "picture" in details:
+        unseen = next((one for one in troubles if str(one.get("kind")).startswith("answer_")), None)
+        if details["picture"] in _NO_PICTURE or unseen:
+            why = str((unseen or next(iter(troubles), {})).get("detail", ""))
+            return _NO_PICTURE.get(details["picture"], "page did not render"), why
+        parts = {name: value for name, value in _object(row.grades).items() if name in _PARTS}
+        if reward is not None and reward < 1 and parts:
+            return f"page differs, in its {_PARTS[min(parts, key=parts.__getitem__)]} most", ""
+        return "", ""
+    if success is None:
+        return "", ""
+    if row.stop_reason == StopReason.ANSWERED:
+        return "wrong answer", ""
+    game = row.game or {}
+    ended = "lost" if game.get("won") is False or row.solved is False else "ended short of the goal"
+    return f"{ended}: {game['outcome'].replace('_', ' ')}" if isinstance(
+        game.get("outcome"), str
+    ) else ended, ""
+
+
+def _failed_tests(failed: Sequence[Mapping[str, Json]], details: Mapping[str, Json]) -> tuple[str, str]:
+    """The category that most failed tests are of, and what the first of these says."""
+    if word := details.get("filtered_by"):
+        return "forbidden word", f"the word filter sets answers with {word!r} to zero"
+    outcome = Counter(str(test.get("outcome")) for test in failed).most_common(1)[0][0]
+    first = next(test for test in failed if test.get("outcome") == outcome)
+    detail = str(first.get("detail") or "")
+    category = _OUTCOMES.get(outcome, outcome)
+    if outcome == "error" and detail.startswith(("SyntaxError", "IndentationError", "TabError")):
+        category = "code does not parse"
+    missing = re.match(r"NameError: name '(\w+)' is not defined", detail)
+    if missing and f"{missing[1]}(" in str(first.get("expression")):
+        category = "function is missing"
+    if outcome == "failed" and not detail:
+        detail = f"{first.get('got')} where {first.get('expected')} is right"
+    return category, f"{first.get('expression', '')}: {detail}"
+
+
+def _object(piece: msgspec.Raw) -> dict[str, Any]:
+    found = msgspec.json.decode(piece)
+    return found if isinstance(found, dict) else {}
 
 
 @cache

@@ -1,14 +1,23 @@
-"""The report on one run: its numbers, who played, answered and graded, and what it has cost."""
+"""The report on one run: its numbers, why episodes are no success, who played, answered and graded, and what it has cost."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, Literal
 
-from sweet_rl.evaluation.episodes import Episodes
-from sweet_rl.evaluation.measures import Measure, measures_of, passes
-from sweet_rl.statistics import Estimate
+from sweet_rl.evaluation.episodes import (
+    CUT_OFF,
+    EMPTY,
+    NOT_GRADABLE,
+    REFUSED,
+    TOOL_CALL,
+    Episode,
+    Episodes,
+)
+from sweet_rl.statistics import Estimate, mean_over_tasks, pass_all, pass_at, share_over_tasks
 from sweet_rl.types import Json
 
 FORMAT = "sweet_rl.eval/1"
@@ -16,7 +25,21 @@ FORMAT = "sweet_rl.eval/1"
 _LONGEST = 60
 """Characters of a cell at most."""
 
+_MUCH = 0.05
+"""A larger share of turns that are cut off is said first of all."""
+
+_NAMED = 10
+"""So many tasks that cannot be graded are printed."""
+
+_EXAMPLES = 3
+
 _UNITS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out", "requests": "requests"}
+
+
+Unit = Literal["success", "share", "number"]
+
+ByTask = Mapping[str, Sequence[float]]
+"""The values of each task's repeats; tasks without any are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +47,34 @@ class Line:
     """A number of the report: its estimate, and of how many tasks and episodes it is."""
 
     name: str
-    unit: str
+    unit: Unit
     estimate: Estimate
     tasks: int
     episodes: int
 
+    @property
+    def shown(self) -> tuple[str, str, str]:
+        """Mean, error and interval in words, shares in percent."""
+        mean, low, high, error = (value(one, self.unit) for one in astuple(self.estimate))
+        return mean, error, f"[{low}, {high}]" if low and high else ""
+
     def to_json(self) -> dict[str, Json]:
         """As the report has it."""
         return {"unit": self.unit, **asdict(self.estimate), "tasks": self.tasks, "episodes": self.episodes}
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A reason why episodes are no success, with those that it is the first reason of, and their share of all."""
+
+    name: str
+    episodes: Sequence[Episode]
+    share: float
+
+    def to_json(self) -> dict[str, Json]:
+        """As the report has it."""
+        examples = [{"task": one.task, "sample": one.sample, "why": one.why} for one in self.episodes]
+        return {"episodes": len(self.episodes), "share": self.share, "examples": examples[:_EXAMPLES]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +87,10 @@ class Report:
         played: episodes in the file.
         failed: of them, for want of a service; in no number.
         lines: the numbers.
+        categories: of the episodes that are no success, each of which is in one; the largest first.
+        turns: of the agent, in all episodes.
+        flaws: of these, how many were cut off, refused, a tool call or empty.
+        not_gradable: why, by the tasks that allow no grade.
         families: the first number of each kind of task.
         bounds: the first numbers of floors and ceilings, by their names.
         about: who played, answered and graded, and what was played, as JSON.
@@ -57,12 +104,28 @@ class Report:
     played: int
     failed: int
     lines: Sequence[Line]
+    categories: Sequence[Category] = ()
+    turns: int = 0
+    flaws: Mapping[str, int] = field(default_factory=dict)
+    not_gradable: Mapping[str, str] = field(default_factory=dict)
     families: Mapping[str, Line] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[Line]] = field(default_factory=dict)
     about: Mapping[str, Json] = field(default_factory=dict)
     usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(default_factory=dict)
     cost: Mapping[str, Json] | None = None
     problems: Sequence[str] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What has to be known before any number."""
+        cut = self.flaws.get(CUT_OFF, 0)
+        if cut <= _MUCH * self.turns:
+            return []
+        limit = (self.about.get("agent") or {}).get("max_tokens")
+        return [
+            f"{100 * cut / self.turns:.1f} % of the agent's turns ({cut:,} of {self.turns:,}) were cut off by the token "
+            f"limit{'' if limit is None else f' of {limit}'}: raise --max_tokens. The numbers are of what was left."
+        ]
 
     def __str__(self) -> str:
         return self.to_text()
@@ -76,11 +139,15 @@ class Report:
         """Everything, shares as fractions."""
         return {
             "format": FORMAT,
+            "warnings": self.warnings,
             "title": self.title,
             "tasks": self.tasks,
             "episodes": self.played,
             "failed": self.failed,
             "measures": {line.name: line.to_json() for line in self.lines},
+            "categories": {each.name: each.to_json() for each in self.categories},
+            "agent_turns": {"all": self.turns, **self.flaws},
+            "not_gradable": dict(self.not_gradable),
             "families": {name: line.to_json() for name, line in self.families.items()},
             "bounds": {
                 name: {line.name: line.to_json() for line in lines} for name, lines in self.bounds.items()
@@ -94,27 +161,68 @@ class Report:
     def to_text(self) -> str:
         """The table that is printed."""
         failed = f", {self.failed} failed and are in no number" if self.failed else ""
-        lines = [self.title, f"{self.tasks} tasks, {self.played} episodes{failed}", ""]
+        lines = [f"Warning: {warning}" for warning in self.warnings]
+        lines += [self.title, f"{self.tasks} tasks, {self.played} episodes{failed}", ""]
         rows: list[Sequence[str]] = [("", "mean", "error", "95 % interval", "tasks", "episodes")]
-        rows += [_cells(line.name, line) for line in self.lines]
-        if self.families:
-            what = self.lines[0].name
-            rows += [_cells(f"{what}: {name}", line) for name, line in self.families.items()]
-        for name, several in self.bounds.items():
-            rows += [_cells(f"{line.name} of {name}", line) for line in several]
+        named = [(line.name, line) for line in self.lines]
+        named += [(f"{self.lines[0].name}: {name}", line) for name, line in self.families.items()]
+        named += self.of_bounds()
+        rows += [
+            (
+                f"{name}{'' if line.unit == 'number' else ', %'}",
+                *line.shown,
+                f"{line.tasks:,}",
+                f"{line.episodes:,}",
+            )
+            for name, line in named
+        ]
         lines += aligned(rows)
+        if self.categories:
+            rows = [(self.why_heading, "episodes", "%", "for example")]
+            rows += [
+                (each.name, f"{len(each.episodes):,}", f"{100 * each.share:.1f}", each.episodes[0].task)
+                for each in self.categories
+            ]
+            lines += ["", *aligned(rows)]
         lines += ["", *self._facts(), *(f"Note: {problem}." for problem in self.problems)]
         return "\n".join(lines)
 
+    def of_bounds(self) -> list[tuple[str, Line]]:
+        """The numbers of floors and ceilings, each with the name of both."""
+        return [(f"{one.name} of {name}", one) for name, several in self.bounds.items() for one in several]
+
+    @property
+    def why_heading(self) -> str:
+        """What stands above the categories."""
+        has_success = any(line.unit == "success" for line in self.lines)
+        return "why episodes are no success" if has_success else "what went wrong"
+
     def _facts(self) -> Iterator[str]:
-        graded = next((line for line in self.lines if line.name not in {"turns", "questions"}), None)
-        if graded is not None and (missing := self.played - self.failed - graded.episodes):
-            yield f"{missing} episodes have no grade, which their tasks do not allow: in no mean of grades"
-        for role in ("human", "grader"):
-            if known := self.about.get(role):
-                yield f"{role}: " + ", ".join(
-                    f"{name} {value}" for name, value in known.items() if value != ""
-                )
+        if any(self.flaws.values()):
+            found = [f"{name} {number:,}" for name, number in self.flaws.items() if number]
+            yield f"agent's turns: {self.turns:,}, of them {', '.join(found)}"
+        if self.not_gradable:
+            yield f"{len(self.not_gradable)} tasks cannot be graded, and are in no mean of grades:"
+            named = list(self.not_gradable.items())
+            yield from (f"  {one_line(task)}: {' '.join(why.split())[:300]}" for task, why in named[:_NAMED])
+            if len(named) > _NAMED:
+                yield f"  ... {len(named) - _NAMED} more are in the report's file"
+        elif not any(line.name not in {"turns", "questions"} for line in self.lines):
+            yield "no episode has a grade"
+        for role in ("agent", "human", "grader"):
+            known = self.about.get(role) or {}
+            said = {
+                name: value for name, value in known.items() if value != "" and not isinstance(value, list)
+            }
+            if said and role != "agent":
+                yield f"{role}: " + ", ".join(f"{name} {value}" for name, value in said.items())
+            yield from (
+                f"{role}: {one}" for value in known.values() if isinstance(value, list) for one in value
+            )
+        yield from self.used()
+
+    def used(self) -> Iterator[str]:
+        """What models used and cost, in a line for each."""
         for role, models in self.usage.items():
             who = "human" if role == "user" else role
             for model, used in models.items():
@@ -142,9 +250,9 @@ def lines_of(found: Episodes) -> list[Line]:
     lines = []
     for measure in measures_of([found]):
         values = measure.by_task(found.episodes)
-        lines.append(_line(measure.name, measure, values))
+        lines.append(_line(measure, values))
         most = max(map(len, values.values()), default=0) if measure.unit == "success" else 1
-        for k in _some(most):
+        for k in sorted({k for k in (2, 4, 8, 16, 32, 64, most) if 1 < k <= most}):
             enough = [task for task in values.values() if len(task) >= k]
             size = len(enough), sum(map(len, enough))
             some, every = passes(values, k)
@@ -152,52 +260,55 @@ def lines_of(found: Episodes) -> list[Line]:
     return lines
 
 
-def _some(most: int) -> list[int]:
-    """Numbers of repeats that are worth a line: 2, 4, 8 and so on, and all of them."""
-    return sorted({k for k in (2, 4, 8, 16, 32, 64, most) if 1 < k <= most})
-
-
-def families_of(found: Episodes) -> dict[str, Line]:
-    """The first number of each kind of task, where there are several kinds."""
-    names = sorted({episode.family for episode in found.episodes if episode.family})
-    measure = measures_of([found])[0]
-    if len(names) < 2:
-        return {}
-    by_name = {name: measure.by_task(one for one in found.episodes if one.family == name) for name in names}
-    return {name: _line(measure.name, measure, values) for name, values in by_name.items() if values}
-
-
-def counts_of(found: Episodes) -> tuple[int, int, int]:
-    """Tasks, episodes, and episodes that failed."""
-    failed = Counter(episode.failed for episode in found.episodes)[True]
-    return len(found.contents), len(found.episodes), failed
-
-
-def _line(name: str, measure: Measure, values: Mapping[str, Sequence[float]]) -> Line:
-    return Line(name, measure.unit, measure.estimate(values), len(values), sum(map(len, values.values())))
-
-
-def _cells(name: str, line: Line) -> tuple[str, ...]:
-    found, share = line.estimate, line.unit != "number"
-    write = _percent if share else _number
-    span = "" if found.low is None or found.high is None else f"[{write(found.low)}, {write(found.high)}]"
-    error = "" if found.error is None else write(found.error)
-    return (
-        f"{name}{', %' if share else ''}",
-        write(found.mean),
-        error,
-        span,
-        f"{line.tasks:,}",
-        f"{line.episodes:,}",
+def report_of(
+    found: Episodes,
+    title: str,
+    *,
+    problems: Sequence[str] = (),
+    **given: Any,
+) -> Report:
+    """The report on the episodes of a run; what is not in them is given: bounds, about, usage, cost, as in `Report`."""
+    episodes, first = found.episodes, measures_of([found])[0]
+    names = sorted({one.family for one in episodes if one.family})
+    families = {
+        name: _line(first, values)
+        for name in names
+        if len(names) > 1 and (values := first.by_task(one for one in episodes if one.family == name))
+    }
+    by_category: dict[str, list[Episode]] = {}
+    for one in episodes:
+        by_category.setdefault(one.category, []).append(one)
+    by_category.pop("", None)
+    flaws = Counter(flaw for one in episodes for flaw in one.flaws)
+    return Report(
+        title,
+        len(found.contents),
+        len(episodes),
+        sum(one.failed for one in episodes),
+        lines_of(found),
+        [
+            Category(name, several, len(several) / len(episodes))
+            for name, several in sorted(by_category.items(), key=lambda each: -len(each[1]))
+        ],
+        sum(one.turns for one in episodes),
+        {flaw: flaws[flaw] for flaw in (CUT_OFF, REFUSED, TOOL_CALL, EMPTY)},
+        {one.task: one.why for one in by_category.get(NOT_GRADABLE, ())},
+        families,
+        problems=[*found.problems, *problems],
+        **given,
     )
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
+def _line(measure: Measure, values: ByTask) -> Line:
+    size = len(values), sum(map(len, values.values()))
+    return Line(measure.name, measure.unit, measure.estimate(values), *size)
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}"
+def value(number: float | None, unit: Unit) -> str:
+    """A mean; a share in percent."""
+    if number is None:
+        return ""
+    return f"{number:.2f}" if unit == "number" else f"{100 * number:.1f}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -217,3 +328,77 @@ def one_line(name: str) -> str:
     """A name as a line of a table has room for it: kinds of tasks and tasks are called by who made them."""
     line = " ".join(name.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+# ---- the numbers of an episode, and their means over tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number that episodes have.
+
+    Attributes:
+        unit: success (0 or 1), a share from 0 to 1, or any number.
+        better: which direction is good; empty where neither is.
+        low: no value is lower; `high`: none is higher.
+    """
+
+    name: str
+    field: Literal["success", "reward", "turns", "questions"]
+    unit: Unit
+    better: Literal["more", "fewer", ""] = "more"
+    low: float | None = 0.0
+    high: float | None = None
+
+    def by_task(self, episodes: Iterable[Episode]) -> dict[str, list[float]]:
+        """The values of each task's repeats that have one."""
+        values: dict[str, list[float]] = {}
+        for episode in episodes:
+            value = None if episode.failed else getattr(episode, self.field)
+            if value is not None:
+                values.setdefault(episode.task, []).append(value)
+        return values
+
+    def estimate(self, values: ByTask) -> Estimate:
+        """The mean over tasks, with its error and its interval."""
+        tasks = list(values.values())
+        if self.unit == "success":
+            return share_over_tasks(tasks)
+        return mean_over_tasks(tasks, low=self.low, high=self.high)
+
+
+def measures_of(several: Sequence[Episodes]) -> list[Measure]:
+    """What all of these have in common, the most telling first."""
+    found: list[Measure] = []
+    if all(any(each.success is not None for each in one.episodes) for one in several):
+        found.append(Measure("success", "success", "success", high=1.0))
+    worlds = {None if one.world is None else one.world.name: one.world for one in several}
+    world = next(iter(worlds.values()))
+    if all(any(each.reward is not None for each in one.episodes) for one in several):
+        title = "reward" if world is None or len(worlds) > 1 else world.reward_is
+        rewards = [each.reward for one in several for each in one.episodes if each.reward is not None]
+        share = all(0 <= reward <= 1 for reward in rewards)
+        if share and title == "return" and len(rewards) == sum(sum(one.graders.values()) for one in several):
+            title = "grade"  # a grader's, and no sum of rewards
+        share = share and title != "return"
+        lows, highs = zip(*(one.bounds for one in several), strict=True)
+        low = 0.0 if share else None if None in lows or min(rewards) < min(lows) else min(lows)
+        high = 1.0 if share else None if None in highs or max(rewards) > max(highs) else max(highs)
+        found.append(Measure(title, "reward", "share" if share else "number", "more", low, high))
+    limit = max(one.max_turns or math.inf for one in several)
+    most = max(each.turns for one in several for each in one.episodes)
+    high = limit if most <= limit < math.inf else None
+    found.append(Measure("turns", "turns", "number", "", 0.0, high))
+    if any(each is None or each.answered_by != "world" for each in worlds.values()):
+        found.append(Measure("questions", "questions", "number", "", 0.0, high))
+    return found
+
+
+def passes(values: ByTask, k: int) -> tuple[Estimate, Estimate]:
+    """pass@k and pass^k of success, over the tasks that have k repeats: of one at least."""
+    enough = [task for task in values.values() if len(task) >= k]
+    chances = [
+        (pass_at(k, round(sum(task)), len(task)), pass_all(k, round(sum(task)), len(task))) for task in enough
+    ]
+    some, every = ([[one] for one in each] for each in zip(*chances, strict=True))
+    return mean_over_tasks(some, low=0.0, high=1.0), mean_over_tasks(every, low=0.0, high=1.0)

@@ -32,13 +32,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run that has been played.
-
-    Attributes:
-        label: in tables.
-        path: of its file.
-        episodes: what it holds.
-    """
+    """A run that has been played, as tables call it, and its file."""
 
     label: str
     path: Path

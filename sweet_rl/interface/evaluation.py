@@ -10,7 +10,7 @@ from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.comparison import Comparison, IntervalWay, compared
 from sweet_rl.evaluation.episodes import episodes_of
-from sweet_rl.evaluation.report import Report, counts_of, families_of, lines_of
+from sweet_rl.evaluation.report import Report, report_of
 from sweet_rl.evaluation.sources import Source, opened
 from sweet_rl.interface.grades import grade
 from sweet_rl.interface.parts import Tasks, name_of
@@ -60,9 +60,7 @@ def evaluate(
     found = episodes_of(graded, played)
     title = f"{name_of(agent)} in {played.name}" + (f" x {epochs}" if epochs > 1 else "")
     about = {} if played.answered_by == "world" else {"human": {"model": name_of(human)}}
-    return Evaluated(
-        Report(title, *counts_of(found), lines_of(found), families_of(found), about=about), graded
-    )
+    return Evaluated(report_of(found, title, about=about), graded)
 
 
 def compare(

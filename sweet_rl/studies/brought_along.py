@@ -27,13 +27,7 @@ _THIS: Final = "This run: "
 
 
 def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Results:
-    """The results of one run after the comparisons of a full study, which are marked as such.
-
-    Args:
-        results: of this run.
-        study: what the full study found.
-        made: its settings, and what ran it.
-    """
+    """The results of one run after the comparisons of a full study, which are marked as such."""
     full = (
         replace(
             part,
@@ -55,7 +49,6 @@ def beside(results: Results, path: Path) -> Results:
     """`beside_study`, of a file; what it says of the same worlds comes first.
 
     Args:
-        results: of this run.
         path: a `study.json`; where there is none, the results stay as they are.
 
     Raises:

@@ -15,12 +15,5 @@ Chain: TypeAlias = tuple[Step, ...]
 
 
 def call(run: str, output: Path, words: tuple[str, ...] = (), flags: Flags | None = None) -> Step:
-    """A step under the name of what it makes.
-
-    Args:
-        run: a command, or `module:FUNCTION`.
-        output: what it makes.
-        words: what has no name on its command line.
-        flags: by name.
-    """
+    """A step under the name of what it makes; `words` have no name on its command line."""
     return Step(output.name, run, words, flags or {})

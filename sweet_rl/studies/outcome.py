@@ -49,13 +49,7 @@ def prepared(flags: StudyFlags) -> Path:
 def run_study(
     flags: StudyFlags, steps: Sequence[Step], results: Callable[[Mapping[str, float]], Results]
 ) -> None:
-    """Run the missing steps; write `study.json` and `report.html`, and print the table.
-
-    Args:
-        flags: of the study.
-        steps: all of them.
-        results: makes the study's results from the seconds of each step.
-    """
+    """Run the missing steps; write `study.json` and `report.html`, and print the table."""
     from sweet_rl.pipelines.running import How, run_steps, seconds_of
 
     started, folder = time.perf_counter(), Path(flags.output_dir)

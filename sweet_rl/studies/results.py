@@ -61,10 +61,6 @@ class Method:
     """One way to make an agent, or what all began with.
 
     Attributes:
-        name: in claims.
-        title: for people.
-        text: what it is, in a sentence.
-        runs: one for each seed.
         facts: counts of what it learned from.
         bound: it is a floor or a ceiling, and nobody's rival.
     """
@@ -96,8 +92,6 @@ class Measure:
     """A number that every run has.
 
     Attributes:
-        name: in `Run.measures`.
-        title: for people.
         unit: how it is written: a share as percent, a signed number, or a count.
         group: the section that shows it: the table of results, what the agent does, how good its critic is.
         better: which direction is good; empty where neither is.
@@ -138,13 +132,8 @@ class Claim:
     """The claim that one method is better than another, and the result: the first minus the second, pair by pair.
 
     Attributes:
-        text: what is claimed.
-        better: name of the one method.
-        worse: name of the other.
-        over: what a pair is.
         mean: of the differences; None without a pair.
         low: of the 95 % interval; None where there is only one seed, or all seeds differ by the same.
-        high: likewise.
         each: (seed, difference); empty where pairs are episodes.
         among: of so many claims; the interval is so wide that all of theirs are right together with 95 %.
     """
@@ -254,18 +243,8 @@ class Results:
     """Everything that a study found.
 
     Attributes:
-        study: its name; the page explains its idea in pictures.
-        title: of the page.
-        subtitle: what was compared on what.
-        comparisons: one for each world.
-        dialogues: before and after.
-        strips: dialogues about pages, in pictures.
-        settings: what it was made with.
         provenance: machine, versions, day, command, and the id of the run, whose record has all the rest.
-        seconds: wall-clock time by stage.
-        notes: sentences that a reader should know.
         failures: what failed on the way, and is in no number.
-        format: of this file.
     """
 
     study: str

@@ -1,8 +1,8 @@
-"""Builds the page: the files of `static/` in one HTML text that loads nothing else.
+"""Builds pages that load nothing else: the viewer's, of the files of `static/`, and reports, from templates.
 
-Model-written text is hostile. Three things keep it text: the page inserts it with `textContent` only, the
-browser enforces that (Trusted Types), and a Content-Security-Policy allows exactly the scripts and styles
-whose hashes are computed here. An exported page may not use the network at all.
+Model-written text is hostile. The viewer's page inserts it with `textContent` only, which the browser enforces
+(Trusted Types); in reports jinja2 escapes it. A Content-Security-Policy allows exactly the scripts and styles
+whose hashes are computed here. A page that is not served may not use the network at all.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 from sweet_rl.types import Json
 
 _STYLES = ("palette.css", "app.css")
+_REPORT_STYLES = ("palette.css", "report_page.css")
 _SCRIPTS = (
     "dom.js",
     "source.js",
@@ -122,3 +124,47 @@ def static_text(name: str) -> str:
 def source_hash(text: str) -> str:
     """How a Content-Security-Policy names the inline script or style `text`."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def from_template(
+    package: str, template: str, *, style: str, script: str = "", rules: Sequence[str] = (), **given: Any
+) -> str:
+    """A report from a jinja2 template, which has `policy`, `style` and `script` beside what is given.
+
+    Args:
+        package: that has the folders `templates` and `static`.
+        template: its name there.
+        style: the page's own, by its name there.
+        script: likewise; empty: it has none, and none may run.
+        rules: of the Content-Security-Policy, further ones.
+        given: to the template.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # the viewer has no need of them
+    from markupsafe import Markup
+
+    own = files(package) / "static"
+    css = "".join(map(static_text, _REPORT_STYLES)) + (own / style).read_text(encoding="utf-8")
+    javascript = (own / script).read_text(encoding="utf-8") if script else ""
+    environment = Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    policy = [
+        "default-src 'none'",
+        *([f"script-src {source_hash(javascript)}"] if script else []),
+        f"style-src {source_hash(css)}",
+        *rules,
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        *(["require-trusted-types-for 'script'"] if script else []),
+    ]
+    return environment.get_template(template).render(
+        policy="; ".join(policy),
+        style=Markup(css),  # noqa: S704 - files of packages
+        script=Markup(javascript),  # noqa: S704 - likewise
+        **given,
+    )

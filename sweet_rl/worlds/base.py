@@ -283,12 +283,18 @@ class World:
         """Whether tasks that are named count for nothing."""
         return self.ignores_files and compat == "published" and source.partition(":")[0] not in self.sources
 
-    def success_return(self, options: Options) -> float:
-        """An episode is a success whose rewards sum to more."""
-        return 0.0
+    def success_return(self, options: Options) -> float | None:
+        """An episode is a success whose rewards sum to more; None: their sum does not say whether it is."""
+        return None
+
+    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
+        """The lowest and the highest reward of an episode, as far as there are such: intervals end there."""
+        return (None, None) if self.reward_is == "return" else (0.0, 1.0)
 
     def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
-        """Whether an episode reached its goal; None in worlds whose grades only say how near it came.
+        """Whether an episode reached its goal; None where the world does not say what that is.
+
+        It does where a game tells `won` or `solved`, by `success_return`, or here.
 
         Args:
             reward: of the episode.
@@ -297,7 +303,10 @@ class World:
         """
         game = row.get("game")
         told = game.get("won") if isinstance(game, Mapping) else row.get("solved")
-        return told if isinstance(told, bool) else reward > self.success_return(options)
+        if isinstance(told, bool):
+            return told
+        least = self.success_return(options)
+        return None if least is None else reward > least
 
     def family(self, task: Mapping[str, Json]) -> str:
         """The kind of task that this is, where the world knows kinds; tables then have a line for each.
@@ -327,7 +336,7 @@ class World:
             self.action_head or "",
             self.system_prompt().strip(),
             self.labels,
-            -self.success_return(options),
+            -(self.success_return(options) or 0.0),
             lambda reward, info: self.succeeded(reward, info, options),
         )
         return games_of(self.open(options, user), user, look)

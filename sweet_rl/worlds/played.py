@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, User
-from sweet_rl.errors import EpisodeError
+from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Failure, Json, Observation, Task
 
@@ -119,6 +119,7 @@ class PlayedEnv:
 
         Raises:
             EpisodeError: the world broke.
+            UsageError: the episode is over, and the world does not say whether it is a success.
         """
         if self._env is None:
             return GameStep(self.text, 0.0, terminated=True, truncated=False, info={})
@@ -133,6 +134,11 @@ class PlayedEnv:
         info = dict(result.info)
         if result.terminated or result.truncated:
             info["succeeded"] = self._succeeded(self._return, self._told)
+            if info["succeeded"] is None:
+                raise UsageError(
+                    "This world does not say what a success is, which is learned from and counted here: let its last "
+                    "step's info tell {'game': {'won': ...}}, or give it `success_return(options)` (docs/reflect.md)."
+                )
         return GameStep(self.text, reward, result.terminated, result.truncated, info)
 
     def close(self) -> None:

@@ -58,6 +58,13 @@ def test_the_numbers_are_those_of_the_episodes(tmp_path, capsys):
     }
     assert found["grader"]["grader"] == "tests"
     assert list(found).index("measures") < list(found).index("made")  # as it is shown: the numbers first
+    unsolved = [row for row in played if row["reward"] != 1]
+    assert sum(each["episodes"] for each in found["categories"].values()) == len(unsolved) > 0
+    assert found["agent_turns"]["all"] == sum(turns)
+    assert found["warnings"] == []
+    page = (folder / "report.html").read_text()
+    assert found["played"]["tasks_digest"] in page
+    assert "<script" not in page
     out = capsys.readouterr().out
     assert "pass^3" in out
     assert "human: model scripted" in out
@@ -79,7 +86,7 @@ def test_the_same_command_resumes_and_more_epochs_are_added(tmp_path, capsys):
     assert record["stage"] == "eval"
     assert len(record["sessions"]) == 4
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "episodes.jsonl", "grading.json", "report.json", "run.json"
+        "episodes.jsonl", "grading.json", "report.html", "report.json", "run.json"
     }  # fmt: skip
 
 
@@ -198,6 +205,23 @@ def test_a_world_that_rewards_turns(tmp_path):
     assert found["human"] == {}
     assert "questions" not in found["measures"]
     assert found["bounds"]["random"]["success"]["mean"] == 0
+
+
+def test_tasks_that_cannot_be_graded_are_named_with_their_reason(tmp_path, capsys):
+    task = {
+        "problem_description": "Add.",
+        "ground_truth": "def f(a, b):\n    return a + b",
+        "test_cases": {"t": "assert f(1, 2) == 3"},
+    }
+    (tmp_path / "asserts.jsonl").write_text(json.dumps(task) + "\n")
+    evaluate(**SMALL | {"model": "constant", "tasks": "asserts.jsonl"}, output_dir="out")
+    found, out = report(tmp_path / "out"), capsys.readouterr().out
+    (why,) = found["not_gradable"].values()
+    assert why
+    assert f": {why}\n" in out
+    assert found["categories"]["not gradable"]["share"] == 1
+    assert "success" not in found["measures"]
+    assert not any("success" in several for several in found["bounds"].values())  # of no task
 
 
 def test_what_is_refused_says_how_to_mend_it():

@@ -141,7 +141,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     assert [entry["path"] for entry in graded["outputs"] if "changed_in_place" in entry] == ["runs/a.jsonl"]
 
     kept("eval", model="questioner", tasks="tasks.jsonl", output_dir="evaluated", quiet=True)
-    kept("compare", "evaluated", "evaluated", output="comparison.html")
+    kept("compare", "evaluated", "evaluated", html="comparison.html")
     kept("simulate_interactions", "twenty-questions:ten", "g.jsonl", task_type="twenty_questions", num_tasks=4,
          best_of_n=2, skill=0.3, quiet=True)  # fmt: skip
     kept("evaluate_games", "g.jsonl", k=2, preference_path="gp.jsonl")

@@ -1,6 +1,7 @@
 """Studies that were run in parts, and the studies that the package brings along: their claims said anew."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,19 @@ from sweet_rl import studies
 from sweet_rl.errors import DataError
 from sweet_rl.studies.archer.results import with_claims as claims_of_archer
 from sweet_rl.studies.brought_along import read_study
-from sweet_rl.studies.joining import joined
 from sweet_rl.studies.reflect.results import with_claims as claims_of_reflect
 from tests.conftest import ROOT
 
 FOLDER = Path(studies.__file__).parent
 REFLECT = FOLDER / "reflect/full_study.json"
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    from join_studies import joined
+
+    return joined
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def part_of(tmp_path, name, seeds, worlds):
     return path
 
 
-def test_parts_are_joined_to_the_whole(tmp_path):
+def test_parts_are_joined_to_the_whole(tmp_path, joined):
     parts = [
         part_of(tmp_path, "late", range(303, 308), {"taxi"}),
         part_of(tmp_path, "early", range(300, 303), {"taxi"}),
@@ -63,12 +71,12 @@ def test_parts_are_joined_to_the_whole(tmp_path):
     assert whole["provenance"]["commit"] == "l; e; o"
 
 
-def test_studies_of_two_kinds_are_not_joined():
+def test_studies_of_two_kinds_are_not_joined(joined):
     with pytest.raises(DataError, match="is of another study, got 'archer'"):
         joined([REFLECT, FOLDER / "archer/full_study.json"], claims_of_reflect)
 
 
-def test_a_seed_counts_once(tmp_path):
+def test_a_seed_counts_once(tmp_path, joined):
     parts = [part_of(tmp_path, name, range(300, 302), {"taxi"}) for name in ("one", "again")]
     with pytest.raises(DataError, match=r"again.*'sft' has a seed that was there before, got 300"):
         joined(parts, claims_of_reflect)

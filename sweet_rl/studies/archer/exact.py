@@ -27,11 +27,7 @@ _ASKED = re.compile(r"^(.+\?) (\S.*)$", re.MULTILINE)
 
 @recorded("demo_archer learn_exactly", resumes=True)
 def learn_exactly(*overrides: str) -> None:
-    """Run ArCHer with what utterances gain on the best play in the place of its critic's advantages.
-
-    Args:
-        overrides: of its configuration.
-    """
+    """Run ArCHer with what utterances gain on the best play in the place of its critic's advantages."""
     from sweet_rl.commands.archer import run
 
     run(CONFIG, overrides, None, exact_learner)

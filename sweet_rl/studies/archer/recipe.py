@@ -207,11 +207,6 @@ def measure(
     """Let a policy play the words; nothing is learned from it.
 
     Args:
-        output: file of the games.
-        overrides: of its run.
-        games: of each word.
-        seed: of the games.
-        greedy: the likeliest tokens.
         trained: as its run left it; else as it began.
     """
     from sweet_rl.records import replace_rows, trajectory_to_row

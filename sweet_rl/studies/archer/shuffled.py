@@ -21,12 +21,7 @@ from sweet_rl.types import derive_seed
 
 @recorded("archer_critics learn_shuffled", resumes=True)
 def learn_shuffled(config: str, *overrides: str) -> None:
-    """Run ArCHer with the rewards of last turns dealt out anew among those that are drawn together.
-
-    Args:
-        config: name of its configuration.
-        overrides: of its settings.
-    """
+    """Run ArCHer with the rewards of last turns dealt out anew among those that are drawn together."""
     from sweet_rl.commands.archer import run
 
     run(config, overrides, None, shuffled_learner)

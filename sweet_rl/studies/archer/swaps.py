@@ -30,11 +30,9 @@ def swap(games: str, output: str, *overrides: str) -> None:
     """Value every turn after its own dialogue and after that of another word's game, as long as its own.
 
     Args:
-        games: a file of played games.
         output: a .json file: the correlation of both advantages over all turns; and how often, among turns
             that name a word, the critic puts one that wins above one that does not (area under the ROC
             curve), after its own dialogue (`auc`) and after another's (`auc_swapped`).
-        overrides: of the run whose critic it is.
 
     Raises:
         DataError: there are no different games about two words.

@@ -55,11 +55,8 @@ def chain(study: Path, world: str, seed: int, *, records: int | None, count: int
     """The steps that make a world's training texts; other ones for each seed.
 
     Args:
-        study: the folder of the study.
-        world: one of `worlds.WORLDS`.
         seed: of the games or repositories, of the teacher's words, and of what is kept for tests.
         records: states of the taxi or of households; None: the world's own number.
-        count: repositories.
     """
     if world in HOPS:
         return _explored(study, world, seed, count)

@@ -84,17 +84,9 @@ class ReflectStudy:
     """What a study is made of; None: as its amounts say.
 
     Attributes:
-        folder: of all files.
-        seeds: how many.
-        first_seed: the number of the first.
-        records: of the taxi and of households.
         repositories: to explore, of each seed.
         sft_updates: of every fine-tuning, twice as many of one that is as long as two.
-        iterations: of every online run.
         test_games: of each of the taxi's levels.
-        worlds: by name.
-        amounts: settings of each world.
-        methods: what is compared in each.
         labels: what a fine-tuning or a method has behind its name in files, where settings are tried.
     """
 
@@ -358,11 +350,6 @@ def make(
     """Make the tiny model of a seed; its tokenizer knows the words of the texts.
 
     Args:
-        output: its folder.
-        texts: files of training texts.
-        seed: of its weights.
-        width: of its layers.
-        layers: how many.
         phrases: what texts repeat literally is one token.
         names: a word with its number is one token.
         focus: how sharply its attention looks from the start.

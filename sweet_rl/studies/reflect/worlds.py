@@ -44,11 +44,7 @@ class Amount:
     """How much is learned in a world, and how; each method has settings of its own.
 
     Attributes:
-        sft: fine-tuning of a policy on actions.
-        policy: on actions behind thoughts.
         reflection: of a reflection model; what it writes is longer than an action.
-        rl: online from nothing.
-        sft_rl: online after fine-tuning on actions.
         reflect_rl: online after fine-tuning on actions behind thoughts, whatever else varies.
         reflection_tokens: of a reflection at most; those of the teacher are shorter.
         points: policies point at commands; else they write labels.

@@ -236,15 +236,7 @@ def smoothed(values: Any) -> Any:
 
 
 def endings(label: str, counts: Sequence[Ending], most: int, highest: float, colour: str) -> Markup:
-    """When episodes end: a column is the share of all episodes, its solid part those that succeeded.
-
-    Args:
-        label: what is shown, for those who do not see it.
-        counts: of one method.
-        most: turns, where the axis ends.
-        highest: share, likewise.
-        colour: a name.
-    """
+    """When episodes end: a column is the share of all episodes, its solid part those that succeeded."""
     total = sum(each.episodes for each in counts)
 
     def draw(axes: Any) -> None:

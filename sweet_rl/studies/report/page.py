@@ -13,7 +13,7 @@ from itertools import groupby
 from sweet_rl.studies.report import words
 from sweet_rl.studies.report.sections import Section, colours_of, sections_of
 from sweet_rl.studies.results import Claim, Comparison, Results
-from sweet_rl.viewer.report_page import from_template
+from sweet_rl.viewer.page import from_template
 
 IDEAS = ("sweet", "archer", "reflect")
 """Studies whose idea is explained in pictures."""

@@ -53,12 +53,7 @@ class Section:
     """One part of the page.
 
     Attributes:
-        anchor: its id.
-        name: in the page's contents; empty where they leave it out.
-        heading: of the section.
-        caption: how to read it.
         part: the macro of `parts.html` that draws its data.
-        data: what it shows.
         folded: it is opened by a click, and on paper.
     """
 
@@ -88,8 +83,6 @@ def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) ->
     the study's own. (Of those curves the page leaves the very first open.)
 
     Args:
-        part: what was compared.
-        given: the colours of its methods.
         several: the page has other comparisons: headings name this one.
     """
     for place, each in enumerate(_sections(part, given)):

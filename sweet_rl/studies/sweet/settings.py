@@ -18,15 +18,7 @@ class Study:
     """What a study is made of.
 
     Attributes:
-        folder: of all files.
-        agent: to begin with.
-        human: address of the server that plays it.
-        seed: of tasks, dialogues and trainings.
-        world: of the mini benchmark.
-        train_tasks: to learn from.
-        repeats: dialogues about each of them.
         test_split: what the tasks to measure on are from: dev or test.
-        test_tasks: to measure on.
         candidates: turns that are sampled in place of one.
         candidates_of: so many dialogues of each task.
         pairs_per_turn: that a policy learns from.
@@ -122,16 +114,12 @@ class Sweet:
     """One way of SWEET-RL: which critic, what it is given, how its scores become pairs.
 
     Attributes:
-        name: of the policy.
         critic: a folder of the study, `UNTRAINED`, or `ORACLE`.
         given: the solution that the critic is given: the task's own, another task's, or none.
-        advantage: of `rank_best_of_n`.
         shuffled: the scores of a turn are given to its candidates by chance.
-        draws: of `generate_random_pairs_from_ranks`.
         margin: least difference of the scores of a pair; without a meaning for the published draws.
         min_score: least score of the chosen turn, likewise; with 0 the critic likes it more than the agent does.
         guarded: with hard negatives and twins.
-        settings: of the policy's training.
     """
 
     name: str

@@ -43,9 +43,7 @@ def comparison_at_test_time(
     """Success against the number of turns.
 
     Args:
-        name: of the comparison.
         success: of every agent, by seed and name; those of other agents are left alone.
-        title: of the chart.
 
     Returns:
         A curve of every seed for each critic; None where no critic chose.

@@ -29,6 +29,10 @@ class Lantern(World):
 
         return lantern_tasks(where)
 
+    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
+        """The score's, which does not fall."""
+        return 0.0, 100.0
+
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Open games; episodes share nothing."""

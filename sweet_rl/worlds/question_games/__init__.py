@@ -70,6 +70,10 @@ class QuestionGame(World):
             rules["read_action"] = decode_question
         yield self.maker(user, rules)
 
+    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
+        """Every turn may cost 1."""
+        return -float(self.turns(options)), 0.0
+
     def maker(self, oracle: User, rules: dict[str, Any]) -> Callable[[], Env]:
         """What makes a fresh game."""
         raise NotImplementedError

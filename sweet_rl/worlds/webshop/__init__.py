@@ -52,6 +52,10 @@ class WebShop(World):
         """Whether what was bought is all that was wanted."""
         return reward >= 1
 
+    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
+        """What was bought is worth 1 at most."""
+        return 0.0, 1.0
+
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""
         from sweet_rl.worlds.webshop.tasks import webshop_split
