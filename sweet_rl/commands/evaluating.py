@@ -163,7 +163,7 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     graded = this.grade(path, folder / GRADING)
     found = read_episodes(path, world)
     known = dict(_floors(graded)) | {name: this.bound(name, agent, folder / "bounds") for name in bounds}
-    report = _report(this, player, found, known)
+    report = _report(this, player, found, known, graded.get("not_gradable") or {})
     tracking.logs(report.played, report.means())
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
     print(f"\n{report.to_text()}\n\nThe same is in {folder / REPORT}; the dialogues: sweet-rl view {folder}")
@@ -179,7 +179,11 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
 
 
 def _report(
-    this: Evaluation, player: Player, found: Episodes, bounds: Mapping[str, Sequence[Line]]
+    this: Evaluation,
+    player: Player,
+    found: Episodes,
+    bounds: Mapping[str, Sequence[Line]],
+    not_gradable: Mapping[str, str],
 ) -> Report:
     flags, listener = this.flags, tracking.current()
     tasks, played, failed = counts_of(found)
@@ -211,7 +215,14 @@ def _report(
         },
         {} if listener is None else listener.usage(),
         None if listener is None else listener.cost(),
-        [*found.problems, *_uncounted(0 if listener is None else listener.killed())],
+        [
+            *found.problems,
+            *(
+                f"the task {task} cannot be graded, and is in no grade: {why}"
+                for task, why in not_gradable.items()
+            ),
+            *_uncounted(0 if listener is None else listener.killed()),
+        ],
     )
 
 
