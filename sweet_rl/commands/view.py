@@ -9,7 +9,7 @@ from sweet_rl.errors import UsageError
 
 
 @recorded("view")
-@stage(defaults={"port": 9785}, helps={name: VIEW_HELPS[name] for name in ("overwrite", "temp_path")})
+@stage(helps={name: VIEW_HELPS[name] for name in ("overwrite", "temp_path")})
 def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """Look at files and folders of runs in a browser: dialogues, candidates, pairs, metrics, reports, records.
 

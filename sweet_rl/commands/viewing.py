@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import html
+import os
+import socket
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Listening, ListeningPort, Overwriting, SavedPath, TempPath
+from sweet_rl.flags.common import Overwriting, SavedPath, TempPath
 from sweet_rl.pages.flags import RenderFlags
 
 if TYPE_CHECKING:
@@ -20,15 +27,24 @@ if TYPE_CHECKING:
     from sweet_rl.viewer.library import Library
 
 _PICTURE_MB = 100.0
+_PORT: Final = 9785
+_SHORT_LIVED_S: Final = 60.0
+"""So long a browser may take to begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowFlags(Overwriting, ListeningPort):
+class ShowFlags(Overwriting):
     """Where files are to be looked at."""
 
     export: str | None = flag(
         None,
         "write everything to this HTML file, which opens offline, and end; more than 50 MB become a folder of that name.",
+    )
+    port: int | None = flag(
+        None,
+        f"port to listen at, which must be free; 0 takes a free one. Default {_PORT}, or a free one where that is taken.",
+        at_least=0,
+        at_most=65535,
     )
     open_browser: bool = flag(False, "open the page in the default browser.")
 
@@ -50,8 +66,14 @@ class ShowFlags(Overwriting, ListeningPort):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewFlags(SavedPath, ShowFlags, Listening):
+class ViewFlags(SavedPath, ShowFlags):
     """Where a file is to be looked at."""
+
+    host: str = flag(
+        "127.0.0.1",
+        "address to listen at. The default lets in this machine only; another one lets in everyone who can reach it and "
+        "has the printed address.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +112,6 @@ class DrawingFlags(TempPath, RenderFlags):
 VIEW_HELPS: Final = {
     "saved_path": "trajectory file (JSON Lines); may be given without the flag's name.",
     "overwrite": "for --export: replace the file when it exists.",
-    "host": "address to listen at. The default lets in this machine only; another one lets in everyone who can reach it and has the printed address.",
     "temp_path": "folder in which a picture is searched by its name when it is not at the path in its row.",
 }
 """What some flags mean wherever files are shown."""
@@ -127,7 +148,18 @@ def show(
             f"{inert(', '.join(paths))}; what is sent is not encrypted.",
             file=sys.stderr,
         )
-    serve(library, host=host, port=flags.port, on_ready=_announce(library, flags))
+    port = _PORT if flags.port is None else flags.port
+    if flags.port is None:
+        try:
+            socket.create_server(
+                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+            ).close()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # anything else is said where it is listened on
+                print(f"Port {port} is taken: a free one is used.", file=sys.stderr)
+                port = 0
+    with contextlib.ExitStack() as until_the_end:
+        serve(library, host=host, port=port, on_ready=_announce(library, flags, until_the_end))
 
 
 def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -> None:
@@ -152,22 +184,35 @@ def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -
             "`sweet-rl view` gives them more."
         )
     if flags.open_browser:
-        _open(made.path.resolve().as_uri())
+        _open(made.path.resolve().as_uri(), str(made.path))
 
 
-def _announce(library: Library, flags: ShowFlags) -> Callable[[str], None]:
+def _announce(
+    library: Library, flags: ShowFlags, until_the_end: contextlib.ExitStack
+) -> Callable[[str], None]:
     def on_ready(url: str) -> None:
         count = sum(one.kind != "credit" for one in library.files)  # scores are shown with their dialogues
         what = library.title if count == 1 else f"{count} files of {library.title}"
         print(f"{what} at {url} (Ctrl-C ends)", flush=True)
-        if flags.open_browser:
-            _open(url)
+        if not flags.open_browser:
+            return
+        # The command line of a browser can be read by every user of the machine: it names a file of ours, which sends
+        # the browser to the address with the token.
+        folder = tempfile.TemporaryDirectory(prefix="sweet_rl_view_")
+        until_the_end.callback(folder.cleanup)
+        page = Path(folder.name, "open.html")
+        with open(page, "w", opener=lambda path, how: os.open(path, how, 0o600)) as file:
+            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(url)}">\n')
+        _open(page.as_uri(), url)
+        soon = threading.Timer(_SHORT_LIVED_S, page.unlink, kwargs={"missing_ok": True})
+        soon.daemon = True
+        soon.start()
 
     return on_ready
 
 
-def _open(url: str) -> None:
+def _open(url: str, shown: str) -> None:
     import webbrowser
 
     if not webbrowser.open(url):
-        print(f"no browser could be started here; open {url} yourself")
+        print(f"no browser could be started here; open {shown} yourself")

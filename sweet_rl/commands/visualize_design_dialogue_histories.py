@@ -18,7 +18,7 @@ class DesignViewFlags(ViewFlags, DrawingFlags):
 
 
 @recorded("visualize_design_dialogue_histories", reads=("saved_path",))
-@stage("saved_path", "temp_path", defaults={"port": 9785}, helps=VIEW_HELPS)
+@stage("saved_path", "temp_path", helps=VIEW_HELPS)
 def visualize_design_dialogue_histories(flags: DesignViewFlags, /) -> None:
     """Browse a trajectory file of pages: each draft's picture, the target, their difference, the metrics.
 

@@ -18,8 +18,7 @@ from sweet_rl.commands.viewing import VIEW_HELPS, ViewFlags, show
     "host",
     "port",
     "open_browser",
-    defaults={"port": 9785},
-    helps={name: VIEW_HELPS[name] for name in ("saved_path", "overwrite", "host")},
+    helps={name: VIEW_HELPS[name] for name in ("saved_path", "overwrite")},
 )
 def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
     """Browse a trajectory file: dialogues, and what its rows have: tests, rewards of turns, or pictures.

@@ -276,18 +276,12 @@ class ModelFanOut(FanOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListeningPort(Settings):
+class Listening(Settings):
     """Where it listens."""
 
     port: int = flag(
         8000, "port to listen at; 0 for any free one, which is printed.", at_least=0, at_most=65535
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listening(ListeningPort):
-    """Where it listens."""
-
     host: str = flag("127.0.0.1", "address to listen at.")
 
 

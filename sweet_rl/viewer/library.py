@@ -10,7 +10,7 @@ import functools
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, overload
@@ -18,8 +18,10 @@ from typing import Any, overload
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.runs.continuing import has_failed
 from sweet_rl.runs.digests import entries_of
 from sweet_rl.runs.reading import place_of, read_record
+from sweet_rl.statistics import mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.version import __version__
 from sweet_rl.viewer.content import Contents, index_of
@@ -28,6 +30,7 @@ from sweet_rl.viewer.documents import read_metrics, read_object
 from sweet_rl.viewer.indexing import FileIndex, Row
 from sweet_rl.viewer.kinds import LAYOUTS, TRAJECTORIES, FileKind, RowReader, is_report, kind_of
 from sweet_rl.viewer.turns import alternatives, read_turn
+from sweet_rl.worlds import world_named_in
 
 MOST_FILES = 2000
 """Of a folder; a run has some dozens."""
@@ -113,6 +116,64 @@ class Shown:
             "alternatives": _alternatives_of(self.candidates, trajectory),
             "waiting": [one.name for one in self.candidates if one.index is not None and not one.index.ready],
         }
+
+    def result(self) -> dict[str, Json]:
+        """How its episodes did: who played what, and the main number with its interval.
+
+        That is the first one of the `report.json` beside it where that is not older, else one of its rewards.
+        """
+        if self.index is None or self.kind not in TRAJECTORIES:
+            raise UsageError(f"{self.name} holds no episodes.")
+        rewards: dict[str, list[float]] = {}
+        failed, first = 0, self.index.row(0).row if len(self.index) else {}
+        for task, _, entry in self.index.entries():
+            own = rewards.setdefault(task, [])
+            if has_failed({"stop_reason": entry.get("stop")}):
+                failed += 1
+            elif entry.get("reward") is not None:
+                own.append(entry["reward"])
+        tasks = [own for own in rewards.values() if own]
+        graded = sum(map(len, tasks))
+        name, unit, found = "return", "number", mean_over_tasks(tasks)
+        if self.kind == "design":
+            name, unit, found = "similarity", "share", mean_over_tasks(tasks, low=0, high=1)
+        elif self.kind == "code" and first.get("test_results"):
+            right = [[float(reward >= 1) for reward in task] for task in tasks]
+            name, unit, found = "success", "share", share_over_tasks(right)
+        elif self.kind == "code":
+            name = "reward"
+        number = {"name": name, "unit": unit, **asdict(found)} if graded else None
+        said = first.get("provenance") or {}
+        return {
+            "number": self._reported() or number,
+            "rows": len(self.index),
+            "tasks": len(rewards),
+            "failed": failed,
+            "ungraded": len(self.index) - failed - graded,
+            "agent": said.get("agent_model"),
+            "human": said.get("env_model"),
+            "world": world_named_in(said),
+            "page": self.report_page() is not None,
+        }
+
+    def _reported(self) -> dict[str, Json] | None:
+        report = self.path.with_name("report.json")
+        try:
+            if self.path.name != "episodes.jsonl" or report.stat().st_mtime_ns < self.path.stat().st_mtime_ns:
+                return None
+            name, found = next(iter(read_object(report)["measures"].items()))
+            numbers = {key: found[key] for key in ("mean", "low", "high")}
+            unit = "number" if found["unit"] == "number" else "share"
+        except (OSError, UsageError, LookupError, AttributeError, TypeError, StopIteration):
+            return None  # none, another program's, or being written
+        finite = all(value is None or isinstance(value, (int, float)) for value in numbers.values())
+        return {"name": str(name), "unit": unit, **numbers} if finite else None
+
+    def report_page(self) -> Path | None:
+        """The page of its report, beside it, if there is one."""
+        names = ("report.html",) if self.path.name == "episodes.jsonl" else ()
+        beside = (self.path.with_name(name) for name in (*names, f"{self.path.stem}.report.html"))
+        return next((page for page in beside if page.is_file() and not page.is_symlink()), None)
 
     def listing(self) -> str:
         """The index of its rows as JSON text."""
@@ -286,7 +347,8 @@ def _short(record: Mapping[str, Json]) -> dict[str, Json]:
     used = usage.values() if isinstance(usage, Mapping) else ()
     models = [model for each in used if isinstance(each, Mapping) for model in each if model]
     known = {
-        name: record.get(name) for name in ("id", "stage", "status", "started", "wall_s", "command", "cost")
+        name: record.get(name)
+        for name in ("id", "stage", "status", "started", "wall_s", "command", "cost", "numbers")
     }
     versions = record.get("versions")
     version = versions.get("sweet_rl") if isinstance(versions, Mapping) else None

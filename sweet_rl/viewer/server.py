@@ -61,7 +61,7 @@ def make_app(
 ) -> web.Application:
     """The web application: the page at `/`, and what it asks for under `/api/`.
 
-    That is `files`, `index/{file}`, `rows/{file}/{position}`, `search/{file}?text=`, `documents/{file}`, and
+    That is `files`, `results/{file}`, `index/{file}`, `rows/{file}/{position}`, `search/{file}?text=`, `documents/{file}`, and
     `pictures/{file}/{position}/{name}`, which gives the pictures that a row shows and nothing else.
     """
     limits = limits or Limits(body_bytes=2**16)  # it is only read
@@ -82,7 +82,8 @@ def make_app(
         except web.HTTPException as error:
             error.headers.update(headers)
             raise
-        response.headers.update(headers)
+        for name, value in headers.items():
+            response.headers.setdefault(name, value)
         return response
 
     async def get_page(_: web.Request) -> web.Response:
@@ -97,6 +98,8 @@ def make_app(
     )
     app.router.add_get("/", get_page)
     app.router.add_get("/api/files", asked.files)
+    app.router.add_get(r"/api/results/{file:\d{1,6}}", asked.result)
+    app.router.add_get(r"/reports/{file:\d{1,6}}", asked.report)
     app.router.add_get(r"/api/index/{file:\d{1,6}}", asked.index)
     app.router.add_get(r"/api/rows/{file:\d{1,6}}/{position:\d{1,9}}", asked.row)
     app.router.add_get(r"/api/search/{file:\d{1,6}}", asked.search)
@@ -133,6 +136,27 @@ class _Asked:
             return web.Response(text=making.result(), content_type="application/json")
         except SweetRLError as error:
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
+
+    async def result(self, request: web.Request) -> web.Response:
+        shown = self._of(request)
+        try:
+            await asyncio.to_thread(shown.bring_up)
+            return _json(await asyncio.to_thread(shown.result))
+        except SweetRLError as error:
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+
+    async def report(self, request: web.Request) -> web.Response:
+        """A run's own page: a file that anybody may have made, so it may run nothing and load nothing."""
+        page = self._of(request).report_page()
+        if page is None:
+            raise web.HTTPNotFound(text="There is no report.html beside this file.\n")
+        policy = (
+            "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+        )
+        body = await asyncio.to_thread(page.read_bytes)
+        return web.Response(
+            body=body, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": policy}
+        )
 
     async def row(self, request: web.Request) -> web.Response:
         shown, position = await self._prepared(request)

@@ -26,7 +26,7 @@ Kinds.design = (() => {
   function figures(rows, browse) {
     const byTask = Map.groupBy(rows.filter((row) => row.reward !== null), (row) => row.task);
     const best = [...byTask.values()].map((repeats) => Math.max(...repeats.map((row) => row.reward)));
-    const shown = [["Mean score", score(mean(known(rows.map((row) => row.reward)))), browse.metric ?? ""]];
+    const shown = [["Mean score", score(Words.overTasks(rows, (row) => row.reward)), browse.metric ?? ""]];
     if (browse.hasRepeats) shown.push(["Best of each task", score(mean(best))]);
     const floors = known(rows.map((row) => row.floor));
     if (floors.length) shown.push(["A blank page", score(mean(floors))]);
