@@ -299,9 +299,9 @@
   function withInterval(figures) {
     if (!overall || browse.listed.length < browse.rows.length) return figures;
     const { number, failed } = overall;
-    const [mean, interval] = number ? Files.written(number) : [];
     const own = number && figures.find(([known]) => known.toLowerCase().endsWith({ similarity: "score" }[number.name] ?? number.name));
-    const main = number ? [[own?.[0] ?? Words.phrase(number.name), own?.[1] ?? mean, [interval, own?.[2]].filter(Boolean).join(" · ")]] : [];
+    const [mean, interval] = number ? Files.written(own && !own[1].endsWith("%") ? { ...number, unit: "number" } : number) : [];
+    const main = number ? [[own?.[0] ?? Words.phrase(number.name), mean, [interval, own?.[2]].filter(Boolean).join(" · ")]] : [];
     return [...main, ...figures.filter((one) => one !== own), ...(failed ? [["Failed", Words.integer(failed)]] : [])];
   }
 

@@ -48,10 +48,10 @@ const Words = (() => {
     const text = word.replaceAll("_", " ");
     return text.charAt(0).toUpperCase() + text.slice(1);
   };
-  // As the tables of grades have it: every task counts as one; rows without a value are in no mean.
+  // As the tables of grades have it: every task counts as one; rows without a value, and failed ones, are in no mean.
   const overTasks = (rows, valueOf) => {
     const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-    const byTask = Map.groupBy(rows.map((row) => [row.task, valueOf(row)]).filter(([, value]) => value !== null && value !== undefined), ([task]) => task);
+    const byTask = Map.groupBy(rows.filter(({ stop }) => !/failed/.test(stop)).map((row) => [row.task, valueOf(row)]).filter(([, value]) => value !== null && value !== undefined), ([task]) => task);
     return mean([...byTask.values()].map((own) => mean(own.map(([, value]) => value))));
   };
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
