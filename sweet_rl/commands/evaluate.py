@@ -27,7 +27,7 @@ class GraderFlags(Evaluation, GraderName, Margin, Regrade, Quiet):
 @stage(
     "saved_path",
     helps={
-        "saved_path": "trajectory file of simulate_interactions.py.",
+        "saved_path": "trajectory file of sweet-rl simulate_interactions.",
         "margin": "by how much the rewards of a pair differ at least; 0: what the world's stage takes, and 0.1 for a grader of your own.",
         "regrade": "grade all rows again, also those that the grader has scored, without playing.",
         "overwrite": "replace files of pairs, and a report of another file, when they exist.",

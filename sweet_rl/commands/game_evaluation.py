@@ -33,7 +33,7 @@ def run(flags: GameFlags) -> None:
     if all(reward is None for reward in rewards):
         raise UsageError(
             f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
-            "Functions are graded by evaluate_code.py, pages by evaluate_html.py."
+            "Functions are graded by sweet-rl evaluate_code, pages by sweet-rl evaluate_html."
         )
     rewarded = _by_task(file, lambda trajectory: trajectory.reward)
     numbers = {

@@ -31,7 +31,7 @@ class OutputPath(Settings):
 class SavedPath(Settings):
     """Inputs and outputs."""
 
-    saved_path: str = flag(REQUIRED, "trajectory file of simulate_interactions.py, or a published one.")
+    saved_path: str = flag(REQUIRED, "trajectory file of sweet-rl simulate_interactions, or a published one.")
 
 
 @dataclass(frozen=True, kw_only=True)

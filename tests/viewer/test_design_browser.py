@@ -131,7 +131,7 @@ def test_a_row_without_pictures_says_why(browser, tmp_path):
     export(Library([write_rows(tmp_path / "p.jsonl", published)]), tmp_path / "p.html")
     viewer = Viewer(browser, (tmp_path / "p.html").as_uri()).open()
     assert "No metrics" not in viewer.text("#metrics")
-    assert "evaluate_html.py does it" in viewer.text("#metrics")
+    assert "sweet-rl evaluate_html does it" in viewer.text("#metrics")
     told = viewer.texts(".sheet .no-picture")
     assert told == [
         "Left out of this file: it would have been larger than --export_mb allows.",

@@ -144,7 +144,7 @@ Kinds.design = (() => {
     const names = [...new Set([...columns, ...floors].flatMap(([, values]) => Object.keys(values)))];
     const notes = row.grading_notes.map((text) => Chat.note(Words.phrase(text), "li"));
     const content = [notes.length ? make("ul", { class: "grading-notes", role: "list" }, notes) : null];
-    if (!names.length) return [...content, make("p", { class: "muted", text: "This row has not been graded: evaluate_html.py does it." })];
+    if (!names.length) return [...content, make("p", { class: "muted", text: "This row has not been graded: sweet-rl evaluate_html does it." })];
     const head = [make("th", { scope: "col", text: "Metric" }), ...[...columns, ...floors].map(([name], i) => make("th", { scope: "col", text: name, class: i >= columns.length ? "floor" : "" }))];
     const body = names.map((name) =>
       make(
