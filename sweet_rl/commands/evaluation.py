@@ -16,7 +16,7 @@ from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
 from sweet_rl.types import Json, Trajectory
-from sweet_rl.viewer.game import rewards_turns
+from sweet_rl.viewer.rows import rewards_turns
 from sweet_rl.worlds import two_worlds, world_in, world_named_in
 
 _SAVE_AFTER_S = 1.0

@@ -20,7 +20,7 @@ from sweet_rl.evaluation.episodes import Episode, rows_at
 from sweet_rl.evaluation.sources import Source, Training, facts_of
 from sweet_rl.types import NO_ANSWER, Json
 from sweet_rl.version import __version__
-from sweet_rl.viewer.gallery import NOT_THERE, Picture, find_picture
+from sweet_rl.viewer.design import NOT_THERE, Picture, find_picture
 from sweet_rl.viewer.report_page import from_template
 
 _LONGEST: Final = 20_000

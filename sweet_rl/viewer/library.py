@@ -24,12 +24,11 @@ from sweet_rl.runs.reading import place_of, read_record
 from sweet_rl.statistics import mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.version import __version__
-from sweet_rl.viewer.content import Contents, index_of
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.documents import read_metrics, read_object
 from sweet_rl.viewer.indexing import FileIndex, Row
 from sweet_rl.viewer.kinds import LAYOUTS, TRAJECTORIES, FileKind, RowReader, is_report, kind_of
-from sweet_rl.viewer.turns import alternatives, read_turn
+from sweet_rl.viewer.rows import Contents, alternatives, index_of, read_turn
 from sweet_rl.worlds import world_named_in
 
 MOST_FILES = 2000
@@ -197,12 +196,19 @@ class Library:
     Args:
         paths: files, and folders in which all that can be shown is looked for.
         drawing: makes the contents of files with pictures; default: shows the pictures that rows name.
+        named: what was asked for, where `paths` were made of it; for titles.
 
     Raises:
         UsageError: there is nothing to show, or a file is nothing that is shown here.
     """
 
-    def __init__(self, paths: Sequence[str | Path], *, drawing: Making | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        *,
+        drawing: Making | None = None,
+        named: Sequence[str | Path] | None = None,
+    ) -> None:
         found = list(_found([Path(path).expanduser() for path in paths]))
         if not found:
             raise UsageError(
@@ -214,8 +220,8 @@ class Library:
             _shown(number, path, name, kind, drawing)
             for number, ((path, kind), name) in enumerate(zip(found, names, strict=True))
         ]
-        self.title = self.files[0].name if len(self.files) == 1 else _title(paths)
-        command = shlex.join(["sweet-rl", "view", *map(str, paths)])
+        self.title = self.files[0].name if len(self.files) == 1 else _title(named or paths)
+        command = shlex.join(["sweet-rl", "view", *map(str, named or paths)])
         made = datetime.now(UTC).isoformat(timespec="seconds")
         self.about = {"version": __version__, "command": command, "made": made}
         self._attach()
@@ -274,7 +280,7 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
             if kind is None and not path.is_dir() and place not in seen:
                 raise UsageError(
                     f"{str(file)!r} is nothing that is shown here: rows of trajectories, sampled or ranked "
-                    "turns, pairs or scores, metrics.jsonl, report.json, run.json."
+                    "turns, pairs or scores, metrics.jsonl, report.json, run.json; logs of inspect_ai (.eval, .json)."
                 )
             seen.add(place)
             if kind is not None:

@@ -9,7 +9,6 @@ cookie keeps it from then on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import json
@@ -20,8 +19,9 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from sweet_rl import serving
 from sweet_rl.errors import DataError, SweetRLError
-from sweet_rl.serving import Limits, guard, listening
+from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json
 from sweet_rl.viewer.library import Library, Shown
 from sweet_rl.viewer.page import build_page
@@ -39,7 +39,7 @@ def serve(
     port: int = 9785,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until interrupted (Ctrl-C).
+    """Serve until SIGINT (Ctrl-C) or SIGTERM.
 
     Args:
         library: what is shown; closed at the end.
@@ -52,8 +52,11 @@ def serve(
     """
     token = secrets.token_urlsafe(24)
     app = make_app(library, token=token, host=host)
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(app, host, port, lambda url: on_ready(f"{url}?token={token}")))
+    asyncio.run(
+        serving.serve(
+            app, host, port, on_ready=lambda actual: on_ready(f"{_url(host, actual)}?token={token}")
+        )
+    )
 
 
 def make_app(
@@ -236,12 +239,6 @@ def _only_with(token: str) -> Middleware:
         return await handler(request)
 
     return checked
-
-
-async def _serve(app: web.Application, host: str, port: int, on_ready: Callable[[str], None]) -> None:
-    async with listening(app, host, port) as actual:
-        on_ready(_url(host, actual))
-        await asyncio.Event().wait()
 
 
 def _url(host: str, port: int) -> str:

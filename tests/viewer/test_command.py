@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sweet_rl.commands.visualize_design_dialogue_histories import visualize_design_dialogue_histories
-from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
+from sweet_rl.commands.view import visualize_design_dialogue_histories, visualize_dialogue_histories
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.viewer import server
 from tests.viewer.page_samples import page_rows
