@@ -66,6 +66,8 @@ of worlds, too.
 """
 
 _ELSEWHERE = {
+    "visualize_dialogue_histories": "sweet_rl.commands.view",
+    "visualize_design_dialogue_histories": "sweet_rl.commands.view",
     "run": "sweet_rl.pipelines.run",
     "preflight": "sweet_rl.pipelines.run",
     "export": "sweet_rl.doors.export",
@@ -75,7 +77,7 @@ _ELSEWHERE = {
     "demo_archer": "sweet_rl.studies.archer.demo",
     "demo_reflect": "sweet_rl.studies.reflect.demo",
 }
-"""Clients of the other stages, and their modules."""
+"""Stages that are in no module of their own name."""
 
 
 def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     print(
         f"loss {losses[0]:.3f}, in the end {losses[-1]:.3f}, after {len(losses)} steps. The policy is in "
         f"{folder / POLICY}. Go on with:\n"
-        f"run_archer.py {show.goes_on} checkpoint_path={pupil.output_dir} use_wandb=false"
+        f"sweet-rl run_archer {show.goes_on} checkpoint_path={pupil.output_dir} use_wandb=false"
     )
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from sweet_rl.command_line.running import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.commands.fan_out import RayGrader
+from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
 from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.identity import graded_with
-from sweet_rl.grading.report import Report, summarise
+from sweet_rl.grading.report import Report, shown, summarise
 from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.types import NO_ANSWER, Json
@@ -32,9 +33,23 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
     """
     saved_path = flags.saved_path
     with graded_file(saved_path, flags.k) as file:
+        tasks = [file.trajectories[group[0]].task for group in file.groups]
+        outputs = grader.reference_outputs(tasks)
+        floors = {task.task_id: constant_floor(outputs[task.task_id]) for task in tasks}
+        reasons = {
+            task.task_id: why for task in tasks if (why := why_not_gradable(task, outputs[task.task_id]))
+        }
+        elsewhere = any(
+            row.get("reward") is not None and not row.get("grades") and one.task.test_cases
+            for row, one in zip(file.rows, file.trajectories, strict=True)
+        )
+        if len(reasons) == len(floors) and not elsewhere:
+            raise UsageError(
+                "\n".join([f"None of the tasks of {saved_path!r} can be graded:", *shown(reasons)])
+            )
         _grade(file, grader, flags)
     file.say_regraded(regrade=flags.regrade)
-    report = _report(file, grader)
+    report = _report(file, floors, reasons, grader.protection)
     print(report.to_text(saved_path))
     write_report(saved_path, flags.report_path, {"grading": flags.compat} | report.to_json())
     usable = usable_in_pairs(file.trajectories)
@@ -72,7 +87,10 @@ def _grade(file: GradedFile, grader: CodeGrader | RayGrader, flags: GradingFlags
             bar.update()
 
 
-def _report(file: GradedFile, grader: CodeGrader | RayGrader) -> Report:
+def _report(
+    file: GradedFile, floors: Mapping[str, float], reasons: Mapping[str, str], protection: str
+) -> Report:
+    """The numbers; `floors` and `reasons` why a task cannot be graded are by task."""
     rows = [row for index, row in enumerate(file.rows) if file.counts(index)]
     columns = {"reward": summarise([row.get("reward") for row in file.rows], file.groups)}
     if all("grades" in row for row in rows):
@@ -82,10 +100,8 @@ def _report(file: GradedFile, grader: CodeGrader | RayGrader) -> Report:
             for way in WAYS
             if all(way in row["grades"] for row in rows)  # a file of an earlier version has no lenient ones
         }
-    tasks = [file.trajectories[group[0]].task for group in file.groups]
-    outputs = grader.reference_outputs(tasks)
-    reasons = {task.task_id: why_not_gradable(task, outputs[task.task_id]) for task in tasks}
-    floor = [None if reasons[task.task_id] else constant_floor(outputs[task.task_id]) for task in tasks]
+    tasks = [file.trajectories[group[0]].task.task_id for group in file.groups]
+    floor = [None if task in reasons else floors[task] for task in tasks]
     columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
     return Report(
         len(file.rows),
@@ -93,8 +109,8 @@ def _report(file: GradedFile, grader: CodeGrader | RayGrader) -> Report:
         file.k,
         columns,
         _counts(rows),
-        grader.protection,
-        {task_id: why for task_id, why in reasons.items() if why},
+        protection,
+        reasons,
         file.failed,
     )
 

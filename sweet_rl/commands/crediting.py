@@ -139,7 +139,9 @@ def _turns(path: str, critic: str) -> list[OwnTurn]:
         lines[trajectory.key] = line
         turns += own_turns(trajectory)
     if not turns:
-        raise UsageError(f"{path!r} holds no agent turns. Make trajectories with simulate_interactions.py.")
+        raise UsageError(
+            f"{path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions."
+        )
     warn_of_another_world(critic, trajectories)
     return turns
 

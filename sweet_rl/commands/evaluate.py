@@ -27,7 +27,7 @@ class GraderFlags(Evaluation, GraderName, Margin, Regrade, Quiet):
 @stage(
     "saved_path",
     helps={
-        "saved_path": "trajectory file of simulate_interactions.py.",
+        "saved_path": "trajectory file of sweet-rl simulate_interactions.",
         "margin": "by how much the rewards of a pair differ at least; 0: what the world's stage takes, and 0.1 for a grader of your own.",
         "regrade": "grade all rows again, also those that the grader has scored, without playing.",
         "overwrite": "replace files of pairs, and a report of another file, when they exist.",
@@ -119,6 +119,10 @@ def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet:
             for index, score in zip(missing, scores, strict=True):
                 file.update(index, fields_by(grader, score, file.rows[index]) | {"graded_with": made_by})
                 bar.update()
+        if all(file.rows[row].get("reward") is None for group in file.groups for row in group):
+            details = next(file.rows[row] for row in file.groups[0]).get("grading_details") or {}
+            note = details.get(f"{grader}_note", "it gives no reason")
+            raise UsageError(f"The grader {grader!r} has no score for any episode of {saved_path!r}: {note}.")
     file.say_regraded(regrade=regrade)
 
 

@@ -19,7 +19,7 @@ class GameFlags(Evaluation, Margin):
     "saved_path",
     defaults={"margin": 1.0},
     helps={
-        "saved_path": "trajectory file of simulate_interactions.py, of a --world that rewards turns.",
+        "saved_path": "trajectory file of sweet-rl simulate_interactions, of a --world that rewards turns.",
         "margin": "by how much the returns of a pair differ at least.",
         "overwrite": "replace files of pairs, and a report of another file, when they exist.",
     },
@@ -32,7 +32,7 @@ def evaluate_games(flags: GameFlags, /) -> None:
     table shows the return, the share of episodes that the world itself brought to an end (a solved game, a
     purchase), the turns, and where worlds report it the share that was won, with 95 % confidence intervals over tasks. Of any two episodes of a task whose
     returns differ by the margin, the better one is preferred; the pairs train critics and policies as those
-    of evaluate_code.py do.
+    of sweet-rl evaluate_code do.
     """
     from sweet_rl.commands import game_evaluation
     from sweet_rl.commands.evaluation import check_outputs

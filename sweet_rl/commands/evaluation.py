@@ -16,6 +16,8 @@ from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
 from sweet_rl.types import Json, Trajectory
+from sweet_rl.viewer.rows import rewards_turns
+from sweet_rl.worlds import two_worlds, world_in, world_named_in
 
 _SAVE_AFTER_S = 1.0
 _SAVING_SHARE = 0.05
@@ -35,6 +37,7 @@ class GradedFile:
 
     Raises:
         UsageError: there are no rows, or all episodes failed.
+        DataError: rows are broken, or of more than one world.
     """
 
     def __init__(self, path: str, k: int | None) -> None:
@@ -44,6 +47,7 @@ class GradedFile:
         self.trajectories = trajectories_from_rows(numbered, path=path)
         if not self.trajectories:
             raise UsageError(f"{path!r} holds no trajectories.")
+        _refuse_two_worlds(path, [line for line, _ in numbered], self.trajectories)
         if k is None and all(row.get("sample_index") is not None for row in self.rows):
             groups = group_by_identity(self.trajectories)
         else:
@@ -94,6 +98,27 @@ class GradedFile:
             replace_rows(self.path, self.rows)
             self._saved, self._changed = time.monotonic(), False
             self._wait_s = max(_SAVE_AFTER_S, (self._saved - started) / _SAVING_SHARE)
+
+
+def _refuse_two_worlds(path: str, lines: Sequence[int], trajectories: Sequence[Trajectory]) -> None:
+    """A mean over two worlds says nothing of either. Rows that name none are told apart by how they are graded."""
+    seen: dict[str, tuple[str, int, str]] = {}
+    for line, one in zip(lines, trajectories, strict=True):
+        name, world, task = world_named_in(one.provenance), world_in(one.provenance), one.task
+        if name is not None:
+            said, stage = name, world and world.evaluation
+        elif task.test_cases:
+            said, stage = "a world with hidden tests", "evaluate_code"
+        elif rewards_turns([one]):
+            said, stage = "a world that rewards turns", "evaluate_games"
+        elif "<html" in task.ground_truth.lower():
+            said, stage = "a world of web pages", "evaluate_html"
+        else:
+            continue
+        for kind, value in (("name", name), ("stage", stage)):
+            known, first, words = seen.setdefault(kind, (value, line, said)) if value else (value, line, said)
+            if value != known:
+                raise two_worlds(said, words, first, path=path, line=line)
 
 
 @contextmanager

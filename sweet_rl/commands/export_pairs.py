@@ -62,7 +62,7 @@ class ExportFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, Oth
     "output_path",
     defaults={"tokenizer": REQUIRED},
     helps={
-        "input_path": "preference pairs of evaluate_code.py or generate_random_pairs_from_ranks.py, or a published file.",
+        "input_path": "preference pairs of sweet-rl evaluate_code or sweet-rl generate_random_pairs_from_ranks, or a published file.",
         "output_path": "the .jsonl or .parquet file for the data set.",
         "tokenizer": "folder or name of the model that will be trained: its tokenizer defines how a turn begins and ends.",
         "prompt_key": "field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.",

@@ -35,7 +35,7 @@ def run(flags: GameFlags) -> None:
     if all(reward is None for reward in rewards):
         raise UsageError(
             f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
-            "Functions are graded by evaluate_code.py, pages by evaluate_html.py."
+            "Functions are graded by sweet-rl evaluate_code, pages by sweet-rl evaluate_html."
         )
     rewarded = _by_task(file, lambda trajectory: trajectory.reward)
     reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
@@ -49,15 +49,23 @@ def run(flags: GameFlags) -> None:
     }
     if any(_won(trajectory) is not None for trajectory in file.trajectories):
         numbers["won"] = share_over_tasks(_by_task(file, _won))
-    failed = sum(reward is None for reward in rewards)
+    failed = sum(one.failed or (one.reward is None and one.error is not None) for one in file.trajectories)
+    ungraded = rewards.count(None) - failed
     size = f"{len(rewards)} episodes, {len(file.groups)} tasks{repeats_words(k)}"
     print(f"{saved_path}: {size}{failed_words(failed)}\n")
     for name, interval in numbers.items():
         if (k is not None and k > 1) or name != "return, best of k":
             print(f"{name:<22}{_shown(interval)}")
-    if failed:
-        print(f"{failed:>6}  episodes failed and are left out")
-    report = {"trajectories": len(rewards), "tasks": len(file.groups), "k": k, "failed": failed}
+    for count, what in ((failed, "episodes failed"), (ungraded, "episodes have no reward")):
+        if count:
+            print(f"{count:>6}  {what} and are left out")
+    report = {
+        "trajectories": len(rewards),
+        "tasks": len(file.groups),
+        "k": k,
+        "failed": file.failed,
+        "ungraded": ungraded,
+    }
     write_report(
         saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()}
     )

@@ -110,7 +110,7 @@ class StepPairFlags(
     "output_path",
     defaults={"seed": 42, "min_reward": 1.0},
     helps={
-        "input_path": "ranked turns of rank_best_of_n.py, or a published file.",
+        "input_path": "ranked turns of sweet-rl rank_best_of_n, or a published file.",
         "output_path": "the .jsonl file for the pairs.",
         "margin": "smallest difference of the two scores.",
         "tokenizer": "folder or name of the tokenizer whose end token closes the texts; needed for published files only.",
@@ -135,7 +135,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     judge = _judge(flags.oracle_of)
     rows = candidates_from_rows(list(read_rows(flags.input_path)), path=flags.input_path)
     if not rows:
-        raise UsageError(f"{flags.input_path!r} holds no rows. Rank with rank_best_of_n.py first.")
+        raise UsageError(f"{flags.input_path!r} holds no rows. Rank with sweet-rl rank_best_of_n first.")
     for row in rows:
         if row.scores is None and not (flags.get_sft and not flags.published):
             raise DataError(
@@ -143,7 +143,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
                 path=flags.input_path,
                 line=row.line,
                 field="judge_result",
-                repair="Score the candidates first, with rank_best_of_n.py.",
+                repair="Score the candidates first, with sweet-rl rank_best_of_n.",
             )
     end_tokens = _end_tokens(rows, flags.tokenizer, flags.input_path)
     rng = random.Random(flags.seed)

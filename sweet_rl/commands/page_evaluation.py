@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl.command_line.running import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
+from sweet_rl.errors import UsageError
 from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages.embedding import Embedder
 from sweet_rl.grading.pages.grader import PageGrader, row_fields
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.report import page_report
+from sweet_rl.grading.report import shown
 from sweet_rl.pages.types import Renderer
 from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
-from sweet_rl.types import Json
+from sweet_rl.types import Failure, Json
 
 if TYPE_CHECKING:
     from sweet_rl.commands.evaluate_html import PageGradingFlags
@@ -32,6 +34,12 @@ def start(flags: PageGradingFlags) -> None:
     from sweet_rl.commands.fan_out import RayRenderer, cluster_of, rendering_workers
     from sweet_rl.pages import open_renderer
 
+    file = GradedFile(flags.saved_path, flags.k)  # what is wrong with it is said before browsers start
+    if tests := [one.task.task_id for one in file.trajectories if one.task.test_cases]:
+        raise UsageError(
+            f"The task {tests[0]!r} of {flags.saved_path!r} has hidden tests and no page: grade it by "
+            "sweet-rl evaluate_code."
+        )
     cluster = cluster_of(flags)
     settings = flags.rendering()
     embedder: Embedder | None = None
@@ -83,10 +91,25 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
                 file.update(missing[place], row_fields(grades, job.rewarded, made_by))
                 bar.update()
     file.say_regraded(regrade=job.regrade)
+    reasons = dict(_without_a_target(file))
+    if all(file.rows[row].get("reward") is None for group in file.groups for row in group):
+        raise UsageError(
+            "\n".join([f"None of the tasks of {job.saved_path!r} can be graded:", *shown(reasons)])
+        )
     report = page_report(file.rows, file.groups, k=file.k, metric=job.rewarded, failed=file.failed)
-    print(report.to_text(job.saved_path))
-    write_report(job.saved_path, job.report_path, report.to_json())
+    print("\n".join([report.to_text(job.saved_path), *shown(reasons)]))
+    write_report(job.saved_path, job.report_path, report.to_json() | {"not_gradable": reasons})
     _write_pairs(file, job)
+
+
+def _without_a_target(file: GradedFile) -> Iterator[tuple[str, str]]:
+    """Tasks that cannot be graded, and why."""
+    for group in file.groups:
+        row = file.rows[group[0]]
+        failures = (row.get("grading_details") or {}).get("failures")
+        if row.get("reward") is None and failures:
+            words = Failure(failures[0]["kind"].replace("_", " "), failures[0].get("detail", ""))
+            yield file.trajectories[group[0]].task.task_id, f"its target gives no picture ({words})"
 
 
 def _missing(file: GradedFile, job: PageGradingFlags) -> list[int]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class PicturePairFlags(SavedPath, OutputPath, RenderFlags, Overwriting):
     """Inputs and outputs."""
 
-    pairs_path: str = flag(REQUIRED, "pairs of evaluate_html.py, with or without the hidden page.")
+    pairs_path: str = flag(REQUIRED, "pairs of sweet-rl evaluate_html, with or without the hidden page.")
 
 
 @recorded("picture_pairs", reads=("pairs_path", "saved_path"))
@@ -40,13 +40,13 @@ class PicturePairFlags(SavedPath, OutputPath, RenderFlags, Overwriting):
 def picture_pairs(flags: PicturePairFlags, /) -> None:
     """Turn pairs of page dialogues into messages that show the hidden page's picture, for a vision critic.
 
-    Each side becomes a list of messages: a system message with the picture, then the dialogue. train_dpo.py and
-    train_reward_model.py read it with a vision-language model of the Qwen2-VL kind. Pictures are those of the
+    Each side becomes a list of messages: a system message with the picture, then the dialogue. sweet-rl train_dpo and
+    sweet-rl train_reward_model read it with a vision-language model of the Qwen2-VL kind. Pictures are those of the
     trajectories; where they have none, the hidden page is rendered beside the output.
 
-    evaluate_html.py runs.jsonl --k 6 --preference_path pairs.jsonl
-    picture_pairs.py pairs.jsonl runs.jsonl shown.jsonl
-    train_dpo.py --pretrain QWEN2_VL --dataset shown.jsonl --mean_log_prob --max_len 8192 --save_path critic
+    sweet-rl evaluate_html runs.jsonl --k 6 --preference_path pairs.jsonl
+    sweet-rl picture_pairs pairs.jsonl runs.jsonl shown.jsonl
+    sweet-rl train_dpo --pretrain QWEN2_VL --dataset shown.jsonl --mean_log_prob --max_len 8192 --save_path critic
     """
     from sweet_rl.preferences.page_pairs import shown_pairs
     from sweet_rl.records import read_rows, replace_rows, trajectories_from_rows

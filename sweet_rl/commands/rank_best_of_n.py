@@ -131,7 +131,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "model_id",
     defaults={"save_steps": 100, "request_timeout_s": 600.0},
     helps={
-        "input_path": "sampled turns of sample_best_of_n.py, or a published file.",
+        "input_path": "sampled turns of sweet-rl sample_best_of_n, or a published file.",
         "output_path": "the .jsonl file that ranked turns are appended to.",
         "save_steps": "rows that are scored and saved together; a killed run loses at most these.",
         "overwrite": "throw away what output_path holds.",
@@ -150,7 +150,7 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
     A score is the critic's mean log-probability of the candidate's own tokens (the end token included where
     one was generated) minus the reference's. A critic with a regression head gives its value instead.
 
-    The smallest run: rank_best_of_n.py sampled.jsonl ranked.jsonl path/to/critic
+    The smallest run: sweet-rl rank_best_of_n sampled.jsonl ranked.jsonl path/to/critic
     """
     from sweet_rl.commands import ranking
 

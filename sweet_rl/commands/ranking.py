@@ -41,7 +41,7 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
     numbered = list(read_rows(flags.input_path))
     rows = candidates_from_rows(numbered, path=flags.input_path)
     if not rows:
-        raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sample_best_of_n.py first.")
+        raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sweet-rl sample_best_of_n first.")
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         done = done_keys(
             journal.rows,

@@ -34,10 +34,10 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
     same command resumes it, from its newest checkpoint, to the weights of a run that was never stopped.
 
     The smallest run needs no model and no download, and takes a minute:
-    run_archer.py --config-name archer_debug
-    Published runs, once there is a policy to begin with (run_bc.py makes one from nothing):
-    run_archer.py --config-name NAME checkpoint_path=FOLDER use_wandb=false
-    Several processes: accelerate launch --num_processes 4 scripts/run_archer.py --config-name NAME ...
+    sweet-rl run_archer --config-name archer_debug
+    Published runs, once there is a policy to begin with (sweet-rl run_bc makes one from nothing):
+    sweet-rl run_archer --config-name NAME checkpoint_path=FOLDER use_wandb=false
+    Several processes: accelerate launch --num_processes 4 -m sweet_rl run_archer --config-name NAME ...
     Any world that rewards turns, also of another package: world=WORLD or world=module:WORLD
 
     Args:

@@ -111,7 +111,7 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
     helps={
         "output_dir": "folder for the policy.",
         "world": "the world: its name, also the published one, or module:WORLD; any that rewards turns, or whose dialogues are graded.",
-        "dataset": ".jsonl files of trajectories to imitate, several with commas between them (of simulate_interactions.py or of run_archer.py); default: a scripted agent plays.",
+        "dataset": ".jsonl files of trajectories to imitate, several with commas between them (of sweet-rl simulate_interactions or of sweet-rl run_archer); default: a scripted agent plays.",
         "grader": "where turns are not rewarded, what grades dialogues that have no reward: auto (hidden tests, or the wanted page), or a grader as in `evaluate`.",
         "min_reward": "imitate only games with at least this return; default all.",
         "tasks": "what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.",
@@ -130,7 +130,7 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
     Without a data set a scripted agent plays first. The folder then holds policy/, for tiny models critic/, and
     the demonstrations; run_archer takes it as checkpoint_path. From nothing, without a download:
 
-    run_bc.py outputs/bc
+    sweet-rl run_bc outputs/bc
     and then the line of run_archer that it prints.
     """
     from sweet_rl.commands import cloning

@@ -67,7 +67,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "agent_model",
     defaults={"best_of_n": 16, "batch_size": 256, "request_timeout_s": 600.0},
     helps={
-        "input_path": "trajectories with rewards: evaluate_code.py writes them into the file.",
+        "input_path": "trajectories with rewards: sweet-rl evaluate_code writes them into the file.",
         "output_path": "the .jsonl file that sampled turns are appended to.",
         "agent_model": "the model that samples: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
         "best_of_n": "candidates for each turn.",
@@ -91,7 +91,7 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
     log-probabilities. A finished row is on disk before the next one takes its place, so a run can be stopped
     at any moment and finished with --to_continue. Once complete, rows stand in the order of the trajectories.
 
-    The smallest run: sample_best_of_n.py trajectories.jsonl sampled.jsonl path/to/model
+    The smallest run: sweet-rl sample_best_of_n trajectories.jsonl sampled.jsonl path/to/model
     """
     from sweet_rl.commands import sampling
 

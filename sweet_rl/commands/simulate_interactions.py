@@ -170,9 +170,9 @@ def simulate_interactions(
     published order: row j*num_tasks+i is repeat j of task i.
 
     The smallest run needs no model and no server:
-    simulate_interactions.py --input_path mini:test --output_path out.jsonl --env_model scripted --num_tasks 20
+    sweet-rl simulate_interactions --input_path mini:test --output_path out.jsonl --env_model scripted --num_tasks 20
     Likewise for web pages, with a browser; drafts become pictures beside the output file:
-    simulate_interactions.py --world html --input_path mini-web:test --output_path pages.jsonl --env_model scripted --num_tasks 20
+    sweet-rl simulate_interactions --world html --input_path mini-web:test --output_path pages.jsonl --env_model scripted --num_tasks 20
     """
     from sweet_rl.commands import simulation
 

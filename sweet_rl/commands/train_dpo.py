@@ -136,10 +136,10 @@ def train_dpo(flags: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> 
     to metrics.jsonl beside them.
 
     The critic (paper: turn-level advantages) and the policy:
-    train_dpo.py --pretrain MODEL --dataset gt_pairs.jsonl --mean_log_prob --max_len 8192 --save_path critic
-    train_dpo.py --pretrain MODEL --dataset step_pairs.jsonl --nll_loss_coef 0.01 --save_path policy
+    sweet-rl train_dpo --pretrain MODEL --dataset gt_pairs.jsonl --mean_log_prob --max_len 8192 --save_path critic
+    sweet-rl train_dpo --pretrain MODEL --dataset step_pairs.jsonl --nll_loss_coef 0.01 --save_path policy
 
-    Several processes: torchrun --nproc-per-node 2 train_dpo.py --zero_stage 3 ..., or the deepspeed launcher.
+    Several processes: torchrun --nproc-per-node 2 -m sweet_rl train_dpo --zero_stage 3 ..., or the deepspeed launcher.
     """
     if flags.eval_only and training.metrics_path is None:
         raise UsageError("--eval_only needs --metrics_path, the .jsonl file for the numbers.")

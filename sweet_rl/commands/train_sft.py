@@ -31,7 +31,7 @@ class ImitationFlags(TrainedOn, FieldFlags, MinReward, ExpertsFlags):
     wandb_project="openrlhf_train_sft",
     helps={
         "min_reward": "of trajectories only those with at least this reward; default all.",
-        "dataset": "files or hub names, several with commas between them: trajectories (of simulate_interactions.py, of eval, or published), messages, prompt and completion, or pairs, whose chosen side is imitated (generate_random_pairs_from_ranks.py --get_sft).",
+        "dataset": "files or hub names, several with commas between them: trajectories (of sweet-rl simulate_interactions, of eval, or published), messages, prompt and completion, or pairs, whose chosen side is imitated (sweet-rl generate_random_pairs_from_ranks --get_sft).",
         "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
         "chosen_key": "of pairs, the field that is imitated.",
     },
@@ -44,7 +44,7 @@ def train_sft(flags: ImitationFlags, training: TrainingFlags, /) -> None:
     ones, and the size of a micro-batch has no influence.
 
     Rejection fine-tuning keeps the dialogues that solve their task, here the first best one of each:
-    train_sft.py --pretrain MODEL --dataset graded.jsonl --min_reward 1 --best_of_task --max_len 8192 --save_path rft
+    sweet-rl train_sft --pretrain MODEL --dataset graded.jsonl --min_reward 1 --best_of_task --max_len 8192 --save_path rft
     """
     from sweet_rl.training.settings import LossSettings, SelectionSettings
 

@@ -1,15 +1,268 @@
-"""Shows what runs have left: dialogues, candidates, pairs, metrics, reports, records, in one application."""
+"""Shows what runs have left, to a browser on this machine or as files that open offline.
+
+The last two are the published scripts' names for `sweet-rl view` of one file.
+Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import html
+import importlib
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.commands.viewing import VIEW_HELPS, DrawingFlags, ShowFlags, show
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, SavedPath, TempPath
+from sweet_rl.pages.flags import RenderFlags
+from sweet_rl.tracking import is_record
+
+if TYPE_CHECKING:
+    from sweet_rl.types import Trajectory
+    from sweet_rl.viewer.design import DesignContents
+    from sweet_rl.viewer.library import Library
+
+_PICTURE_MB = 100.0
+_PORT: Final = 9785
+_SHORT_LIVED_S: Final = 60.0
+"""So long a browser may take to begin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowFlags(Overwriting):
+    """Where files are to be looked at."""
+
+    export: str | None = flag(
+        None,
+        "write everything to this HTML file, which opens offline, and end; more than 50 MB become a folder of that name.",
+    )
+    port: int | None = flag(
+        None,
+        f"port to listen at, which must be free; 0 takes a free one. Default {_PORT}, or a free one where that is taken.",
+        at_least=0,
+        at_most=65535,
+    )
+    open_browser: bool = flag(False, "open the page in the default browser.")
+
+    def check_together(self) -> None:
+        """Whether the page may be written there.
+
+        Raises:
+            UsageError: it is no name of a page, or there is one.
+        """
+        super().check_together()
+        if self.export is None:
+            return
+        from sweet_rl.runs import new_file
+
+        out = Path(self.export)
+        if out.suffix.lower() not in {".html", ".htm"} or out.is_dir():
+            raise UsageError(f"--export must name an .html file, got {self.export!r}.")
+        new_file(out, "export", overwrite=self.overwrite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewFlags(SavedPath, ShowFlags):
+    """Where a file is to be looked at."""
+
+    host: str = flag(
+        "127.0.0.1",
+        "address to listen at. The default lets in this machine only; another one lets in everyone who can reach it and "
+        "has the printed address.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawingFlags(TempPath, RenderFlags):
+    """Pictures."""
+
+    export_mb: float = flag(
+        _PICTURE_MB,
+        "for --export: megabytes that pictures may take in one file; further ones are left out.",
+        at_least=0,
+    )
+    render: bool = flag(
+        False,
+        "render drafts and targets that have no picture, as in published files, when they are looked at.",
+    )
+    metrics: bool = flag(
+        False,
+        "grade every draft (without weights) when its dialogue is looked at; renders like --render.",
+    )
+
+    def contents(self, rows: Sequence[Trajectory], title: str, folder: Path) -> DesignContents:
+        """What shows the rows of a file of pages."""
+        from sweet_rl.pages import open_renderer
+        from sweet_rl.viewer.design import DesignContents
+
+        return DesignContents(
+            rows,
+            title,
+            folder=folder,
+            elsewhere=Path(self.temp_path).expanduser() if self.temp_path is not None else None,
+            renderer=open_renderer(self.rendering()) if self.render or self.metrics else None,
+            metrics=self.metrics,
+        )
+
+
+VIEW_HELPS: Final = {
+    "saved_path": "trajectory file (JSON Lines); may be given without the flag's name.",
+    "overwrite": "for --export: replace the file when it exists.",
+    "temp_path": "folder in which a picture is searched by its name when it is not at the path in its row.",
+}
+"""What some flags mean wherever files are shown."""
+
+
+def show(
+    paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = None, *, host: str = "127.0.0.1"
+) -> None:
+    """Serve until interrupted, or export.
+
+    Args:
+        paths: files and folders.
+        flags: where to.
+        drawing: how pictures are found and made.
+        host: the address to listen at.
+
+    Raises:
+        UsageError: there is nothing to show; what is exported exists already.
+    """
+    from sweet_rl.viewer.library import Library
+
+    with contextlib.ExitStack() as until_the_end:
+        made = until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="sweet_rl_view_"))
+        library = Library(
+            list(_with_logs(paths, Path(made))),
+            drawing=None if drawing is None else drawing.contents,
+            named=paths,
+        )
+        if flags.export is not None:
+            megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
+            _export(library, flags.export, flags, int(megabytes * 1_000_000))
+            return
+        from sweet_rl.command_line.terminal import inert
+        from sweet_rl.serving import is_loopback
+        from sweet_rl.viewer.server import serve
+
+        if not is_loopback(host):
+            print(
+                f"warning: --host {host} lets every machine that can reach this one and knows the printed address read "
+                f"{inert(', '.join(paths))}; what is sent is not encrypted.",
+                file=sys.stderr,
+            )
+        port = _PORT if flags.port is None else flags.port
+        if flags.port is None:
+            try:
+                family = socket.AF_INET6 if ":" in host else socket.AF_INET
+                socket.create_server((host, port), family=family).close()
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:  # anything else is said where it is listened on
+                    print(f"Port {port} is taken: a free one is used.", file=sys.stderr)
+                    port = 0
+        serve(library, host=host, port=port, on_ready=_announce(library, flags, Path(made)))
+
+
+def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
+    """The paths, with logs of inspect_ai in them as files of trajectories in the folder `made`."""
+    from sweet_rl.records import replace_rows, trajectory_to_row
+    from sweet_rl.runs.digests import entries_of
+
+    doors = importlib.import_module("sweet_rl.doors.export")  # a client of ours, as in the catalogue
+    for path in paths:
+        place = Path(path).expanduser()
+        files = list(entries_of(place)) if place.is_dir() else [place]
+        logs = [file for file in files if file.suffix in {".eval", ".json"} and _is_log(file)]
+        if place not in logs and (len(logs) < len(files) or not logs):
+            yield path
+        for log in logs:
+            rows = made / (log.relative_to(place).parent if place.is_dir() else "") / f"{log.stem}.jsonl"
+            rows.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                replace_rows(rows, map(trajectory_to_row, doors.trajectories_of(log)))
+            except SweetRLError as error:
+                if log == place:
+                    raise
+                print(f"not shown: {error}", file=sys.stderr)
+            else:
+                yield rows
+
+
+def _is_log(file: Path) -> bool:
+    """Whether it is a log of inspect_ai, by its beginning."""
+    if file.suffix == ".eval" or not file.is_file() or is_record(file):
+        return file.is_file() and file.suffix == ".eval"
+    with file.open("rb") as opened:
+        head = opened.read(1 << 20)
+    return bool(re.search(rb'"eval"\s*:\s*\{', head)) and b'"status"' in head
+
+
+def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -> None:
+    from sweet_rl.viewer.export import export, folder_of
+
+    folder = folder_of(library, name)
+    if folder is not None and folder.exists() and not flags.overwrite:
+        raise UsageError(
+            f"There are more than 50 MB to export: they become the folder {str(folder)!r}, which exists already. Pass "
+            "--overwrite to replace it, or choose another --export."
+        )
+    for one in library.files:
+        tracking.reads("paths", str(one.path))
+    tracking.writes(folder or name, folder=folder is not None)
+    made = export(library, name, picture_bytes=picture_bytes)
+    files = [made.path] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    print(f"{made.rows:,} rows exported to {made.path} ({size / 1e6:.1f} MB)")
+    if made.left_out:
+        print(
+            f"{made.left_out} of {made.pictures} pictures found no room in it; --export_mb of "
+            "`sweet-rl view` gives them more."
+        )
+    if flags.open_browser:
+        _open(made.path.resolve().as_uri(), str(made.path))
+
+
+def _announce(library: Library, flags: ShowFlags, made: Path) -> Callable[[str], None]:
+    def on_ready(url: str) -> None:
+        count = sum(one.kind != "credit" for one in library.files)  # scores are shown with their dialogues
+        what = library.title if count == 1 else f"{count} files of {library.title}"
+        print(f"{what} at {url} (Ctrl-C ends)", flush=True)
+        if not flags.open_browser:
+            return
+        # The command line of a browser can be read by every user of the machine: it names a file of ours, which sends
+        # the browser to the address with the token.
+        page = made / "open.html"
+        with open(page, "w", opener=lambda path, how: os.open(path, how, 0o600)) as file:
+            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(url)}">\n')
+        _open(page.as_uri(), url)
+        soon = threading.Timer(_SHORT_LIVED_S, page.unlink, kwargs={"missing_ok": True})
+        soon.daemon = True
+        soon.start()
+
+    return on_ready
+
+
+def _open(url: str, shown: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(url):
+        print(f"no browser could be started here; open {shown} yourself")
 
 
 @recorded("view")
-@stage(defaults={"port": 9785}, helps={name: VIEW_HELPS[name] for name in ("overwrite", "temp_path")})
+@stage(helps={name: VIEW_HELPS[name] for name in ("overwrite", "temp_path")})
 def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """Look at files and folders of runs in a browser: dialogues, candidates, pairs, metrics, reports, records.
 
@@ -29,3 +282,42 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     if not paths:
         raise UsageError("Name at least one file or folder, for example: sweet-rl view runs")
     show(paths, flags, drawing)
+
+
+@recorded("visualize_dialogue_histories", reads=("saved_path",))
+@stage(
+    "saved_path",
+    "export",
+    "overwrite",
+    "host",
+    "port",
+    "open_browser",
+    helps={name: VIEW_HELPS[name] for name in ("saved_path", "overwrite")},
+)
+def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
+    """Browse a trajectory file: dialogues, and what its rows have: tests, rewards of turns, or pictures.
+
+    What `sweet-rl view FILE` does. Graded and ungraded files, ours and published ones, are shown: answers beside
+    the hidden functions, with every test's result; every turn's reward and how episodes ended; drafts beside the
+    picture that was wanted. Serves the file to a browser on this machine until you press Ctrl-C, or writes one
+    self-contained HTML file with --export. Press ? in the page for its keys.
+    """
+    show([flags.saved_path], flags, host=flags.host)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignViewFlags(ViewFlags, DrawingFlags):
+    """Pictures."""
+
+
+@recorded("visualize_design_dialogue_histories", reads=("saved_path",))
+@stage("saved_path", "temp_path", helps=VIEW_HELPS)
+def visualize_design_dialogue_histories(flags: DesignViewFlags, /) -> None:
+    """Browse a trajectory file of pages: each draft's picture, the target, their difference, the metrics.
+
+    What `sweet-rl view FILE` does. Pages are shown as pictures and as text, never as pages. Pictures come from
+    the files that rows name; nothing is rendered unless --render or --metrics asks for it. Serves the file to a
+    browser on this machine until you press Ctrl-C, or writes one self-contained HTML file with --export. Press ?
+    in the page for its keys.
+    """
+    show([flags.saved_path], flags, flags, host=flags.host)

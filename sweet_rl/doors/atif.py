@@ -4,20 +4,167 @@ What the format has a place for stands there: texts, thoughts, sampled tokens an
 turn's reward and credit are `extra` of its step; what is ours alone is `extra["sweet_rl"]` of the step and of
 the document, so that a document of ours comes back whole. Hidden solutions are in it as they are in a
 trajectory file.
+
+Documents that others wrote are kept whole beside the dialogue. Calls of tools are text of the agent's turn, each in
+a `<tool_call>` block as open models write them; what a step observes is told to the agent next. Steps that were
+copied as context, or that no model wrote, are no turns to learn from: they are messages without a prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.doors.atif_foreign import DOCUMENT, again, read_foreign
-from sweet_rl.doors.atif_steps import CREDIT, OURS, SOURCES, credit_in, entry_of, step_of
+from sweet_rl.doors.foreign import trajectory_of
 from sweet_rl.errors import DataError
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
-from sweet_rl.types import Json, Trajectory
+from sweet_rl.types import AgentTurn, Json, Message, Trajectory
 from sweet_rl.version import __version__
+
+OURS = "sweet_rl"
+"""Where `extra` of a step or a document has what the format has no place for."""
+CREDIT = "turn_credit"
+"""A row's column with the credit of its turns, in order: rows of a file of `sweet-rl credit`, or null."""
+SOURCES = ("system", "user", "agent")
+
+
+def step_of(place: int, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of a row as the step of this number; of a turn of the agent `extra` is always there."""
+    rest = dict(entry)
+    role, text = rest.pop("role"), rest.pop("content")
+    step = {"step_id": place, "source": "agent" if role == "assistant" else role, "message": text}
+    if "input" not in rest:
+        return step
+    if "thoughts" in rest:
+        step["reasoning_content"] = rest.pop("thoughts")
+    metrics = {}
+    if "token_ids" in rest:
+        metrics["completion_token_ids"] = rest.pop("token_ids")
+        metrics["completion_tokens"] = len(metrics["completion_token_ids"])
+    if "logprobs" in rest:
+        metrics["logprobs"] = rest.pop("logprobs")
+    if metrics:
+        step["metrics"] = metrics
+    reward = {"reward": rest.pop("reward")} if "reward" in rest else {}
+    return step | {"extra": {**reward, OURS: rest}}
+
+
+def entry_of(step: Mapping[str, Any]) -> dict[str, Any]:
+    """The message of a row that `step_of` made a step of."""
+    extra, metrics = step.get("extra") or {}, step.get("metrics") or {}
+    known = {
+        "thoughts": step.get("reasoning_content"),
+        "token_ids": metrics.get("completion_token_ids"),
+        "logprobs": metrics.get("logprobs"),
+        "reward": extra.get("reward"),
+    }
+    role = "assistant" if step["source"] == "agent" else step["source"]
+    entry = {"role": role, "content": step["message"], **extra.get(OURS, {})}
+    return entry | {name: value for name, value in known.items() if value is not None}
+
+
+def is_turn(step: Mapping[str, Any]) -> bool:
+    """Whether a step of anyone's document is a turn to learn from: a model wrote it, and here first."""
+    copied, written = step.get("is_copied_context"), step.get("llm_call_count") != 0
+    return step["source"] == "agent" and not copied and written
+
+
+def credit_in(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
+    """The column of credit that steps have; nothing where none has any."""
+    credit = [(step.get("extra") or {}).get("credit") for step in turns]
+    return {CREDIT: credit} if any(one is not None for one in credit) else {}
+
+
+def task_of(document: Path) -> str | None:
+    """The task of the trial that a document is of; None for a document that is in no trial."""
+    trial = document.parent.parent
+    if document.name != "trajectory.json" or document.parent.name != "agent":
+        return None
+    return trial.name.rpartition("__")[0] or trial.name
+
+
+def reward_of(document: Path) -> float | None:
+    """What the verifier of that trial wrote: `reward`, else its first number; None where it wrote nothing."""
+    verifier = document.parent.parent / "verifier"
+    if (verifier / "reward.json").is_file():
+        rewards = json.loads((verifier / "reward.json").read_text())
+        return float(rewards.get("reward", next(iter(rewards.values()))))
+    text = verifier / "reward.txt"
+    return float(text.read_text()) if text.is_file() else None
+
+
+DOCUMENT = "atif"
+"""A row's column with the document that it was read from."""
+
+
+def read_foreign(document: Mapping[str, Any], path: Path) -> Trajectory:
+    """The trajectory of a document, whose reward is its own, or that of the trial whose folder it is in."""
+    steps: Sequence[Mapping[str, Any]] = document["steps"]
+    name = document.get("trajectory_id") or document.get("session_id") or path.stem
+    reward = ((document.get("final_metrics") or {}).get("extra") or {}).get("reward")
+    return trajectory_of(
+        _messages(steps),
+        task_id=task_of(path) or str(name),
+        asked=next((_text(one["message"]) for one in steps if one["source"] == "user"), ""),
+        reward=reward_of(path) if reward is None else float(reward),
+        model=(document.get("agent") or {}).get("model_name"),
+        extra={DOCUMENT: dict(document)} | credit_in(filter(is_turn, steps)),
+    )
+
+
+def again(
+    document: Mapping[str, Any], turns: Iterable[Mapping[str, Any]], reward: float | None
+) -> dict[str, Json]:
+    """A document that was read, with what its turns (`extra` of their steps) and it were given since."""
+    made = copy.deepcopy(dict(document))
+    for step, extra in zip(filter(is_turn, made["steps"]), turns, strict=True):
+        if given := {name: extra[name] for name in ("reward", "credit") if name in extra}:
+            step["extra"] = (step.get("extra") or {}) | given
+    if reward is not None:
+        metrics = made["final_metrics"] = made.get("final_metrics") or {}
+        metrics["extra"] = (metrics.get("extra") or {}) | {"reward": reward}
+    return made
+
+
+def _messages(steps: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
+    for step in steps:
+        said = "\n".join(filter(None, (_text(step["message"]), *map(_call, step.get("tool_calls") or ()))))
+        metrics, extra = step.get("metrics") or {}, step.get("extra") or {}
+        if is_turn(step):
+            ids, logprobs = metrics.get("completion_token_ids"), metrics.get("logprobs")
+            yield AgentTurn(
+                "assistant",
+                said,
+                output=said,
+                token_ids=None if ids is None else tuple(ids),
+                logprobs=None if logprobs is None else tuple(logprobs),
+                reward=extra.get("reward"),
+                thoughts=step.get("reasoning_content"),
+            )
+        else:
+            yield Message("assistant" if step["source"] == "agent" else step["source"], said)
+        results = (step.get("observation") or {}).get("results") or ()
+        if told := "\n".join(filter(None, (_text(one.get("content")) for one in results))):
+            yield Message("user", told)
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    named = {"name": call["function_name"], "arguments": call["arguments"]}
+    return f"<tool_call>\n{json.dumps(named, ensure_ascii=False)}\n</tool_call>"
+
+
+def _text(content: Json) -> str:
+    """A text, or parts of which pictures and sounds are named."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(
+        part["text"] if part["type"] == "text" else f"[{part['type']}: {part['source']['path']}]"
+        for part in content
+    )
+
 
 VERSION = "ATIF-v1.7"
 """What we write: the first version that has a place for all of it."""

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from sweet_rl.doors.atif import document_of, trajectory_in
-from sweet_rl.doors.atif_foreign import DOCUMENT
-from sweet_rl.doors.atif_steps import CREDIT
+from sweet_rl.doors.atif import CREDIT, DOCUMENT, document_of, trajectory_in
 from sweet_rl.errors import DataError
 from sweet_rl.preferences.credit_files import Scored, credit_in
 from sweet_rl.preferences.turn_keys import KEY_FIELDS
@@ -19,7 +17,7 @@ from sweet_rl.records import replace_file
 from sweet_rl.types import AgentTurn, Trajectory
 
 ENDING = ".atif.json"
-_REPAIR = "A document is a .json file with schema_version and steps."
+_REPAIR = "A document is a .json file with schema_version and steps; a log of inspect_ai has eval, status and samples."
 
 
 def write_documents(trajectories: Iterable[Trajectory], folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections import Counter
 from dataclasses import dataclass
 from importlib import import_module
@@ -104,17 +106,41 @@ def _to_atif(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]
 
 def _from_others(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
     from sweet_rl import tracking
-    from sweet_rl.doors.atif_files import read_documents
     from sweet_rl.records import replace_rows, trajectory_to_row
     from sweet_rl.runs import new_file
 
     new_file(target, "output_path", overwrite=flags.overwrite)
-    found = (
-        read_documents(source) if source.is_dir() or source.suffix == ".json" else _logs().read_log(source)
-    )
+    found = trajectories_of(source)
     tracking.writes(target)
     replace_rows(target, map(trajectory_to_row, found))
     return found
+
+
+def trajectories_of(source: Path) -> list[Trajectory]:
+    """The dialogues of another tool's file: a log of inspect_ai, an ATIF document, or a folder of these.
+
+    Raises:
+        DataError: it is broken, or a dialogue is none of texts.
+        UsageError: it has the ending of neither.
+    """
+    from sweet_rl.doors.atif_files import read_documents
+    from sweet_rl.doors.inspect_samples import trajectories_in
+
+    document = None
+    if source.suffix == ".json":
+        with contextlib.suppress(ValueError):  # said by the reader of documents
+            document = json.loads(source.read_bytes())
+    if isinstance(document, dict) and "eval" in document:
+        return trajectories_in(document, source)
+    if source.is_dir() or source.suffix == ".json":
+        return read_documents(source)
+    if source.suffix == ".eval":
+        found: list[Trajectory] = _logs().read_log(source)
+        return found
+    raise UsageError(
+        f"{str(source)!r} is none of another tool's files: logs of inspect_ai end with .eval or .json, ATIF "
+        "documents with .json."
+    )
 
 
 def _distinct(found: list[Trajectory], source: Path) -> list[Trajectory]:

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageUser
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageUser,
+    ContentReasoning,
+    ContentText,
+)
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from sweet_rl.doors.choice import WorldChoice, by_fields
-from sweet_rl.doors.inspect_messages import theirs
-from sweet_rl.doors.opened import tasks_of
-from sweet_rl.doors.shared import SharedWorld
+from sweet_rl.doors.inspect_samples import ROW
+from sweet_rl.doors.opened import SharedWorld, tasks_of
 from sweet_rl.records import trajectory_to_row
+from sweet_rl.types import AgentTurn, Message
 
-ROW = "sweet_rl_row"
-"""Where in a sample's store its episode is."""
+_KINDS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 
 
 @task
@@ -74,3 +80,12 @@ def earned() -> Scorer:
         return Score(value=values, answer=row["answer"], metadata=details)
 
     return score
+
+
+def theirs(message: Message) -> ChatMessage:
+    """A message of ours, thoughts included."""
+    thoughts = message.thoughts if isinstance(message, AgentTurn) else None
+    if thoughts is None:
+        return _KINDS[message.role](content=message.content)
+    parts = [ContentReasoning(reasoning=thoughts), ContentText(text=message.content)]
+    return _KINDS[message.role](content=parts)

@@ -11,9 +11,12 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 from inspect_ai import log as logs
+from inspect_ai.model import ModelOutput
+from inspect_ai.scorer import Score
 
-from sweet_rl.doors.inspect_samples import sample_of, trajectory_in
-from sweet_rl.errors import DataError
+from sweet_rl.doors.inspect import theirs
+from sweet_rl.doors.inspect_samples import ROW, no_log, trajectories_in
+from sweet_rl.records import trajectory_to_row
 from sweet_rl.types import Trajectory
 
 
@@ -44,7 +47,7 @@ def write_log(trajectories: Sequence[Trajectory], path: Path) -> None:
 
 
 def read_log(path: Path) -> list[Trajectory]:
-    """The trajectories of a log.
+    """The trajectories of a log in the packed format, `.eval`.
 
     Raises:
         DataError: it is torn or no log, or a sample is no dialogue of texts.
@@ -52,6 +55,23 @@ def read_log(path: Path) -> list[Trajectory]:
     try:
         log = logs.read_eval_log(path, resolve_attachments=True)
     except (ValueError, KeyError, EOFError, BadZipFile) as error:
-        repair = "Name a whole .eval file, as inspect eval or sweet-rl export wrote it."
-        raise DataError(f"is no log of inspect_ai ({error})", path=path, repair=repair) from error
-    return [trajectory_in(one, log.eval.model, path) for one in log.samples or ()]
+        raise no_log(path, error) from error
+    return trajectories_in(log.model_dump(mode="python"), path)
+
+
+def sample_of(one: Trajectory, model: str) -> logs.EvalSample:
+    """A trajectory as a sample of a log; `model` is the log's."""
+    said = next((m.content for m in reversed(one.dialogue_history) if m.role == "assistant"), "")
+    score = Score(value={"reward": one.reward}, answer=one.answer) if one.reward is not None else None
+    why = None if one.error is None else str(one.error)
+    return logs.EvalSample(
+        id=one.task.task_id,
+        epoch=one.sample_index + 1,
+        input=one.task.problem_description,
+        target=one.task.ground_truth,
+        messages=[theirs(message) for message in one.dialogue_history],
+        output=ModelOutput.from_content(model, said),
+        scores=None if score is None else {"earned": score},
+        error=None if why is None else logs.EvalError(message=why, traceback=why, traceback_ansi=why),
+        store={ROW: trajectory_to_row(one)},
+    )

@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from sweet_rl.doors.choice import choice_of
+from sweet_rl.doors.opened import shared_world
 from sweet_rl.doors.rows import NAME
-from sweet_rl.doors.shared import shared_world
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.errors import UsageError
 from sweet_rl.interface.waiting import wait_for

@@ -15,8 +15,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from sweet_rl.doors.choice import choice_of
-from sweet_rl.doors.opened import OpenWorld
-from sweet_rl.doors.shared import shared_world
+from sweet_rl.doors.opened import OpenWorld, shared_world
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.doors.verl_response import Response
 from sweet_rl.errors import EpisodeError, UsageError

@@ -28,7 +28,7 @@ from sweet_rl.records import (
 )
 from sweet_rl.runs.continuing import has_failed
 from sweet_rl.types import NO_ANSWER, FinishReason, Json, StopReason, Trajectory
-from sweet_rl.worlds import Options, World, options_of, world_in, world_of
+from sweet_rl.worlds import Options, World, options_of, two_worlds, world_in, world_named_in, world_of
 
 CUT_OFF, REFUSED, TOOL_CALL, EMPTY = "cut off", "refused", "tool call instead of text", "empty reply"
 """What may be wrong with a turn of the agent: the first three are its finish reason."""
@@ -196,14 +196,14 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
     place, problems = Path(path), []
     if is_being_written(place):
         problems.append("a run is writing to it: what it holds so far")
-    found = _Found(world)
+    found = _Found(world, place)
     try:
         with place.open("rb", buffering=1 << 20) as file:
             offset = 0
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     try:
-                        found.add(_decoded(line), offset)
+                        found.add(_decoded(line), offset, number)
                     except (msgspec.DecodeError, RecursionError) as error:
                         cut = isinstance(error, msgspec.DecodeError) and not line.endswith(b"\n")
                         if cut and not isinstance(error, msgspec.ValidationError):
@@ -227,8 +227,8 @@ def episodes_of(trajectories: Iterable[Trajectory], world: World | None = None) 
         UsageError: there are none.
     """
     found = _Found(world)
-    for trajectory in trajectories:
-        found.add(_DECODER.decode(encode_row(trajectory_to_row(trajectory))), -1)
+    for number, trajectory in enumerate(trajectories, start=1):
+        found.add(_DECODER.decode(encode_row(trajectory_to_row(trajectory))), -1, number)
     if not found.episodes:
         raise UsageError("There are no episodes.")
     return found.taken(None, ())
@@ -237,7 +237,7 @@ def episodes_of(trajectories: Iterable[Trajectory], world: World | None = None) 
 class _Found:
     """What has been read so far; what many rows say alike is looked at once."""
 
-    def __init__(self, world: World | None) -> None:
+    def __init__(self, world: World | None, path: Path | None = None) -> None:
         self.episodes: dict[tuple[str, int], Episode] = {}
         self._contents: dict[str, int] = {}
         self._provenances: dict[tuple[bytes, str | None, str | None, str | None], int] = {}
@@ -246,8 +246,10 @@ class _Found:
         self._repeats: dict[str, int] = {}
         self._families: dict[str, str] = {}
         self._given = self._world = world
+        self._named: tuple[str, int] | None = None
+        self._path = path
 
-    def add(self, row: Any, offset: int) -> None:
+    def add(self, row: Any, offset: int, line: int) -> None:
         """One row more."""
         task = bytes(row.task)
         name = row.task_id or _name_of(task)
@@ -261,6 +263,10 @@ class _Found:
         tested = bytes(row.test_results) != b"null"
         if (settings, tested) not in self._settings:
             self._settings[settings, tested] = _world_of(settings, self._given, tested=tested)
+            if named := world_named_in({"settings": msgspec.json.decode(settings)}):
+                self._named = self._named or (named, line)
+                if named != self._named[0]:
+                    raise two_worlds(named, *self._named, path=self._path, line=line)
         world, options = self._settings[settings, tested]
         self._world = self._world or world
         if name not in self._families:

@@ -21,7 +21,7 @@ from sweet_rl.evaluation.report import Report, Unit, value
 from sweet_rl.evaluation.sources import facts_of
 from sweet_rl.types import NO_ANSWER, FinishReason, Json
 from sweet_rl.version import __version__
-from sweet_rl.viewer.gallery import NOT_THERE, Picture, find_picture
+from sweet_rl.viewer.design import NOT_THERE, Picture, find_picture
 from sweet_rl.viewer.page import from_template
 
 _LONGEST: Final = 20_000

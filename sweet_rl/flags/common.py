@@ -31,7 +31,7 @@ class OutputPath(Settings):
 class SavedPath(Settings):
     """Inputs and outputs."""
 
-    saved_path: str = flag(REQUIRED, "trajectory file of simulate_interactions.py, or a published one.")
+    saved_path: str = flag(REQUIRED, "trajectory file of sweet-rl simulate_interactions, or a published one.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,18 +276,12 @@ class ModelFanOut(FanOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListeningPort(Settings):
+class Listening(Settings):
     """Where it listens."""
 
     port: int = flag(
         8000, "port to listen at; 0 for any free one, which is printed.", at_least=0, at_most=65535
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listening(ListeningPort):
-    """Where it listens."""
-
     host: str = flag("127.0.0.1", "address to listen at.")
 
 

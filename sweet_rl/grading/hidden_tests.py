@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import itertools
 import re
@@ -92,9 +93,19 @@ def shows_too_much(task: Task) -> str:
 
 def why_not_gradable(task: Task, reference: Sequence[TestValue]) -> str:
     """Why no answer to this task can be graded, given what the reference gives; empty where one can."""
+    if not task.test_cases:
+        return "it has no tests"
     if why := shows_too_much(task):
         return why
     tests = list(zip(task.test_cases.items(), _divided(task), reference, strict=True))
+    for (name, expression), _, value in tests:
+        if value.outcome is Outcome.ERROR and value.text.startswith("SyntaxError"):
+            try:
+                ast.parse(expression.strip(" \t"), mode="eval")
+            except SyntaxError:
+                return (
+                    f"{name} is no expression, as f(1) or f(1) == 2 is (without assert): {expression[:100]!r}"
+                )
     if tests and all(not has_value(value) for _, _, value in tests):
         (name, _), _, value = tests[0]
         return f"its reference has no value in any test ({name}: {value.text or value.outcome})"

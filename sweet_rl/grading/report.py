@@ -5,6 +5,7 @@ Layout; what a grade is and how it came about is decided in `sweet_rl.grading.co
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -59,7 +60,10 @@ class Report:
         header = "".join(f"{name:>24}" for name in self.columns)
         lines.append(f"{'%, with 95 % interval':<{width}}{header}")
         for label, attribute in rows:
-            cells = "".join(f"{getattr(column, attribute)!s:>24}" for column in self.columns.values())
+            cells = "".join(
+                f"{getattr(column, attribute) if column.rows else 'none'!s:>24}"
+                for column in self.columns.values()
+            )
             lines.append(f"{label:<{width}}{cells}")
         if self.failed:
             counts = "".join(f"{column.rows:>24}" for column in self.columns.values())
@@ -67,9 +71,7 @@ class Report:
         lines += ["", *(f"{count:>6}  {label}" for label, count in self.counts.items() if count)]
         if self.not_gradable:
             lines.append(f"{len(self.not_gradable):>6}  tasks that cannot be graded, in no mean:")
-            shown = list(self.not_gradable.items())[:_SHOWN_REASONS]
-            lines += [f"{'':8}{task}: {why}" for task, why in shown]
-            lines += [f"{'':8}..."] * (len(self.not_gradable) > len(shown))
+            lines += shown(self.not_gradable)
         if self.protection:
             lines.append(f"Answers ran under: {self.protection}.")
         return "\n".join(lines)
@@ -97,6 +99,12 @@ def summarise(
         not_graded=sum(values[row] is None for group in groups for row in group),
         rows=sum(map(len, by_task)),
     )
+
+
+def shown(reasons: Mapping[str, str]) -> list[str]:
+    """Some of the tasks that cannot be graded, a line each."""
+    lines = [f"{'':8}{task}: {why}" for task, why in itertools.islice(reasons.items(), _SHOWN_REASONS)]
+    return [*lines, f"{'':8}and {len(reasons) - len(lines)} more"] if len(lines) < len(reasons) else lines
 
 
 def repeats_words(k: int | None) -> str:

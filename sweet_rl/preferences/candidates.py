@@ -15,7 +15,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.preferences.turn_keys import KEY_FIELDS, TurnKey, twice
 from sweet_rl.types import FinishReason, Json, Message, digest
 
-_REPAIR = "Make the file with sample_best_of_n.py."
+_REPAIR = "Make the file with sweet-rl sample_best_of_n."
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def offline_turns(
     if not turns:
         raise UsageError(
             f"None of the {len(chosen)} trajectories chosen from {str(path)!r} has an agent turn with "
-            "`input` (the prompt its model was given). Simulate with simulate_interactions.py, or name a "
+            "`input` (the prompt its model was given). Simulate with sweet-rl simulate_interactions, or name a "
             "larger --data_fraction."
         )
     return turns
@@ -127,7 +127,7 @@ def _turns(trajectory: Trajectory, path: str | Path | None, line: int) -> list[O
                     path=path,
                     line=line,
                     field="reward",
-                    repair="Grade the file first: evaluate_code.py --saved_path FILE writes the rewards.",
+                    repair="Grade the file first: sweet-rl evaluate_code --saved_path FILE writes the rewards.",
                 )
             if not message.input:
                 raise DataError(

@@ -302,7 +302,7 @@ def _reward(item: tuple[int, Trajectory], path: str) -> float:
             path=path,
             line=line,
             field="reward",
-            repair="Grade the file with evaluate_code.py, or leave --min_reward and --best_of_task out.",
+            repair="Grade the file with sweet-rl evaluate_code, or leave --min_reward and --best_of_task out.",
         )
     return trajectory.reward
 

@@ -17,6 +17,7 @@ from typing import IO
 from sweet_rl.errors import StorageError
 from sweet_rl.records import replace_file
 from sweet_rl.types import Json
+from sweet_rl.viewer.kinds import TRAJECTORIES
 from sweet_rl.viewer.library import Library, Shown
 from sweet_rl.viewer.page import build_page, data_block, embed
 
@@ -100,6 +101,8 @@ def _listings(library: Library) -> Iterator[str]:
     files = library.listing()
     yield from data_block("files", [{"title": library.title, "about": library.about, "files": files}])
     for shown in library.files:
+        if shown.kind in TRAJECTORIES:
+            yield from data_block(f"result-{shown.number}", [shown.result() | {"page": False}])
         if shown.contents is not None:
             yield f'<script type="application/json" id="index-{shown.number}">'
             yield shown.listing().replace("<", "\\u003c")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -14,13 +14,16 @@ from sweet_rl.records import trajectory_from_row
 from sweet_rl.records.files import parse_line
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json, Trajectory
-from sweet_rl.viewer.code import CodeContents
-from sweet_rl.viewer.content import Contents, Kind
 from sweet_rl.viewer.design import DesignContents
-from sweet_rl.viewer.game import GameContents, rewards_turns
 from sweet_rl.viewer.indexing import Entry
-from sweet_rl.viewer.pairs import PairContents
-from sweet_rl.viewer.turns import TurnContents
+from sweet_rl.viewer.rows import (
+    CodeContents,
+    Contents,
+    GameContents,
+    PairContents,
+    TurnContents,
+    kind_of_trajectories,
+)
 
 FileKind = Literal["code", "game", "design", "turns", "pairs", "credit", "metrics", "report", "record"]
 
@@ -108,17 +111,6 @@ def _kind_of_rows(rows: Iterator[dict[str, Json]], path: Path) -> FileKind | Non
             return kind  # type: ignore[return-value]
     numeric = path.name == "metrics.jsonl" or first.keys() & {"step", "iteration", "loss"}
     return "metrics" if numeric else None
-
-
-def kind_of_trajectories(trajectories: Sequence[Trajectory]) -> Kind:
-    """Which layout shows trajectories: chosen by what their rows have, whatever their world."""
-    if rewards_turns(trajectories):
-        return "game"
-    has_pictures = any(  # of the target, of a draft, or as its answer (published rows)
-        "target_image" in one.extra or "drafts" in one.extra or (one.answer or "").endswith(".png")
-        for one in trajectories
-    )
-    return "design" if has_pictures else "code"
 
 
 def _trajectory(row: Mapping[str, Json]) -> Trajectory | None:

@@ -10,7 +10,7 @@ import functools
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, overload
@@ -18,16 +18,18 @@ from typing import Any, overload
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.runs.continuing import has_failed
 from sweet_rl.runs.digests import entries_of
 from sweet_rl.runs.reading import place_of, read_record
+from sweet_rl.statistics import mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.version import __version__
-from sweet_rl.viewer.content import Contents, index_of
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.documents import read_metrics, read_object
 from sweet_rl.viewer.indexing import FileIndex, Row
 from sweet_rl.viewer.kinds import LAYOUTS, TRAJECTORIES, FileKind, RowReader, is_report, kind_of
-from sweet_rl.viewer.turns import alternatives, read_turn
+from sweet_rl.viewer.rows import Contents, alternatives, index_of, read_turn
+from sweet_rl.worlds import world_named_in
 
 MOST_FILES = 2000
 """Of a folder; a run has some dozens."""
@@ -114,6 +116,64 @@ class Shown:
             "waiting": [one.name for one in self.candidates if one.index is not None and not one.index.ready],
         }
 
+    def result(self) -> dict[str, Json]:
+        """How its episodes did: who played what, and the main number with its interval.
+
+        That is the first one of the `report.json` beside it where that is not older, else one of its rewards.
+        """
+        if self.index is None or self.kind not in TRAJECTORIES:
+            raise UsageError(f"{self.name} holds no episodes.")
+        rewards: dict[str, list[float]] = {}
+        failed, first = 0, self.index.row(0).row if len(self.index) else {}
+        for task, _, entry in self.index.entries():
+            own = rewards.setdefault(task, [])
+            if has_failed({"stop_reason": entry.get("stop")}):
+                failed += 1
+            elif entry.get("reward") is not None:
+                own.append(entry["reward"])
+        tasks = [own for own in rewards.values() if own]
+        graded = sum(map(len, tasks))
+        name, unit, found = "return", "number", mean_over_tasks(tasks)
+        if self.kind == "design":
+            name, unit, found = "similarity", "share", mean_over_tasks(tasks, low=0, high=1)
+        elif self.kind == "code" and first.get("test_results"):
+            right = [[float(reward >= 1) for reward in task] for task in tasks]
+            name, unit, found = "success", "share", share_over_tasks(right)
+        elif self.kind == "code":
+            name = "reward"
+        number = {"name": name, "unit": unit, **asdict(found)} if graded else None
+        said = first.get("provenance") or {}
+        return {
+            "number": self._reported() or number,
+            "rows": len(self.index),
+            "tasks": len(rewards),
+            "failed": failed,
+            "ungraded": len(self.index) - failed - graded,
+            "agent": said.get("agent_model"),
+            "human": said.get("env_model"),
+            "world": world_named_in(said),
+            "page": self.report_page() is not None,
+        }
+
+    def _reported(self) -> dict[str, Json] | None:
+        report = self.path.with_name("report.json")
+        try:
+            if self.path.name != "episodes.jsonl" or report.stat().st_mtime_ns < self.path.stat().st_mtime_ns:
+                return None
+            name, found = next(iter(read_object(report)["measures"].items()))
+            numbers = {key: found[key] for key in ("mean", "low", "high")}
+            unit = "number" if found["unit"] == "number" else "share"
+        except (OSError, UsageError, LookupError, AttributeError, TypeError, StopIteration):
+            return None  # none, another program's, or being written
+        finite = all(value is None or isinstance(value, (int, float)) for value in numbers.values())
+        return {"name": str(name), "unit": unit, **numbers} if finite else None
+
+    def report_page(self) -> Path | None:
+        """The page of its report, beside it, if there is one."""
+        names = ("report.html",) if self.path.name == "episodes.jsonl" else ()
+        beside = (self.path.with_name(name) for name in (*names, f"{self.path.stem}.report.html"))
+        return next((page for page in beside if page.is_file() and not page.is_symlink()), None)
+
     def listing(self) -> str:
         """The index of its rows as JSON text."""
         if self.index is None or self.contents is None:
@@ -136,12 +196,19 @@ class Library:
     Args:
         paths: files, and folders in which all that can be shown is looked for.
         drawing: makes the contents of files with pictures; default: shows the pictures that rows name.
+        named: what was asked for, where `paths` were made of it; for titles.
 
     Raises:
         UsageError: there is nothing to show, or a file is nothing that is shown here.
     """
 
-    def __init__(self, paths: Sequence[str | Path], *, drawing: Making | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        *,
+        drawing: Making | None = None,
+        named: Sequence[str | Path] | None = None,
+    ) -> None:
         found = list(_found([Path(path).expanduser() for path in paths]))
         if not found:
             raise UsageError(
@@ -153,8 +220,8 @@ class Library:
             _shown(number, path, name, kind, drawing)
             for number, ((path, kind), name) in enumerate(zip(found, names, strict=True))
         ]
-        self.title = self.files[0].name if len(self.files) == 1 else _title(paths)
-        command = shlex.join(["sweet-rl", "view", *map(str, paths)])
+        self.title = self.files[0].name if len(self.files) == 1 else _title(named or paths)
+        command = shlex.join(["sweet-rl", "view", *map(str, named or paths)])
         made = datetime.now(UTC).isoformat(timespec="seconds")
         self.about = {"version": __version__, "command": command, "made": made}
         self._attach()
@@ -213,7 +280,7 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
             if kind is None and not path.is_dir() and place not in seen:
                 raise UsageError(
                     f"{str(file)!r} is nothing that is shown here: rows of trajectories, sampled or ranked "
-                    "turns, pairs or scores, metrics.jsonl, report.json, run.json."
+                    "turns, pairs or scores, metrics.jsonl, report.json, run.json; logs of inspect_ai (.eval, .json)."
                 )
             seen.add(place)
             if kind is not None:
@@ -286,7 +353,8 @@ def _short(record: Mapping[str, Json]) -> dict[str, Json]:
     used = usage.values() if isinstance(usage, Mapping) else ()
     models = [model for each in used if isinstance(each, Mapping) for model in each if model]
     known = {
-        name: record.get(name) for name in ("id", "stage", "status", "started", "wall_s", "command", "cost")
+        name: record.get(name)
+        for name in ("id", "stage", "status", "started", "wall_s", "command", "cost", "numbers")
     }
     versions = record.get("versions")
     version = versions.get("sweet_rl") if isinstance(versions, Mapping) else None

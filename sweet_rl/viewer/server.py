@@ -9,7 +9,6 @@ cookie keeps it from then on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import json
@@ -20,8 +19,9 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from sweet_rl import serving
 from sweet_rl.errors import DataError, SweetRLError
-from sweet_rl.serving import Limits, guard, listening
+from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json
 from sweet_rl.viewer.library import Library, Shown
 from sweet_rl.viewer.page import build_page
@@ -39,7 +39,7 @@ def serve(
     port: int = 9785,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until interrupted (Ctrl-C).
+    """Serve until SIGINT (Ctrl-C) or SIGTERM.
 
     Args:
         library: what is shown; closed at the end.
@@ -52,8 +52,11 @@ def serve(
     """
     token = secrets.token_urlsafe(24)
     app = make_app(library, token=token, host=host)
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(app, host, port, lambda url: on_ready(f"{url}?token={token}")))
+    asyncio.run(
+        serving.serve(
+            app, host, port, on_ready=lambda actual: on_ready(f"{_url(host, actual)}?token={token}")
+        )
+    )
 
 
 def make_app(
@@ -61,7 +64,7 @@ def make_app(
 ) -> web.Application:
     """The web application: the page at `/`, and what it asks for under `/api/`.
 
-    That is `files`, `index/{file}`, `rows/{file}/{position}`, `search/{file}?text=`, `documents/{file}`, and
+    That is `files`, `results/{file}`, `index/{file}`, `rows/{file}/{position}`, `search/{file}?text=`, `documents/{file}`, and
     `pictures/{file}/{position}/{name}`, which gives the pictures that a row shows and nothing else.
     """
     limits = limits or Limits(body_bytes=2**16)  # it is only read
@@ -82,7 +85,8 @@ def make_app(
         except web.HTTPException as error:
             error.headers.update(headers)
             raise
-        response.headers.update(headers)
+        for name, value in headers.items():
+            response.headers.setdefault(name, value)
         return response
 
     async def get_page(_: web.Request) -> web.Response:
@@ -97,6 +101,8 @@ def make_app(
     )
     app.router.add_get("/", get_page)
     app.router.add_get("/api/files", asked.files)
+    app.router.add_get(r"/api/results/{file:\d{1,6}}", asked.result)
+    app.router.add_get(r"/reports/{file:\d{1,6}}", asked.report)
     app.router.add_get(r"/api/index/{file:\d{1,6}}", asked.index)
     app.router.add_get(r"/api/rows/{file:\d{1,6}}/{position:\d{1,9}}", asked.row)
     app.router.add_get(r"/api/search/{file:\d{1,6}}", asked.search)
@@ -133,6 +139,27 @@ class _Asked:
             return web.Response(text=making.result(), content_type="application/json")
         except SweetRLError as error:
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
+
+    async def result(self, request: web.Request) -> web.Response:
+        shown = self._of(request)
+        try:
+            await asyncio.to_thread(shown.bring_up)
+            return _json(await asyncio.to_thread(shown.result))
+        except SweetRLError as error:
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+
+    async def report(self, request: web.Request) -> web.Response:
+        """A run's own page: a file that anybody may have made, so it may run nothing and load nothing."""
+        page = self._of(request).report_page()
+        if page is None:
+            raise web.HTTPNotFound(text="There is no report.html beside this file.\n")
+        policy = (
+            "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+        )
+        body = await asyncio.to_thread(page.read_bytes)
+        return web.Response(
+            body=body, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": policy}
+        )
 
     async def row(self, request: web.Request) -> web.Response:
         shown, position = await self._prepared(request)
@@ -212,12 +239,6 @@ def _only_with(token: str) -> Middleware:
         return await handler(request)
 
     return checked
-
-
-async def _serve(app: web.Application, host: str, port: int, on_ready: Callable[[str], None]) -> None:
-    async with listening(app, host, port) as actual:
-        on_ready(_url(host, actual))
-        await asyncio.Event().wait()
 
 
 def _url(host: str, port: int) -> str:

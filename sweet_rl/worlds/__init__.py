@@ -15,7 +15,9 @@ from sweet_rl.worlds.registry import (
     options_by_name,
     options_of,
     own_options,
+    two_worlds,
     world_in,
+    world_named_in,
     world_of,
 )
 from sweet_rl.worlds.tasks import check_tasks, chosen_tasks, load_tasks
@@ -38,6 +40,8 @@ __all__ = [
     "options_by_name",
     "options_of",
     "own_options",
+    "two_worlds",
     "world_in",
+    "world_named_in",
     "world_of",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.command_line.listing import StageEntry
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.plugins import Registry
 from sweet_rl.types import Json
@@ -81,9 +81,25 @@ def world_with(source: str) -> World:
 
 def world_in(provenance: Mapping[str, Json]) -> World | None:
     """The world that a row says it is of; a published row says none, and one of a person's own file has no name."""
+    name = world_named_in(provenance)
+    return world_of(name) if name in names() else None
+
+
+def world_named_in(provenance: Mapping[str, Json]) -> str | None:
+    """The name of the world that a row says it is of, which need not be known here."""
     settings = provenance.get("settings") or {}
     name = settings.get("world") or settings.get("task_type")
-    return world_of(name) if name in names() else None
+    return world_of(name).name if name in _published() else name
+
+
+def two_worlds(this: str, other: str, first: int, *, path: str | Path | None, line: int) -> DataError:
+    """The error for a file with rows of two worlds; the first row of the other one is in line `first`."""
+    return DataError(
+        f"is of {this}, and line {first} is of {other}",
+        path=path,
+        line=line,
+        repair="Grades of two worlds have no common mean: put the rows of each into a file of their own.",
+    )
 
 
 def stages() -> dict[str, StageEntry]:

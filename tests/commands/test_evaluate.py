@@ -4,9 +4,13 @@ import json
 
 import pytest
 
+from sweet_rl.commands.compare import compare
 from sweet_rl.commands.evaluate import evaluate
+from sweet_rl.commands.evaluate_code import evaluate_code
+from sweet_rl.commands.evaluate_games import evaluate_games
+from sweet_rl.commands.evaluate_html import evaluate_html
 from sweet_rl.commands.simulate_interactions import simulate_interactions
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.types import Score
 
 
@@ -19,6 +23,14 @@ class Constant:
     def grade(self, trajectories):
         for _ in trajectories:
             yield Score(0.5, details={"world": None if self.world is None else self.world.name})
+
+
+class Silent:
+    """Has no score for anything."""
+
+    def grade(self, trajectories):
+        for _ in trajectories:
+            yield Score(None, note="no rubric for this")
 
 
 def nobody():
@@ -135,3 +147,51 @@ def test_what_is_no_grader_changes_nothing(functions):
         with pytest.raises(UsageError, match=says):
             evaluate(str(functions), grader=grader)
     assert functions.read_bytes() == before
+
+
+def test_a_grader_without_any_score_is_an_error_that_says_why(functions):
+    with pytest.raises(
+        UsageError, match=r"has no score for any episode of .*code.jsonl': no rubric for this"
+    ):
+        evaluate(str(functions), grader="tests.commands.test_evaluate:Silent", quiet=True)
+
+
+GRADERS = {
+    "evaluate": evaluate,
+    "its own": lambda path: evaluate(path, grader=OWN),
+    "code": evaluate_code,
+    "html": evaluate_html,
+    "games": evaluate_games,
+    "compare": lambda path: compare(path, path, output=f"{path}.html"),
+}
+
+
+@pytest.mark.parametrize("grade", GRADERS.values(), ids=GRADERS)
+@pytest.mark.parametrize("order", [1, -1])
+def test_rows_of_two_worlds_are_refused_by_every_grader(functions, tmp_path, grade, order):
+    games, mixed = tmp_path / "games.jsonl", tmp_path / "mixed.jsonl"
+    simulate_interactions(
+        "twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True
+    )
+    mixed.write_text("".join([functions.read_text(), games.read_text()][::order]))
+    before = mixed.read_bytes()
+    first, other, line = ("twenty_questions", "code", 3) if order == 1 else ("code", "twenty_questions", 2)
+    with pytest.raises(DataError, match=f"mixed.jsonl, line {line}: is of {first}, and line 1 is of {other}"):
+        grade(str(mixed))
+    assert mixed.read_bytes() == before
+
+
+def test_rows_that_name_no_world_are_told_apart_by_how_they_are_graded(functions, tmp_path):
+    games = tmp_path / "games.jsonl"
+    simulate_interactions(
+        "twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True
+    )
+    both = [{k: v for k, v in row.items() if k != "provenance"} for row in rows(functions) + rows(games)]
+    functions.write_text("".join(json.dumps(row) + "\n" for row in both))
+    with pytest.raises(
+        DataError, match="line 3: is of a world that rewards turns, and line 1 is of a world with hidden"
+    ):
+        evaluate_code(str(functions))
+    functions.write_text("".join(json.dumps(row) + "\n" for row in [rows(functions)[0], rows(functions)[1]]))
+    with pytest.raises(UsageError, match="has hidden tests and no page: grade it by sweet-rl evaluate_code"):
+        evaluate_html(str(functions))

@@ -177,6 +177,43 @@ def test_a_task_that_cannot_be_graded_is_in_no_mean_and_in_no_pair(write, tmp_pa
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("expressions", "why"),
+    [
+        (
+            ["assert f(1) == 2"],
+            "test1 is no expression, as f(1) or f(1) == 2 is (without assert): 'assert f(1) == 2'",
+        ),
+        (["f(1)", "x = f(2)"], "test2 is no expression"),
+        ([], "it has no tests"),
+        (["f(1) == 3"], "its reference fails 1 of 1 comparisons"),
+    ],
+)
+def test_where_no_task_can_be_graded_nothing_is_changed_and_the_reasons_are_the_error(
+    write, expressions, why
+):
+    broken = make_row(RIGHT, task="u", expressions=expressions)
+    path = write([broken])
+    before = path.read_bytes()
+    done = evaluate(path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: None of the tasks of" in done.stderr
+    assert why in done.stderr
+    assert path.read_bytes() == before
+    assert not path.with_suffix(".report.json").exists()
+    path = write([make_row(RIGHT), broken])  # beside one that can
+    done = evaluate(path)
+    assert done.returncode == 0
+    assert why in done.stdout
+    assert json.loads(path.with_suffix(".report.json").read_text())["columns"]["fixed"]["rows"] == 1
+
+
+def test_rewards_of_games_are_no_grades_of_functions(write):
+    row = make_row(None, expressions=(), reward=-3.0)
+    done = evaluate(write([row]))
+    assert (done.returncode, "it has no tests" in done.stderr) == (1, True)
+
+
 def test_a_dialogue_that_does_not_end_with_the_agent_is_in_no_pair(write, tmp_path):
     broken = make_row("No answer")
     broken["dialogue_history"] = broken["dialogue_history"][:1]

@@ -84,7 +84,7 @@ def test_failed_episodes_are_counted_and_left_out(games, capsys):
 def test_a_file_without_rewards_is_refused(games):
     rows = [row | {"reward": None} for _, row in read_rows(games)]
     replace_rows(games, rows)
-    with pytest.raises(UsageError, match=r"holds no rewards.*evaluate_code.py"):
+    with pytest.raises(UsageError, match=r"holds no rewards.*sweet-rl evaluate_code"):
         evaluate_games(str(games), k=2)
 
 

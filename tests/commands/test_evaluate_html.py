@@ -135,6 +135,18 @@ def test_rows_keep_their_fields_and_get_grades_floors_and_how(three, capsys):
     assert "blank page" in out
 
 
+def test_targets_that_cannot_be_drawn_are_named(three, tmp_path, capsys):
+    evaluate(three, slow())
+    assert "b: its target gives no picture (target timeout: " in capsys.readouterr().out
+    report = json.loads(three.with_suffix(".report.json").read_text())
+    assert list(report["not_gradable"]) == ["b"]
+    bad = write(tmp_path / "bad.jsonl", read(three)[1::2][:1])
+    with pytest.raises(
+        UsageError, match=r"None of the tasks of .*bad.jsonl' can be graded:\n *b: its target"
+    ):
+        evaluate(bad, slow())
+
+
 def test_pairs_by_margin_in_published_form(three, tmp_path):
     plain, critic = tmp_path / "pairs.jsonl", tmp_path / "critic.jsonl"
     evaluate(three, slow(), k=3, preference_path=str(plain), ground_truth_preference_path=str(critic))

@@ -62,7 +62,7 @@ def test_every_published_configuration_begins_from_nothing(world, tmp_path, requ
         "policy",
     ]
     going_on = capsys.readouterr().out.splitlines()[-1]
-    assert going_on.startswith(f"run_archer.py --config-name {WORLDS[world][0]} ")
+    assert going_on.startswith(f"sweet-rl run_archer --config-name {WORLDS[world][0]} ")
     assert all(one in going_on for one in place)
     for name in WORLDS[world]:
         folder = tmp_path / name
@@ -229,7 +229,7 @@ def test_the_two_lines_of_the_page(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     line = done.stdout.splitlines()[-1]
-    assert line == f"run_archer.py --config-name archer_20q checkpoint_path={start} use_wandb=false"
+    assert line == f"sweet-rl run_archer --config-name archer_20q checkpoint_path={start} use_wandb=false"
     second = [sys.executable, str(ROOT / "scripts" / line.split()[0]), *line.split()[1:], *SMALL]
     done = subprocess.run(
         [*second, f"save_path={run}"], env=env, capture_output=True, text=True, timeout=200, check=False

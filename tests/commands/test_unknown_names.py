@@ -1,12 +1,17 @@
 """No name stands for somebody else's world, agent or human: an unknown one is an error that lists the known."""
 
+import ast
 import asyncio
+import re
 import socket
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from sweet_rl.command_line.stage_flags import stage_flags
 from sweet_rl.commands.agent_flags import AgentFlags, Player, ReflectionFlags
+from sweet_rl.commands.catalogue import load, stages
 from sweet_rl.commands.humans import Human, HumanFlags, make_user
 from sweet_rl.commands.oracles import OracleFlags, make_oracle
 from sweet_rl.commands.parts import make_policy, scripted_agent
@@ -14,7 +19,9 @@ from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Task
 from sweet_rl.worlds import names, world_of
+from tests.conftest import ROOT
 
+PACKAGE = ROOT / "sweet_rl"
 TASK = Task("chess/1", "win", "e4", "e4", None, {})
 AGENT = AgentFlags(agent_model="asker", max_tokens=8, device="cpu", request_attempts=1)
 HUMAN = HumanFlags(env_model="scripted", request_attempts=1)
@@ -112,3 +119,61 @@ def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
 def test_an_unknown_world_is_named_before_anything_else(tmp_path):
     with pytest.raises(UsageError, match=r"no world 'twenty_question' \(did you mean twenty_questions\?\)"):
         simulate_interactions("mini:test", str(tmp_path / "o.jsonl"), task_type="twenty_question")
+
+
+def texts(path):
+    """The texts of a source file that may reach a person; what is filled in stands as WORD."""
+    if path.suffix != ".py":
+        yield path.read_text("utf-8")
+        return
+    tree = ast.parse(path.read_text("utf-8"))
+    pieces = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "WORD" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces:
+            yield node.value
+
+
+def commands_in(text):
+    """The stages that a text names as commands, each with its flags as far as the command goes."""
+    for match in re.finditer(r"(?<![\w/-])sweet-rl ([a-z_]+)( \w+)?([^`\n;]*)", text):
+        first, second = match[1], (match[2] or "").strip()
+        group = any(name.startswith(f"{first} ") for name in stages())
+        rest = re.split(r"[,.:;)]\s|\)", f"{match[2] or ''}{match[3]}")[0]
+        if not group or not second.isupper():  # "reflect NAME"
+            yield f"{first} {second}" if group else first, re.findall(r"(?<!\S)--([\w-]+)", rest)
+
+
+def test_commands_that_are_printed_exist_with_their_flags():
+    sources = [
+        path for kind in ("*.py", "*.js", "*.html", "*.txt", "*.jinja") for path in PACKAGE.rglob(kind)
+    ]
+    named, wrong = Counter(), []
+    for path, text in ((source, text) for source in sources for text in texts(source)):
+        for stage, flags in commands_in(text):
+            named[stage] += 1
+            if stage not in stages():
+                wrong.append((path.name, stage))
+                continue
+            function = load(stage)
+            options = getattr(function, "options", None)
+            of_worlds = [options.flags(name) for name in options.names()] if options else []
+            known = {
+                name for some in (stage_flags(function), *of_worlds) for one in some for name in one.names
+            }
+            wrong += [(path.name, stage, flag) for flag in flags if flag.replace("-", "_") not in known]
+    assert not wrong
+    assert {"view", "compare", "evaluate_code", "reflect evaluate", "fetch_model"} <= named.keys()
+
+
+def test_no_text_names_a_stage_as_a_script_that_an_installed_package_lacks():
+    stage = rf"(?<![\w.])(?:scripts/|visualizers/)?(?:{'|'.join(stages())})\.py\b"
+    found = [
+        (path.name, match[0])
+        for path in PACKAGE.rglob("*.py")
+        for text in texts(path)
+        if path.parts[-2] != "sandbox"
+        for match in re.finditer(stage, text)
+    ]
+    assert not found

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from sweet_rl.doors.choice import choice_of
-from sweet_rl.doors.opened import open_world
-from sweet_rl.doors.shared import SharedWorld
+from sweet_rl.doors.opened import SharedWorld, open_world
 from sweet_rl.errors import UsageError
 from sweet_rl.types import UserReply
 

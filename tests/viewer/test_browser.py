@@ -43,7 +43,13 @@ def either(request, browser, exported):
 def test_list_summary_and_first_row(either):
     either.open()
     assert either.count == "9 rows of 9"
-    assert either.texts("#figures dd") == ["94 tasks", "33.3 %published 33.3 %", "43.3 %published 41.7 %"]
+    assert either.texts("#figures dd") == [
+        "94 tasks",
+        "41.7 %[12.6, 78.0] · published 41.7 %",  # 1/3 and 1/2 of two tasks' rows; what failed is in no mean
+        "51.7 %published 50.0 %",
+        "2",
+    ]
+    assert either.texts("#figures dt") == ["Rows", "Success", "Tests passed", "Failed"]
     stops = ["4 Answered", "2 Not recorded", "1 Turn limit", "1 Policy failed", "1 World failed"]
     assert either.texts("#stops button") == stops
     assert len(either.all(".entry")) == 4
@@ -324,6 +330,7 @@ def test_served_rows_are_fetched_when_looked_at(browser, server):
     assert [address.removeprefix(server) for address in viewer.requests()] == [
         "api/files",
         "api/index/0",
+        "api/results/0",
         "api/rows/0/0",
         "api/rows/0/2",
     ]

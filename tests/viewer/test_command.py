@@ -1,9 +1,14 @@
 """The stage: flags to export or server."""
 
+import contextlib
+import socket
+import stat
+from pathlib import Path
+from urllib.parse import urlsplit
+
 import pytest
 
-from sweet_rl.commands.visualize_design_dialogue_histories import visualize_design_dialogue_histories
-from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
+from sweet_rl.commands.view import visualize_design_dialogue_histories, visualize_dialogue_histories
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.viewer import server
 from tests.viewer.page_samples import page_rows
@@ -36,14 +41,41 @@ def test_warns_when_others_are_let_in(sample_file, served, capsys):
     assert "warning: --host 0.0.0.0 lets every machine" in capsys.readouterr().err
 
 
-def test_opens_a_browser_only_when_told(sample_file, served, monkeypatch, capsys):
+def test_a_browser_is_opened_only_when_told_and_by_a_file_that_nobody_else_reads(
+    sample_file, served, monkeypatch, capsys
+):
+    """Command lines are seen by all users of a machine: the address with its token is in none."""
     opened = []
-    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or False)
+
+    def browser(url):
+        page = Path(urlsplit(url).path)
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in (page.parent, page)]
+        opened.append((url, modes, page.read_text()))
+        return False
+
+    monkeypatch.setattr("webbrowser.open", browser)
     visualize_dialogue_histories(str(sample_file))
     assert opened == []
     visualize_dialogue_histories(str(sample_file), open_browser=True)
-    assert opened == ["http://address/"]
+    [(url, modes, text)] = opened
+    assert url.startswith("file:///")
+    assert "address" not in url
+    assert modes == [0o700, 0o600]
+    assert 'content="0; url=http://address/"' in text
+    assert not Path(urlsplit(url).path).parent.exists()
     assert "open http://address/ yourself" in capsys.readouterr().out
+
+
+def test_a_default_port_that_is_taken_is_no_error(sample_file, served, capsys):
+    try:
+        taken = socket.create_server(("127.0.0.1", 9785))
+    except OSError:  # somebody else has it, which is as good
+        taken = contextlib.nullcontext()
+    with taken:
+        visualize_dialogue_histories(str(sample_file))
+        visualize_dialogue_histories(str(sample_file), port=9785)  # what is asked for is taken at its word
+    assert [call["port"] for call in served] == [0, 9785]
+    assert capsys.readouterr().err == "Port 9785 is taken: a free one is used.\n"
 
 
 def test_export_writes_the_file_and_serves_nothing(sample_file, served, tmp_path, capsys):

@@ -9,9 +9,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer import gallery
-from sweet_rl.viewer.design import DesignContents
+from sweet_rl.viewer.design import DesignContents, find_picture
 from sweet_rl.viewer.export import export
-from sweet_rl.viewer.gallery import find_picture
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app
 from tests.pages.fake_renderer import FakeRenderer, draw

@@ -58,7 +58,7 @@ def colour_at(viewer, x, y):
 
 def test_summary_filters_and_order_go_by_score(viewer):
     viewer.open()
-    assert viewer.texts("#figures dd") == ["43 tasks", "0.44combined", "0.46", "0.01"]
+    assert viewer.texts("#figures dd") == ["43 tasks", "0.35[0.00, 1.00] · combined", "0.46", "0.01"]
     assert viewer.texts(".segments button") == ["All4", "≥ 0.81", "≥ 0.50", "< 0.52", "Ungraded1"]
     assert viewer.texts(".entry-meta")[0] == "best 0.82mean 0.61"
     viewer.press("2")
@@ -131,7 +131,7 @@ def test_a_row_without_pictures_says_why(browser, tmp_path):
     export(Library([write_rows(tmp_path / "p.jsonl", published)]), tmp_path / "p.html")
     viewer = Viewer(browser, (tmp_path / "p.html").as_uri()).open()
     assert "No metrics" not in viewer.text("#metrics")
-    assert "evaluate_html.py does it" in viewer.text("#metrics")
+    assert "sweet-rl evaluate_html does it" in viewer.text("#metrics")
     told = viewer.texts(".sheet .no-picture")
     assert told == [
         "Left out of this file: it would have been larger than --export_mb allows.",

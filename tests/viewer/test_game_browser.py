@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
+from sweet_rl.commands.view import visualize_dialogue_histories
 from tests.viewer.driving import Viewer
 from tests.viewer.game_samples import ERRAND, game_rows
 from tests.viewer.samples import write_rows
@@ -25,9 +25,8 @@ def viewer(browser, exported_games):
 
 def test_summary_filters_and_titles(viewer):
     viewer.open()
-    names = ["Rows", "Mean return", "Ended by the world"]
-    assert viewer.texts("#figures dt") == names
-    assert viewer.texts("#figures dd") == ["53 tasks", "0.67\u22122 to 5", "60.0 %"]
+    assert viewer.texts("#figures dt") == ["Rows", "Mean return", "Ended by the world", "Failed"]
+    assert viewer.texts("#figures dd") == ["53 tasks", "1.39[\u22126.83, 9.61] · \u22122 to 5", "60.0 %", "1"]
     assert viewer.texts(".segments button") == ["All5", "Ended3", "Cut short2"]
     assert viewer.texts(".entry-title")[:2] == ["river", ERRAND]
     assert viewer.texts(".entry-meta")[:2] == [

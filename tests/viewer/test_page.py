@@ -8,10 +8,10 @@ import re
 import pytest
 
 from sweet_rl.errors import StorageError
-from sweet_rl.viewer.code import CodeContents
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.page import build_page, data_block, embed
+from sweet_rl.viewer.rows import CodeContents
 from tests.viewer.samples import ATTACK
 
 BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', re.DOTALL)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 
 import pytest
@@ -9,8 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from sweet_rl.errors import UsageError
 from sweet_rl.serving import is_loopback, is_own_name
-from sweet_rl.viewer.code import CodeContents
 from sweet_rl.viewer.library import Library
+from sweet_rl.viewer.rows import CodeContents
 from sweet_rl.viewer.server import make_app, serve
 from tests.viewer.samples import write_rows
 
@@ -41,7 +42,57 @@ def test_gives_the_index_and_each_row(sample_file, trajectories):
     assert (file["name"], file["kind"]) == ("sample.jsonl", "code")
 
 
-@pytest.mark.parametrize("path", ["/", "/api/files", "/api/index/0", "/api/rows/0/0", "/api/search/0?text=a"])
+@pytest.fixture
+def evaluated(tmp_path, sample_file):
+    """A folder of `eval` with its rows, its numbers and its page."""
+    saved = tmp_path / "episodes.jsonl"
+    saved.write_bytes(sample_file.read_bytes())
+    measure = {"unit": "success", "mean": 0.25, "low": 0.1, "high": None, "tasks": 4}
+    (tmp_path / "report.json").write_text(json.dumps({"measures": {"won": measure, "turns": {"mean": 3}}}))
+    (tmp_path / "report.html").write_text("<h1>1</h1><script>steal()</script>")
+    return saved
+
+
+def test_how_the_episodes_did(sample_file, evaluated):
+    found = ask(sample_file, "/api/results/0")[2]
+    number = found.pop("number")
+    assert (number["name"], number["unit"], number["mean"]) == ("success", "share", pytest.approx(5 / 12))
+    assert number["low"] < 5 / 12 < number["high"]
+    assert found == {
+        "rows": 9,
+        "tasks": 4,
+        "failed": 2,
+        "ungraded": 2,
+        "agent": "llama-3.1-8b-instruct",
+        "human": "scripted",
+        "world": None,
+        "page": False,
+    }
+    found = ask(evaluated, "/api/results/0")[2]
+    assert found["number"] == {"name": "won", "unit": "share", "mean": 0.25, "low": 0.1, "high": None}
+    report = evaluated.with_name("report.json")
+    os.utime(report, (1, 1))  # rows are newer: it speaks of others
+    assert ask(evaluated, "/api/results/0")[2]["number"]["name"] == "success"
+    report.write_text('{"measures": {"won": {"mean": "high"}}}')
+    assert ask(evaluated, "/api/results/0")[2]["number"]["name"] == "success"
+
+
+def test_a_runs_own_page_may_run_nothing_and_is_no_other_file(sample_file, evaluated, tmp_path):
+    status, headers, text = ask(evaluated, "/reports/0")
+    assert (status, text) == (200, "<h1>1</h1><script>steal()</script>")
+    assert headers["Content-Security-Policy"].startswith("sandbox; default-src 'none';")
+    assert "script" not in headers["Content-Security-Policy"]
+    assert ask(evaluated, "/reports/0", token="")[0] == 403
+    assert ask(sample_file, "/reports/0")[0] == 404
+    page = evaluated.with_name("report.html")
+    page.unlink()
+    page.symlink_to(tmp_path / "report.json")
+    assert ask(evaluated, "/reports/0")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/files", "/api/results/0", "/api/index/0", "/api/rows/0/0", "/api/search/0?text=a"]
+)
 @pytest.mark.parametrize("token", ["", "a-toke", "a-token2", "\u00e9"])
 def test_who_has_no_token_is_answered_nothing(sample_file, path, token):
     status, headers, body = ask(sample_file, path, token=token)

@@ -56,13 +56,15 @@ def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
     several.driver.get(f"{several.address}?files")
     several.until("return document.querySelector('.page-head')")
     assert several.texts(".page h3") == [
+        "Results (2 runs)",
+        "Trainings (1)",
         "Trajectories (2)",
         "Turns with candidates (1)",
         "Preference pairs (1)",
         "Training metrics (1)",
         "Reports (1)",
     ]
-    boxes = several.all(".files input")
+    boxes = several.all(".files:not(.runs-table) input")
     boxes[0].click()
     boxes[2].click()
     assert several.texts(".page-bar .primary") == ["Choose files of one kind"]
@@ -76,6 +78,21 @@ def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
     several.until("return document.querySelector('.page-head')?.checkVisibility()")
     several.driver.back()
     several.wait_for("#mini-test-0007/0")
+    assert several.complaints() == []
+
+
+def test_the_first_page_says_how_the_runs_did(several):
+    several.driver.get(f"{several.address}?results")
+    several.until("return document.querySelectorAll('.spread-bar').length === 2")
+    rows = several.script(
+        "return Array.from(document.querySelectorAll('.runs-table tbody tr'), (row) => Array.from(row.cells, (cell) => cell.textContent))"
+    )
+    by_run = {row[1]: row[2:6] for row in rows}
+    assert by_run["a"][:2] == ["Success41.7 %[12.6, 78.0]", "llama-3.1-8b-instruct"]
+    assert by_run["a"][3] == "9 of 4 tasks2 failed2 not graded"
+    assert by_run["b"][0].startswith("Success58.3 %[")
+    several.all(".runs-table .links button")[0].click()
+    several.until("return document.querySelector('.detail-head')")
     assert several.complaints() == []
 
 
@@ -135,7 +152,7 @@ def test_figures_are_those_of_each_run_and_never_of_both_together(several):
     several.open("#mini-test-0007/0?in=a.jsonl%2Cb.jsonl")
     assert several.texts("#figures dt") == ["Rows"]
     assert several.texts(".runs thead th") == ["Run", "Success", "Tests passed"]
-    assert several.texts(".runs td") == ["33.3 %", "43.3 %", "50.0 %", "50.0 %"]
+    assert several.texts(".runs td") == ["41.7 %", "51.7 %", "58.3 %", "58.3 %"]
 
 
 def test_the_critics_view_of_every_turn(several):

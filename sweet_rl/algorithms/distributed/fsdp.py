@@ -28,7 +28,7 @@ def check_sharding() -> None:
     if world_size() == 1:
         raise UsageError(
             "shard_with=fsdp2 divides the policy over several processes, and this is the only one. Start "
-            "them with a launcher, as in: torchrun --nproc-per-node 4 scripts/run_archer.py ... (or "
+            "them with a launcher, as in: torchrun --nproc-per-node 4 -m sweet_rl run_archer ... (or "
             "accelerate launch --num_processes 4), or leave shard_with out."
         )
     try:

@@ -26,7 +26,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
 
     A tiny model learns:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
-    Several processes: accelerate launch --num_processes 4 scripts/reflect/rl_finetune.py ...; they make the updates of one.
+    Several processes: accelerate launch --num_processes 4 -m sweet_rl reflect rl_finetune ...; they make the updates of one.
     """
     from sweet_rl.algorithms.reflect import experiments
 

@@ -85,7 +85,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     defaults={"output_dir": "outputs/demo", "agent": "embedded", "world": "trades"},
     helps=HELPS
     | {
-        "agent": "the agent to begin with: embedded, or a folder of make_embedded_agent.py.",
+        "agent": "the agent to begin with: embedded, or a folder of sweet-rl make_embedded_agent.",
         "world": "world of the mini benchmark: trades, usual or easy.",
         "seed": "decides about tasks, dialogues and trainings.",
     },

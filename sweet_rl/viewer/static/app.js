@@ -17,6 +17,7 @@
   let names = []; // of those that are looked at
   let browse = null;
   let list = null;
+  let overall = null; // how all episodes of the one file did
   let beside = false;
   let KEYS = {};
 
@@ -95,7 +96,7 @@
     byId("stops").replaceChildren();
     if (!chosen.length) {
       view("page");
-      page.replaceChildren(...Files.render({ ...listing, files }, (some) => show(some)));
+      page.replaceChildren(...Files.render({ ...listing, files }, (some) => show(some), source.result));
       return;
     }
     try {
@@ -114,6 +115,7 @@
     view("page");
     const parts = await Promise.all(chosen.map(async (file) => ({ file, index: await source.index(file.id, (made) => page.replaceChildren(progress(file, made))) })));
     Kind = Kinds[parts[0].index.kind];
+    overall = chosen.length === 1 && ["code", "game", "design"].includes(parts[0].index.kind) ? await source.result(chosen[0].id) : null;
     browse = new Browse(parts);
     beside = false;
     page.replaceChildren();
@@ -283,7 +285,7 @@
       make("div", {}, make("dt", { text: name }), make("dd", {}, value, also ? make("span", { class: "also", text: also }) : null));
     byId("figures").replaceChildren(
       figure("Rows", Words.integer(figures.rows), Words.plural(figures.tasks, "task")),
-      ...(browse.runs.length > 1 ? [] : Kind.figures(browse.listed, browse).map((parts) => figure(...parts))), // of each run: below
+      ...(browse.runs.length > 1 ? [] : withInterval(Kind.figures(browse.listed, browse)).map((parts) => figure(...parts))), // of each run: below
     );
     const stops = Object.entries(figures.stops).sort(([, a], [, b]) => b - a);
     byId("stops").replaceChildren(
@@ -291,6 +293,16 @@
         make("button", { type: "button", class: "stop", "aria-pressed": String(browse.stop === name), title: `Only rows that ended so`, onclick: () => setStop(browse.stop === name ? "all" : name) }, make("strong", { text: Words.integer(count) }), ` ${Words.stop(name)}`),
       ),
     );
+  }
+
+  // Of a whole file the main number is that of the results: a mean over tasks, with its interval.
+  function withInterval(figures) {
+    if (!overall || browse.listed.length < browse.rows.length) return figures;
+    const { number, failed } = overall;
+    const own = number && figures.find(([known]) => known.toLowerCase().endsWith({ similarity: "score" }[number.name] ?? number.name));
+    const [mean, interval] = number ? Files.written(own && !own[1].endsWith("%") ? { ...number, unit: "number" } : number) : [];
+    const main = number ? [[own?.[0] ?? Words.phrase(number.name), mean, [interval, own?.[2]].filter(Boolean).join(" · ")]] : [];
+    return [...main, ...figures.filter((one) => one !== own), ...(failed ? [["Failed", Words.integer(failed)]] : [])];
   }
 
   function setOutcome(name) {

@@ -23,13 +23,13 @@ Kinds.code = (() => {
 
   // What is said of the rows listed, as [name, value, something beside it].
   function figures(rows) {
-    const graded = rows.map((row) => row.reward).filter((value) => value !== null);
-    const published = rows.map((row) => row.published).filter((value) => value !== null);
-    const success = (values) => Words.percent(mean(values.map((value) => Number(value >= 1))));
-    const also = (written) => (published.length ? `published ${written(published)}` : "");
+    const known = (value) => value !== null && value !== undefined;
+    const passed = (name) => Words.percent(Words.overTasks(rows, (row) => row[name]));
+    const success = (name) => Words.percent(Words.overTasks(rows, (row) => (known(row[name]) ? Number(row[name] >= 1) : null)));
+    const also = (written) => (rows.some((row) => known(row.published)) ? `published ${written("published")}` : "");
     return [
-      ["Success", success(graded), also(success)],
-      ["Tests passed", Words.percent(mean(graded)), also((values) => Words.percent(mean(values)))],
+      ["Success", success("reward"), also(success)],
+      ["Tests passed", passed("reward"), also(passed)],
     ];
   }
 

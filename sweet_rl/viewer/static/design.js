@@ -26,7 +26,7 @@ Kinds.design = (() => {
   function figures(rows, browse) {
     const byTask = Map.groupBy(rows.filter((row) => row.reward !== null), (row) => row.task);
     const best = [...byTask.values()].map((repeats) => Math.max(...repeats.map((row) => row.reward)));
-    const shown = [["Mean score", score(mean(known(rows.map((row) => row.reward)))), browse.metric ?? ""]];
+    const shown = [["Mean score", score(Words.overTasks(rows, (row) => row.reward)), browse.metric ?? ""]];
     if (browse.hasRepeats) shown.push(["Best of each task", score(mean(best))]);
     const floors = known(rows.map((row) => row.floor));
     if (floors.length) shown.push(["A blank page", score(mean(floors))]);
@@ -144,7 +144,7 @@ Kinds.design = (() => {
     const names = [...new Set([...columns, ...floors].flatMap(([, values]) => Object.keys(values)))];
     const notes = row.grading_notes.map((text) => Chat.note(Words.phrase(text), "li"));
     const content = [notes.length ? make("ul", { class: "grading-notes", role: "list" }, notes) : null];
-    if (!names.length) return [...content, make("p", { class: "muted", text: "This row has not been graded: evaluate_html.py does it." })];
+    if (!names.length) return [...content, make("p", { class: "muted", text: "This row has not been graded: sweet-rl evaluate_html does it." })];
     const head = [make("th", { scope: "col", text: "Metric" }), ...[...columns, ...floors].map(([name], i) => make("th", { scope: "col", text: name, class: i >= columns.length ? "floor" : "" }))];
     const body = names.map((name) =>
       make(

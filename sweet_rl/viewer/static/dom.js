@@ -48,11 +48,17 @@ const Words = (() => {
     const text = word.replaceAll("_", " ");
     return text.charAt(0).toUpperCase() + text.slice(1);
   };
+  // As the tables of grades have it: every task counts as one; rows without a value, and failed ones, are in no mean.
+  const overTasks = (rows, valueOf) => {
+    const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    const byTask = Map.groupBy(rows.filter(({ stop }) => !/failed/.test(stop)).map((row) => [row.task, valueOf(row)]).filter(([, value]) => value !== null && value !== undefined), ([task]) => task);
+    return mean([...byTask.values()].map((own) => mean(own.map(([, value]) => value))));
+  };
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const letter = (run) => LETTERS[run] ?? `#${run + 1}`;
   const size = (bytes) => (bytes < 1e6 ? `${integer(Math.ceil(bytes / 1e3))} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`);
   const date = (iso) => (iso ? `${iso.slice(0, 10)} ${iso.slice(11, 16)}` : "–");
   const stop = (reason) => (reason ? phrase(reason) : "Not recorded");
 
-  return { integer, reward, percent, plural, phrase, letter, size, date, stop };
+  return { overTasks, integer, reward, percent, plural, phrase, letter, size, date, stop };
 })();

@@ -28,7 +28,7 @@ Kinds.game = (() => {
     const known = returns(rows);
     const range = known.length > 1 ? `${written(Math.min(...known))} to ${written(Math.max(...known))}` : "";
     return [
-      ["Mean return", written(mean(known)), range],
+      ["Mean return", written(Words.overTasks(rows, (row) => row.reward)), range],
       ["Ended by the world", Words.percent(ended(rows) / rows.length)],
     ];
   }

@@ -30,6 +30,7 @@ const Source = (() => {
     return {
       live: false,
       files: async () => block("files"),
+      result: async (file) => block(`result-${file}`),
       index: async (file) => block(`index-${file}`),
       document: async (file) => block(`document-${file}`),
       row: async (file, position) => JSON.parse(await linesOf(file, position)),
@@ -99,6 +100,7 @@ const Source = (() => {
     return {
       live: true,
       files: () => get("api/files"),
+      result: (file) => get(`api/results/${file}`),
       index: (file, told) => get(`api/index/${file}`, told),
       document: (file) => get(`api/documents/${file}`),
       row: (file, position) => get(`api/rows/${file}/${position}`),

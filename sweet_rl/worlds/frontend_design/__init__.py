@@ -168,7 +168,7 @@ class FrontendDesign(Dialogue):
 
     def how_to_get(self, path: Path) -> str:
         """ColBench has no pages: they are made."""
-        return f"python scripts/prepare_websight.py {path.parent} --validate (docs/training.md)"
+        return f"sweet-rl prepare_websight {path.parent} --validate (docs/training.md)"
 
     def make_user(self) -> User:
         """The scripted human, who compares pictures."""

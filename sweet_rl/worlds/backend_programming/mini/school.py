@@ -149,7 +149,7 @@ _CARD = """\
 # The embedded agent of the mini benchmark, seed {seed}
 
 A Llama of 0.7 million parameters, two layers of width 128, with a tokenizer of its own whose tokens are as long as
-a line. Made from nothing, on generated texts only: `python scripts/make_embedded_agent.py FOLDER --seed {seed}`.
+a line. Made from nothing, on generated texts only: `sweet-rl make_embedded_agent FOLDER --seed {seed}`.
 
 It can play the worlds `trades`, `usual` and `easy` (docs/mini.md): it asks about one extra a turn, keeps track of
 what it has asked, and writes down the amounts. After a solution it asks mostly about what stands there, so

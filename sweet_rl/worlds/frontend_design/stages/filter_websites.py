@@ -44,7 +44,7 @@ def filter_websites(flags: FilterFlags, /) -> None:
     too_large, empty, navigation. Pages that time out are tried again, one at a time, before they are
     dropped. A run that was stopped is finished by the same command with --to_continue.
 
-    The smallest run: filter_websites.py tasks.jsonl kept.jsonl
+    The smallest run: sweet-rl filter_websites tasks.jsonl kept.jsonl
     """
     import functools
     import os
@@ -70,7 +70,9 @@ def filter_websites(flags: FilterFlags, /) -> None:
         page_checks.PageRow(f"line {line}", row, page_checks.require_text(row, fields))
         for line, row in read_rows(flags.saved_path)
     ]
-    page_checks.require_rows(rows, flags.saved_path, fields, "Make such a file with prepare_websight.py.")
+    page_checks.require_rows(
+        rows, flags.saved_path, fields, "Make such a file with sweet-rl prepare_websight."
+    )
     checks = page_checks.Checks(
         report_path=report_path,
         rendered_with=flags.rendered_with(),

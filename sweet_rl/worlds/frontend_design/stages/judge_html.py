@@ -88,7 +88,7 @@ def judge_html(flags: JudgeFlags, /) -> None:
     wins against none without asking. A tie is half a win; the 95 % interval is Wilson's, over tasks.
 
     Every verdict is appended to a journal, so that the same command resumes where it stopped.
-    With --judge metrics nothing is asked or rendered: the higher grade of evaluate_html.py wins.
+    With --judge metrics nothing is asked or rendered: the higher grade of sweet-rl evaluate_html wins.
     """
     from sweet_rl.grading.pages import need_page_metrics
 

@@ -326,7 +326,7 @@ def _check_graded(runs: Runs, metric: str) -> None:
             if not isinstance(grades, dict) or (grades and metric not in grades):
                 raise UsageError(
                     f"{path!r} has rows without the grade {metric!r}, like task {pair[side].task.task_id!r}. "
-                    "Run evaluate_html.py on it first, with the same flags for both runs."
+                    "Run sweet-rl evaluate_html on it first, with the same flags for both runs."
                 )
             if grades:
                 way = (extra.get("graded_with") or {}).items()
@@ -335,7 +335,7 @@ def _check_graded(runs: Runs, metric: str) -> None:
         if way != ways[0][1]:
             raise UsageError(
                 f"The runs were graded in different ways: {ways[0][0]!r} with {ways[0][1]}, {path!r} with "
-                f"{way}. Run evaluate_html.py on both with the same flags."
+                f"{way}. Run sweet-rl evaluate_html on both with the same flags."
             )
 
 

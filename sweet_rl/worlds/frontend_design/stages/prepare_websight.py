@@ -61,8 +61,8 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     keeps its side whatever else is dropped. Rows without an idea or a page are dropped, with --validate
     also those whose page does not render; report.jsonl names each and says why.
 
-    The smallest run: prepare_websight.py websight_tasks
-    Without network: prepare_websight.py websight_tasks --source path/to/parquet_files
+    The smallest run: sweet-rl prepare_websight websight_tasks
+    Without network: sweet-rl prepare_websight websight_tasks --source path/to/parquet_files
     """
     import functools
     from pathlib import Path
