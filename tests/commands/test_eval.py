@@ -214,14 +214,18 @@ def test_tasks_that_cannot_be_graded_are_named_with_their_reason(tmp_path, capsy
         "test_cases": {"t": "assert f(1, 2) == 3"},
     }
     (tmp_path / "asserts.jsonl").write_text(json.dumps(task) + "\n")
-    evaluate(**SMALL | {"model": "constant", "tasks": "asserts.jsonl"}, output_dir="out")
+    flags = SMALL | {"model": "constant", "tasks": "asserts.jsonl"}
+    with pytest.raises(UsageError, match="assert"):  # none of them
+        evaluate(**flags, output_dir="none")
+    other = task | {"problem_description": "Add two.", "test_cases": {"t": "f(1, 2)"}}
+    (tmp_path / "asserts.jsonl").write_text(json.dumps(task) + "\n" + json.dumps(other) + "\n")
+    evaluate(**flags, output_dir="out")
     found, out = report(tmp_path / "out"), capsys.readouterr().out
     (why,) = found["not_gradable"].values()
     assert why
     assert f": {why}\n" in out
-    assert found["categories"]["not gradable"]["share"] == 1
-    assert "success" not in found["measures"]
-    assert not any("success" in several for several in found["bounds"].values())  # of no task
+    assert found["categories"]["not gradable"]["share"] == 0.5
+    assert found["measures"]["success"]["tasks"] == 1
 
 
 def test_what_is_refused_says_how_to_mend_it():

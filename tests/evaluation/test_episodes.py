@@ -118,7 +118,7 @@ def test_games_and_pages_have_reasons_of_their_own(tmp_path):
         row("t7", 1.0, grades=parts, grading_details={"picture": "picture"}, **page),
         row("t8", 0.0, stop_reason="ended", outcome="the knight is lost", **shop),  # a world's own word
     ]
-    found = read_episodes(write(tmp_path / "a.jsonl", rows)).episodes
+    found = [read_episodes(write(tmp_path / "a.jsonl", [one])).episodes[0] for one in rows]
     assert [one.category for one in found] == [
         "lost: no such action",
         "turn limit",

@@ -58,7 +58,7 @@ def colour_at(viewer, x, y):
 
 def test_summary_filters_and_order_go_by_score(viewer):
     viewer.open()
-    assert viewer.texts("#figures dd") == ["43 tasks", "0.35[0.00, 1.00] · combined", "0.46", "0.01"]
+    assert viewer.texts("#figures dd") == ["43 tasks", "0.35[0.05, 0.85] · combined", "0.46", "0.01"]
     assert viewer.texts(".segments button") == ["All4", "≥ 0.81", "≥ 0.50", "< 0.52", "Ungraded1"]
     assert viewer.texts(".entry-meta")[0] == "best 0.82mean 0.61"
     viewer.press("2")
