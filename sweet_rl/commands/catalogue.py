@@ -71,7 +71,7 @@ _ELSEWHERE = {
     "run": "sweet_rl.pipelines.run",
     "preflight": "sweet_rl.pipelines.run",
     "export": "sweet_rl.doors.export",
-    "export_credit": "sweet_rl.doors.export_credit",
+    "export_credit": "sweet_rl.doors.export",
     "serve_env": "sweet_rl.doors.serve_env",
     "demo": "sweet_rl.studies.sweet.demo",
     "demo_archer": "sweet_rl.studies.archer.demo",

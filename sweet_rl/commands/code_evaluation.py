@@ -22,15 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
-    """Grade, save, print and pair.
-
-    Args:
-        flags: of `evaluate_code`.
-        grader: of this machine or of a cluster.
-
-    Raises:
-        SweetRLError: the file is broken, in use, or not in groups of `k`; nothing in it was changed.
-    """
+    """Grade, save, print and pair."""
     saved_path = flags.saved_path
     with graded_file(saved_path, flags.k) as file:
         tasks = [file.trajectories[group[0]].task for group in file.groups]

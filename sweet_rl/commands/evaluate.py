@@ -70,16 +70,7 @@ def _world_in(saved_path: str) -> World:
 
 
 def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any]) -> Callable[..., None]:
-    """The stage that grades files of a world, to be called with one, and with further flags.
-
-    Args:
-        world: whose stage it is.
-        given: flags of it.
-        offered: flags that are left out where it has none of that name.
-
-    Raises:
-        UsageError: one of those that are given is none of its flags.
-    """
+    """The stage that grades files of a world, to be called with one, and with further flags."""
     import inspect
 
     from sweet_rl.commands.catalogue import load

@@ -30,14 +30,6 @@ class GradedFile:
     `trajectories` are the same rows as they were read; `groups` holds the row indices of each task's repeats
     that did not fail, of the tasks that have any; `failed` counts the rows that did. Failed episodes have no
     reward, and get none. `k` is the number of repeats of every task, None where they differ.
-
-    Args:
-        path: of the file.
-        k: repeats of each task; None: as the rows say, which are one each where they do not say which repeat they are.
-
-    Raises:
-        UsageError: there are no rows, or all episodes failed.
-        DataError: rows are broken, or of more than one world.
     """
 
     def __init__(self, path: str, k: int | None) -> None:
@@ -123,11 +115,7 @@ def _refuse_two_worlds(path: str, lines: Sequence[int], trajectories: Sequence[T
 
 @contextmanager
 def graded_file(path: str, k: int | None) -> Iterator[GradedFile]:
-    """The file, locked; finished grades are saved at the end, also after an error.
-
-    Raises:
-        SweetRLError: the file is broken, in use, or not in groups of `k`; nothing in it was changed.
-    """
+    """The file, locked; finished grades are saved at the end, also after an error."""
     with locked(path):
         file = GradedFile(path, k)
         try:
@@ -140,9 +128,6 @@ def check_outputs(flags: Evaluation) -> None:
     """Check, before grading, that no output replaces an existing file.
 
     A report of the same trajectory file is brought up to date without asking.
-
-    Raises:
-        UsageError: one of the files exists, and may not be replaced.
     """
     for name in ("preference_path", "ground_truth_preference_path"):
         if (path := getattr(flags, name)) is not None:
@@ -168,16 +153,7 @@ def write_pairs(
     skipped: int,
     guards: Sequence[Json] = (),
 ) -> None:
-    """Write the pair files that are asked for, and say how many pairs they hold.
-
-    Args:
-        paths: where pairs go, by whether the hidden solution precedes them.
-        pairs: what is written.
-        to_rows: the pairs as rows, given the key of `paths`.
-        why_none: the reason that is printed where there are none.
-        skipped: dialogues that did not fail and cannot stand in a pair.
-        guards: rows of single turns beside the pairs without the solution (`sweet_rl.preferences.guards`).
-    """
+    """Write the pair files that are asked for, and say how many pairs they hold."""
     remark = "" if pairs else f"({why_none}) "
     for with_ground_truth, path in paths.items():
         if path is not None:

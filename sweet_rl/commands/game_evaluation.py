@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(flags: GameFlags) -> None:
-    """Print the table, write the report and the pairs.
-
-    Raises:
-        UsageError: no episode of the file was rewarded.
-        DataError: the file is broken or not in groups of `k`.
-    """
+    """Print the table, write the report and the pairs."""
     saved_path, margin = flags.saved_path, flags.margin
     file = GradedFile(saved_path, flags.k)
     k = file.k

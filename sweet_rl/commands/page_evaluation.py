@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,12 +68,7 @@ def _at_once(flags: PageGradingFlags) -> int:
 
 
 async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | None = None) -> None:
-    """Grade, save, print and pair.
-
-    Raises:
-        SweetRLError: the file is broken, in use, or not in groups of k (nothing in it was changed), or there
-            is no browser.
-    """
+    """Grade, save, print and pair."""
     with graded_file(job.saved_path, job.k) as file:
         missing = _missing(file, job)
         folder = Path(job.saved_path).parent
@@ -91,7 +86,13 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
                 file.update(missing[place], row_fields(grades, job.rewarded, made_by))
                 bar.update()
     file.say_regraded(regrade=job.regrade)
-    reasons = dict(_without_a_target(file))
+    reasons = {}
+    for group in file.groups:
+        row = file.rows[group[0]]
+        failures = (row.get("grading_details") or {}).get("failures")
+        if row.get("reward") is None and failures:
+            words = Failure(failures[0]["kind"].replace("_", " "), failures[0].get("detail", ""))
+            reasons[file.trajectories[group[0]].task.task_id] = f"its target gives no picture ({words})"
     if all(file.rows[row].get("reward") is None for group in file.groups for row in group):
         raise UsageError(
             "\n".join([f"None of the tasks of {job.saved_path!r} can be graded:", *shown(reasons)])
@@ -100,16 +101,6 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
     print("\n".join([report.to_text(job.saved_path), *shown(reasons)]))
     write_report(job.saved_path, job.report_path, report.to_json() | {"not_gradable": reasons})
     _write_pairs(file, job)
-
-
-def _without_a_target(file: GradedFile) -> Iterator[tuple[str, str]]:
-    """Tasks that cannot be graded, and why."""
-    for group in file.groups:
-        row = file.rows[group[0]]
-        failures = (row.get("grading_details") or {}).get("failures")
-        if row.get("reward") is None and failures:
-            words = Failure(failures[0]["kind"].replace("_", " "), failures[0].get("detail", ""))
-            yield file.trajectories[group[0]].task.task_id, f"its target gives no picture ({words})"
 
 
 def _missing(file: GradedFile, job: PageGradingFlags) -> list[int]:

@@ -58,11 +58,7 @@ class ShowFlags(Overwriting):
     open_browser: bool = flag(False, "open the page in the default browser.")
 
     def check_together(self) -> None:
-        """Whether the page may be written there.
-
-        Raises:
-            UsageError: it is no name of a page, or there is one.
-        """
+        """Whether the page may be written there."""
         super().check_together()
         if self.export is None:
             return
@@ -129,17 +125,7 @@ VIEW_HELPS: Final = {
 def show(
     paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = None, *, host: str = "127.0.0.1"
 ) -> None:
-    """Serve until interrupted, or export.
-
-    Args:
-        paths: files and folders.
-        flags: where to.
-        drawing: how pictures are found and made.
-        host: the address to listen at.
-
-    Raises:
-        UsageError: there is nothing to show; what is exported exists already.
-    """
+    """Serve until interrupted, or export."""
     from sweet_rl.viewer.library import Library
 
     with contextlib.ExitStack() as until_the_end:
@@ -184,7 +170,13 @@ def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
     for path in paths:
         place = Path(path).expanduser()
         files = list(entries_of(place)) if place.is_dir() else [place]
-        logs = [file for file in files if file.suffix in {".eval", ".json"} and _is_log(file)]
+        logs = [file for file in files if file.suffix == ".eval" and file.is_file()]
+        for file in files:
+            if file.suffix == ".json" and file.is_file() and not is_record(file):
+                with file.open("rb") as opened:
+                    head = opened.read(1 << 20)
+                if re.search(rb'"eval"\s*:\s*\{', head) and b'"status"' in head:
+                    logs.append(file)
         if place not in logs and (len(logs) < len(files) or not logs):
             yield path
         for log in logs:
@@ -198,15 +190,6 @@ def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
                 print(f"not shown: {error}", file=sys.stderr)
             else:
                 yield rows
-
-
-def _is_log(file: Path) -> bool:
-    """Whether it is a log of inspect_ai, by its beginning."""
-    if file.suffix == ".eval" or not file.is_file() or is_record(file):
-        return file.is_file() and file.suffix == ".eval"
-    with file.open("rb") as opened:
-        head = opened.read(1 << 20)
-    return bool(re.search(rb'"eval"\s*:\s*\{', head)) and b'"status"' in head
 
 
 def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -> None:

@@ -14,13 +14,18 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sweet_rl.doors.foreign import trajectory_of
 from sweet_rl.errors import DataError
-from sweet_rl.records import trajectory_from_row, trajectory_to_row
+from sweet_rl.preferences.credit_files import Scored, credit_in
+from sweet_rl.preferences.turn_keys import KEY_FIELDS
+from sweet_rl.records import replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
 from sweet_rl.version import __version__
 
@@ -72,7 +77,7 @@ def is_turn(step: Mapping[str, Any]) -> bool:
     return step["source"] == "agent" and not copied and written
 
 
-def credit_in(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
+def step_credit(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
     """The column of credit that steps have; nothing where none has any."""
     credit = [(step.get("extra") or {}).get("credit") for step in turns]
     return {CREDIT: credit} if any(one is not None for one in credit) else {}
@@ -111,7 +116,7 @@ def read_foreign(document: Mapping[str, Any], path: Path) -> Trajectory:
         asked=next((_text(one["message"]) for one in steps if one["source"] == "user"), ""),
         reward=reward_of(path) if reward is None else float(reward),
         model=(document.get("agent") or {}).get("model_name"),
-        extra={DOCUMENT: dict(document)} | credit_in(filter(is_turn, steps)),
+        extra={DOCUMENT: dict(document)} | step_credit(filter(is_turn, steps)),
     )
 
 
@@ -197,11 +202,7 @@ def document_of(one: Trajectory) -> dict[str, Json]:
 
 
 def trajectory_in(document: Mapping[str, Any], path: Path) -> Trajectory:
-    """The trajectory of a document, ours or another's; `path` is the file that it is in.
-
-    Raises:
-        DataError: it is no such document, a step of it is none, or a value is of another type.
-    """
+    """The trajectory of a document, ours or another's; `path` is the file that it is in."""
     version, steps = str(document.get("schema_version", "")), document.get("steps")
     if not version.startswith("ATIF-v1.") or not steps or not isinstance(steps, list):
         raise DataError("is no ATIF trajectory of a version 1", path=path, field="schema_version")
@@ -220,5 +221,69 @@ def trajectory_in(document: Mapping[str, Any], path: Path) -> Trajectory:
 
 def _row_of_ours(row: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
     history = [entry_of(step) for step in steps]
-    credit = credit_in(step for step, entry in zip(steps, history, strict=True) if "input" in entry)
+    credit = step_credit(step for step, entry in zip(steps, history, strict=True) if "input" in entry)
     return {**row, "dialogue_history": history, **credit}
+
+
+ENDING = ".atif.json"
+_REPAIR = "A document is a .json file with schema_version and steps; a log of inspect_ai has eval, status and samples."
+
+
+def write_documents(trajectories: Iterable[Trajectory], folder: Path) -> None:
+    """Write each trajectory as a document of its own, in place of those that an earlier call wrote."""
+    old = set(folder.glob(f"*{ENDING}"))
+    for one in trajectories:
+        path = folder / f"{quote(one.task.task_id, safe='')}.{one.sample_index}{ENDING}"
+        replace_file(path, [json.dumps(document_of(one), ensure_ascii=False, indent=1).encode()])
+        old.discard(path)
+    for path in old:
+        path.unlink()
+
+
+def read_documents(path: Path) -> list[Trajectory]:
+    """The trajectories of a document, or of all documents below a folder; others' repeats are counted."""
+    paths = [path] if path.is_file() else sorted(path.rglob("*.json"))
+    found: list[Trajectory] = []
+    repeats: Counter[str] = Counter()
+    for one in paths:
+        try:
+            document = json.loads(one.read_bytes())
+        except ValueError as error:
+            raise DataError(f"is not JSON ({error})", path=one, repair=_REPAIR) from None
+        if not isinstance(document, dict) or (
+            one != path and not {"schema_version", "steps"} <= document.keys()
+        ):
+            continue  # another file of a job
+        read = trajectory_in(document, one)
+        if DOCUMENT in read.extra:
+            read = replace(read, sample_index=repeats[read.task.task_id])
+        repeats[read.task.task_id] += 1
+        found.append(read)
+    if not found:
+        raise DataError("holds no ATIF document", path=path, repair=_REPAIR)
+    return found
+
+
+def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]:
+    """Trajectories with the scores of their turns as a column.
+
+    Args:
+        trajectories: whose.
+        path: file of `sweet-rl credit`.
+    """
+    found = credit_in(path, trajectories)
+    if not any(row for scored in found for row in scored):
+        repair = "Name what sweet-rl credit wrote about this trajectory file."
+        raise DataError("has no score of any of these turns", path=path, repair=repair)
+    return [
+        replace(one, extra={**one.extra, CREDIT: list(_column(one, scored))})
+        for one, scored in zip(trajectories, found, strict=True)
+    ]
+
+
+def _column(one: Trajectory, scored: Sequence[Scored | None]) -> Iterator[Scored | None]:
+    """Of the turns that a model wrote."""
+    said = (message for message in one.dialogue_history if message.role == "assistant")
+    for message, row in zip(said, scored, strict=True):
+        if isinstance(message, AgentTurn):
+            yield row and {name: value for name, value in row.items() if name not in KEY_FIELDS}

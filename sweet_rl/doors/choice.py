@@ -43,11 +43,7 @@ def choice_fields() -> dict[str, tuple[Any, Any]]:
 
 
 def choice_of(settings: Mapping[str, Any]) -> WorldChoice:
-    """A choice from another tool's configuration; what that leaves out is as usual.
-
-    Raises:
-        UsageError: a name is none of its fields, or a value is of another type.
-    """
+    """A choice from another tool's configuration; what that leaves out is as usual."""
     usual = {name: default for name, (_, default) in choice_fields().items()}
     for name in settings:
         if name not in usual:

@@ -10,11 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
+from sweet_rl.commands.tables import check_table
 from sweet_rl.errors import DataError, UsageError, missing_package
-from sweet_rl.flags import flag
-from sweet_rl.flags.common import InputPath, OutputPath, Overwriting
+from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags.common import InputPath, OutputPath, Overwriting, SavedPath
+from sweet_rl.flags.models import Tokenizer, WithoutHidden
 from sweet_rl.types import Trajectory
 
 _ENDINGS = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}
@@ -34,11 +37,7 @@ class ExportFlags(InputPath, OutputPath, Overwriting):
     )
 
     def check_together(self) -> None:
-        """Whether the ending of the output is that of what is written, and credit has a place in it.
-
-        Raises:
-            UsageError: it is not.
-        """
+        """Whether the ending of the output is that of what is written, and credit has a place in it."""
         super().check_together()
         ending = _ENDINGS[self.to]
         if Path(self.output_path).suffix != ending:
@@ -90,7 +89,7 @@ def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> list[Trajecto
 def _to_atif(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
     from sweet_rl import tracking
     from sweet_rl.commands.critic_worlds import warn_of_a_file
-    from sweet_rl.doors.atif_files import credited, write_documents
+    from sweet_rl.doors.atif import credited, write_documents
     from sweet_rl.records import load_trajectories
     from sweet_rl.runs import new_folder
 
@@ -117,13 +116,8 @@ def _from_others(source: Path, target: Path, flags: ExportFlags) -> list[Traject
 
 
 def trajectories_of(source: Path) -> list[Trajectory]:
-    """The dialogues of another tool's file: a log of inspect_ai, an ATIF document, or a folder of these.
-
-    Raises:
-        DataError: it is broken, or a dialogue is none of texts.
-        UsageError: it has the ending of neither.
-    """
-    from sweet_rl.doors.atif_files import read_documents
+    """The dialogues of another tool's file: a log of inspect_ai, an ATIF document, or a folder of these."""
+    from sweet_rl.doors.atif import read_documents
     from sweet_rl.doors.inspect_samples import trajectories_in
 
     document = None
@@ -160,6 +154,66 @@ def _distinct(found: list[Trajectory], source: Path) -> list[Trajectory]:
 
 def _logs() -> Any:
     try:
-        return import_module("sweet_rl.doors.inspect_logs")
+        return import_module("sweet_rl.doors.inspect")
     except ModuleNotFoundError as error:
         raise missing_package("inspect_ai", "inspect", needed_for="A log of inspect_ai") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwriting):
+    """The data set."""
+
+    credit_path: str = flag(REQUIRED, "what sweet-rl credit wrote about the file.")
+
+    def check_together(self) -> None:
+        """Whether the output can be written."""
+        super().check_together()
+        check_table(self.output_path)
+
+
+@recorded("export_credit", reads=("saved_path", "credit_path", "tokenizer"))
+@stage(
+    "saved_path",
+    "credit_path",
+    "output_path",
+    defaults={"tokenizer": REQUIRED},
+    helps={
+        "saved_path": "the trajectory file, of an agent that sampled tokens here.",
+        "output_path": "the .jsonl or .parquet file for the data set.",
+        "tokenizer": "folder or name of the model that sampled.",
+        "without_hidden": "the scores that were given without the hidden solution; default: those with it.",
+    },
+)
+def export_credit(flags: ExportCreditFlags, /) -> None:
+    """Write dialogues by their sampled tokens, each turn with its credit, as TRL and verl learn from them.
+
+    Columns: prompt_ids, completion_ids, env_mask (1: the agent's), logprobs, credit (one number for each
+    turn), and advantages (on every token, less the mean of the task's turns).
+
+    The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
+    """
+    from sweet_rl.chat import load_tokenizer
+    from sweet_rl.commands.critic_worlds import warn_of_a_file
+    from sweet_rl.commands.tables import write_table
+    from sweet_rl.doors.tokens import credited_rows
+    from sweet_rl.preferences.credit import Way
+    from sweet_rl.preferences.credit_files import advantages_in
+    from sweet_rl.records import load_trajectories
+    from sweet_rl.runs import new_file
+
+    new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
+    episodes = load_trajectories(flags.saved_path)
+    way: Way = "without_hidden" if flags.without_hidden else "hidden"
+    credit = advantages_in(flags.credit_path, episodes, way)
+    rows = credited_rows(episodes, credit, load_tokenizer(str(flags.tokenizer)))
+    if not rows:
+        raise UsageError(f"{flags.saved_path!r} holds no agent turns.")
+    warn_of_a_file(flags.credit_path, episodes)
+    tracking.writes(flags.output_path)
+    write_table(flags.output_path, rows)
+    turns = [value for row in rows for value in row["credit"]]
+    print(
+        f"{len(turns):,} turns of {len(episodes):,} dialogues are in {flags.output_path}: {len(rows):,} rows."
+    )
+    if missing := turns.count(None):
+        print(f"{missing:,} turns have no credit: nothing is learned from them.")

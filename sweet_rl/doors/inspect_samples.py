@@ -34,11 +34,7 @@ def no_log(path: Path, why: object) -> DataError:
 
 
 def trajectories_in(log: Any, path: Path) -> list[Trajectory]:
-    """The trajectories of a log as plain objects; `path` is its file.
-
-    Raises:
-        DataError: it is no log, has no samples, or one of them is no dialogue of texts.
-    """
+    """The trajectories of a log as plain objects; `path` is its file."""
     if not isinstance(log, Mapping) or not isinstance(log.get("eval"), Mapping) or "status" not in log:
         raise no_log(path, "it has no `eval` and `status`")
     if not log.get("samples"):

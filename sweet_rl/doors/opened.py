@@ -29,12 +29,7 @@ from sweet_rl.worlds import Options, World, world_of
 
 
 def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
-    """The world, and the tasks that will be played.
-
-    Raises:
-        UsageError: a name is unknown, or names no task.
-        DataError: a task is wrong.
-    """
+    """The world, and the tasks that will be played."""
     world = world_of(choice.world)
     return world, tasks_for(world, choice.tasks, choice.limit)
 
@@ -49,11 +44,6 @@ async def open_world(
         choice: which one.
         user: who answers, as an object; its owner closes it.
         begun: how many repeats of each task there have been, where it was open before; counted up.
-
-    Raises:
-        UsageError: a name is unknown, or no option, or names no task.
-        DataError: a task is wrong.
-        ServiceError: the human's server does not answer.
     """
     world, tasks = tasks_of(choice)
     options = options_for(world, choice.options)
@@ -96,10 +86,6 @@ class OpenWorld:
         Args:
             task_id: whose; default: the first task.
             sample_index: which repeat of the task it is; default: the next one.
-
-        Raises:
-            UsageError: there is no such task, or no such repeat.
-            EpisodeError: the world cannot offer it.
         """
         name = next(iter(self.tasks)) if task_id is None else task_id
         if not isinstance(name, str) or name not in self.tasks:

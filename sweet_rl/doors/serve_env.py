@@ -44,8 +44,7 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
         import uvicorn
         from openenv.core.env_server.http_server import create_fastapi_app
 
-        from sweet_rl.doors.openenv import WorldEnvironment
-        from sweet_rl.doors.openenv_models import Heard, Played, Say
+        from sweet_rl.doors.openenv import Heard, Played, Say, WorldEnvironment
     except ModuleNotFoundError as error:
         raise missing_package("openenv", "openenv", needed_for="serve_env") from error
 

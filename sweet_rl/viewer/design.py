@@ -67,19 +67,6 @@ def find_picture(path: str | None, folder: Path, elsewhere: Path | None = None) 
     return found
 
 
-async def render_picture(html: str, renderer: Renderer) -> Picture | str:
-    """The picture of a page, or why there is none.
-
-    Raises:
-        UsageError, ServiceError: there is no browser.
-    """
-    try:
-        page = await renderer.render(html)
-    except RenderFailed as error:
-        return f"{NOT_RENDERED}: {error.failure.detail or error.failure.kind}."
-    return Picture(page.width, page.height, data=page.image)
-
-
 class Remembering:
     """A renderer that keeps what it has rendered, for as long as one row is looked at."""
 
@@ -166,7 +153,7 @@ class _Seen:
 
 
 class DesignContents(Contents[Trajectory]):
-    """Trajectories whose answers are pictures of pages; see `content.Contents`.
+    """Trajectories whose answers are pictures of pages; see `Contents`.
 
     Args:
         trajectories: in the order in which they are to be listed.
@@ -207,11 +194,7 @@ class DesignContents(Contents[Trajectory]):
         return text_of(item)
 
     async def prepare(self, position: int) -> None:
-        """Find, render and grade, as asked.
-
-        Raises:
-            UsageError, ServiceError: there is no browser.
-        """
+        """Find, render and grade, as asked."""
         if position in self._seen:
             self._seen.move_to_end(position)
             return
@@ -298,7 +281,11 @@ class DesignContents(Contents[Trajectory]):
         found = await asyncio.to_thread(find_picture, path, self._folder, self._elsewhere)
         if isinstance(found, Picture) or renderer is None or html is None:
             return found
-        return await render_picture(html, renderer)
+        try:
+            page = await renderer.render(html)
+        except RenderFailed as error:
+            return f"{NOT_RENDERED}: {error.failure.detail or error.failure.kind}."
+        return Picture(page.width, page.height, data=page.image)
 
 
 def _has_answer(trajectory: Trajectory) -> bool:

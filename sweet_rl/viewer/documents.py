@@ -45,11 +45,7 @@ def curves_of(rows: Iterable[Mapping[str, Json]]) -> dict[str, Curve]:
 
 
 def read_object(path: Path) -> dict[str, Json]:
-    """A file of one JSON object.
-
-    Raises:
-        UsageError: it holds something else.
-    """
+    """A file of one JSON object."""
     with _opened(path) as file:
         try:
             found = json.load(file)

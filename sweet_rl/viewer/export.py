@@ -52,10 +52,6 @@ def export(library: Library, out: str | Path, *, picture_bytes: int = 0, one_fil
         picture_bytes: room for pictures in one file, as they stand in it; those that come too late are left
             out, and the page says so. A folder holds all.
         one_file: one file, however large.
-
-    Raises:
-        StorageError: the disk is full or read-only; an older file is as it was.
-        UsageError, ServiceError: a file cannot be read; pages are to be rendered, and there is no browser.
     """
     target = Path(out)
     folder = None if one_file else folder_of(library, target)

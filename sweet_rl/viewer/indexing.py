@@ -105,12 +105,7 @@ class FileIndex:
         self.done_bytes = 0
 
     def refresh(self) -> bool:
-        """Bring the index up to date; True where anything was new.
-
-        Raises:
-            UsageError: the file cannot be read.
-            StorageError: there is no room for an index.
-        """
+        """Bring the index up to date; True where anything was new."""
         with self._lock:
             try:
                 about = self.path.stat()
@@ -164,12 +159,7 @@ class FileIndex:
             return text
 
     def row(self, position: int) -> Row:
-        """One row from the file.
-
-        Raises:
-            IndexError: there is none.
-            DataError: the file was changed since.
-        """
+        """One row from the file."""
         with self._lock:
             query = "SELECT start, length, task, repeat FROM rows WHERE position = ?"
             found = self._open().execute(query, (position,)).fetchone()

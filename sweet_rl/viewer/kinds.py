@@ -49,11 +49,7 @@ class RowReader:
     kind: FileKind
 
     def item(self, row: Mapping[str, Json]) -> Any:
-        """A row as its layout takes it.
-
-        Raises:
-            DataError: it is not of this kind.
-        """
+        """A row as its layout takes it."""
         return trajectory_from_row(row) if self.kind in TRAJECTORIES else row
 
     def __call__(self, row: Mapping[str, Json]) -> Entry:
@@ -68,11 +64,7 @@ class RowReader:
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """What a file holds; None where that is nothing that is shown here.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """What a file holds; None where that is nothing that is shown here."""
     if is_record(path):
         return "record"
     if is_report(path):

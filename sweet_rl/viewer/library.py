@@ -84,11 +84,7 @@ class Shown:
     candidates: list[Shown] = field(default_factory=list)
 
     def bring_up(self) -> None:
-        """Bring the index up to what the file holds now.
-
-        Raises:
-            UsageError: it cannot be read.
-        """
+        """Bring the index up to what the file holds now."""
         if self.index is not None and self.index.refresh() and self.items is not None:
             self.items.forget()
 
@@ -98,11 +94,7 @@ class Shown:
         return known, self.path.stat().st_size if self.path.exists() else 0
 
     def row(self, position: int) -> dict[str, Json]:
-        """Everything the page shows of a prepared row.
-
-        Raises:
-            DataError: the file was changed since it was listed.
-        """
+        """Everything the page shows of a prepared row."""
         if self.contents is None or self.items is None:
             raise UsageError(f"{self.name} has no rows to look at.")
         shown = self.contents.row(position)
@@ -170,9 +162,9 @@ class Shown:
 
     def report_page(self) -> Path | None:
         """The page of its report, beside it, if there is one."""
-        names = ("report.html",) if self.path.name == "episodes.jsonl" else ()
-        beside = (self.path.with_name(name) for name in (*names, f"{self.path.stem}.report.html"))
-        return next((page for page in beside if page.is_file() and not page.is_symlink()), None)
+        name = "report.html" if self.path.name == "episodes.jsonl" else f"{self.path.stem}.report.html"
+        page = self.path.with_name(name)
+        return page if page.is_file() and not page.is_symlink() else None
 
     def listing(self) -> str:
         """The index of its rows as JSON text."""
@@ -182,11 +174,7 @@ class Shown:
         return index.listing(lambda: index_of(index.entries(), self.name, kind) | {"broken": index.broken})
 
     def document(self) -> dict[str, Json]:
-        """A file that is looked at as a whole.
-
-        Raises:
-            UsageError: it cannot be read.
-        """
+        """A file that is looked at as a whole."""
         return read_metrics(self.path) if self.kind == "metrics" else read_object(self.path)
 
 
@@ -197,9 +185,6 @@ class Library:
         paths: files, and folders in which all that can be shown is looked for.
         drawing: makes the contents of files with pictures; default: shows the pictures that rows name.
         named: what was asked for, where `paths` were made of it; for titles.
-
-    Raises:
-        UsageError: there is nothing to show, or a file is nothing that is shown here.
     """
 
     def __init__(

@@ -218,7 +218,7 @@ def _thoughts(message: AgentTurn) -> str | None:
 
 
 class CodeContents(Contents[Trajectory]):
-    """Trajectories whose answers are code; see `content.Contents`."""
+    """Trajectories whose answers are code; see `Contents`."""
 
     kind: Kind = "code"
 
@@ -276,7 +276,7 @@ def _tests(trajectory: Trajectory) -> list[dict[str, str]]:
 
 
 class GameContents(Contents[Trajectory]):
-    """Trajectories whose turns carry rewards; see `content.Contents`."""
+    """Trajectories whose turns carry rewards; see `Contents`."""
 
     kind: Kind = "game"
 
@@ -325,7 +325,7 @@ Row = Mapping[str, Json]
 
 
 class TurnContents(Contents[Row]):
-    """Rows of a sampled or a ranked file; see `content.Contents`."""
+    """Rows of a sampled or a ranked file; see `Contents`."""
 
     kind: Kind = "turns"
 
@@ -383,11 +383,7 @@ def alternatives(turn: Candidates) -> list[dict[str, Json]]:
 
 
 def read_turn(item: Row) -> Candidates:
-    """A row of a sampled or ranked file.
-
-    Raises:
-        DataError: it is none.
-    """
+    """A row of a sampled or ranked file."""
     (turn,) = candidates_from_rows([(0, item)])
     return turn
 
@@ -401,7 +397,7 @@ _MARKS = re.compile(r"<\|[^|<>]{1,40}\|>")  # of chat templates
 
 
 class PairContents(Contents[Row]):
-    """Rows of a file of preference pairs; see `content.Contents`."""
+    """Rows of a file of preference pairs; see `Contents`."""
 
     kind: Kind = "pairs"
 

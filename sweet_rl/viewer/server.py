@@ -46,9 +46,6 @@ def serve(
         host: address to listen on; anything but loopback can be asked from elsewhere.
         port: 0 takes a free one.
         on_ready: called with the page's address, token and all, once it can be opened.
-
-    Raises:
-        UsageError: the address cannot be listened on, for example because the port is taken.
     """
     token = secrets.token_urlsafe(24)
     app = make_app(library, token=token, host=host)

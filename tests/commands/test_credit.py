@@ -7,7 +7,7 @@ import pytest
 
 import sweet_rl
 from sweet_rl.commands.credit import credit
-from sweet_rl.doors.export_credit import export_credit
+from sweet_rl.doors.export import export_credit
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records import load_trajectories, replace_rows

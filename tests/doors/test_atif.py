@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweet_rl
-from sweet_rl.doors.atif_files import read_documents
+from sweet_rl.doors.atif import read_documents
 from sweet_rl.doors.export import export
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import own_turn, turn_digest

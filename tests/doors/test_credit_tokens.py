@@ -7,7 +7,7 @@ import pytest
 
 import sweet_rl
 from sweet_rl.commands.credit import credit
-from sweet_rl.doors.export_credit import export_credit
+from sweet_rl.doors.export import export_credit
 from sweet_rl.doors.tokens import agent_turns, centred, credited_rows, on_tokens, runs, token_rows
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.tokenizers import encoding_by

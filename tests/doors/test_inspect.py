@@ -28,7 +28,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.scorer import Score
 
-from sweet_rl.doors.inspect_logs import write_log
+from sweet_rl.doors.inspect import write_log
 
 pytestmark = pytest.mark.timeout(900)  # a hundred episodes through the command
 

@@ -1,6 +1,7 @@
 """The stage: flags to export or server."""
 
 import contextlib
+import json
 import socket
 import stat
 from pathlib import Path
@@ -8,8 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sweet_rl.commands.view import visualize_design_dialogue_histories, visualize_dialogue_histories
-from sweet_rl.errors import StorageError, UsageError
+from sweet_rl.commands.view import view, visualize_design_dialogue_histories, visualize_dialogue_histories
+from sweet_rl.doors.export import export as export_rows
+from sweet_rl.errors import DataError, StorageError, UsageError
+from sweet_rl.records import load_trajectories
 from sweet_rl.viewer import server
 from tests.viewer.page_samples import page_rows
 from tests.viewer.samples import write_rows
@@ -115,3 +118,83 @@ def test_pages_are_exported_with_their_pictures(tmp_path, served, capsys):
         visualize_design_dialogue_histories(str(saved), export_mb=-1)
     with pytest.raises(UsageError, match="--browser must be chromium or firefox"):
         visualize_design_dialogue_histories(str(saved), browser="lynx")
+
+
+LOG = {
+    "version": 2,
+    "status": "success",
+    "eval": {"task": "sums", "model": "openai/gpt-4o"},
+    "samples": [
+        {
+            "id": 1,
+            "epoch": 2,
+            "input": "2+2?",
+            "target": ["4", "four"],
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "attachment://abc"},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "reasoning", "reasoning": "Easy."},
+                        {"type": "text", "text": "4"},
+                        {"type": "image", "image": "data:,"},
+                    ],
+                },
+            ],
+            "scores": {"match": {"value": "C"}, "other": {"value": 0}},
+            "attachments": {"abc": "2+2? Think."},
+            "events": [{"event": "attachment://abc"}],
+        },
+        {
+            "id": "b",
+            "epoch": 1,
+            "input": [{"role": "user", "content": "3+3?"}],
+            "target": "6",
+            "messages": [{"role": "user", "content": "3+3?"}, {"role": "assistant", "content": "7"}],
+            "scores": {"match": {"value": float("nan")}},
+        },
+    ],
+}
+
+
+def test_logs_of_inspect_ai_in_json_are_dialogues_without_its_package(tmp_path, capsys):
+    """As `inspect eval --log-format json` and `inspect log convert --to json` write them."""
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "sums.json"
+    log.write_text(json.dumps(LOG))
+    export_rows(str(log), str(tmp_path / "rows.jsonl"), to="trajectories")
+    assert "1 of them have no reward." in capsys.readouterr().out
+    first, second = load_trajectories(tmp_path / "rows.jsonl")
+    assert (first.key, first.reward, first.answer) == (("1", 1), 1.0, "4\n[image]")
+    assert (first.task.ground_truth, first.task.problem_description) == ("4\nfour", "2+2?")
+    assert [message.content for message in first.dialogue_history] == ["2+2? Think.", "4\n[image]"]
+    assert first.dialogue_history[1].thoughts == "Easy."
+    assert first.provenance["agent_model"] == "openai/gpt-4o"
+    assert (second.key, second.reward, second.task.problem_description) == (("b", 0), None, "3+3?")
+
+    (log.parent / "unfinished.json").write_text(json.dumps(LOG | {"samples": None}))
+    for paths in ([log], [log.parent], [log.parent, tmp_path / "rows.jsonl"]):
+        view(*map(str, paths), export=str(tmp_path / "page.html"), overwrite=True)
+        out, err = capsys.readouterr()
+        assert f"{2 * len(paths)} rows exported" in out
+        assert ("unfinished.json: is no log of inspect_ai (it holds no samples" in err) == (log not in paths)
+    assert f"sweet-rl view {log.parent}" in (tmp_path / "page.html").read_text()
+    assert sorted(path.name for path in log.parent.iterdir()) == ["sums.json", "unfinished.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.json", json.dumps({"eval": {}, "status": "error"}), "it holds no samples"),
+        ("a.json", json.dumps(LOG | {"samples": [{"id": 1, "epoch": 1}]}), "a sample cannot be read"),
+        ("a.json", json.dumps(LOG)[:-200], "is not JSON .* a log of inspect_ai has eval, status and samples"),
+        ("a.json", "{}", "nothing that is shown here: .* logs of inspect_ai"),
+        ("a.txt", "", "nothing that is shown here: .* logs of inspect_ai"),
+    ],
+)
+def test_what_is_no_log_gets_a_sentence(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises((DataError, UsageError), match=message):
+        view(str(tmp_path / name), export=str(tmp_path / "page.html"))
+    assert not (tmp_path / "page.html").exists()
