@@ -11,7 +11,9 @@ import asyncio
 import json
 import random
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -80,7 +82,7 @@ class OpenAIClient:
     """Sends requests, tries again what can pass, and says what cannot.
 
     Args:
-        base_urls: one or several endpoints that offer the same models, each like `http://host:8000/v1`.
+        base_urls: where the models are, like `http://host:8000/v1`; several that offer the same ones in a list.
         api_key: sent as a bearer token; "EMPTY" (what local servers expect) when None. Never shown.
         retry: how often and how patiently.
         max_connections: requests of this client in flight at once.
@@ -94,7 +96,7 @@ class OpenAIClient:
 
     def __init__(
         self,
-        base_urls: Sequence[str],
+        base_urls: str | Sequence[str],
         *,
         api_key: str | None = None,
         retry: RetryPolicy | None = None,
@@ -104,7 +106,8 @@ class OpenAIClient:
         named_by: str = "",
     ) -> None:
         self.stats = tracking.joining(ClientStats())
-        self._endpoints = [_Endpoint(url.rstrip("/")) for url in base_urls]
+        urls = base_urls.split(",") if isinstance(base_urls, str) else base_urls
+        self._endpoints = [_Endpoint(url.strip().rstrip("/")) for url in urls]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")
@@ -274,6 +277,7 @@ class OpenAIClient:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = self._new_session(self._retry.timeout_s)
+            weakref.finalize(self, _close_behind, self._session, asyncio.get_running_loop())
         return self._session
 
     def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
@@ -392,3 +396,13 @@ def _read_chat(data: dict[str, Json]) -> ChatReply:
     if content is None:
         raise AttemptFailed("empty_reply", f"the content is null (finish_reason {reason})", can_pass=True)
     return ChatReply(parts.text, reason, thoughts)
+
+
+def _close_behind(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+    """Close the session of a client that nobody closed, when the client goes or the process ends."""
+    if loop.is_closed() or asyncio._get_running_loop() is loop:
+        with suppress(StopIteration):
+            session.close().send(None)
+    elif loop.is_running() and not session.closed:
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(session.close(), loop).result(timeout=1)

@@ -1,30 +1,48 @@
-"""The critic's view of every turn, from Python: of episodes of ours, and of dialogues of anyone's."""
+"""What is made of episodes, from Python: turn credit, preference pairs, pages, comparisons."""
 
 from __future__ import annotations
 
 import asyncio
+import html
+import tempfile
+import webbrowser
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 from sweet_rl.chat import TokenizerChat
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError, missing_package, no_such
+from sweet_rl.evaluation.comparison import Comparison, IntervalWay, compared
+from sweet_rl.evaluation.episodes import episodes_of
+from sweet_rl.evaluation.sources import Source, opened
+from sweet_rl.grouping import group_by_task
+from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in
 from sweet_rl.interface.waiting import in_thread
 from sweet_rl.preferences.credit import (
     Advantage,
     Crediting,
     TurnCredit,
-    View,
     check_reference,
     credited,
     own_turns,
 )
+from sweet_rl.preferences.credit import View as TurnView
 from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, hidden_of, messages_of
 from sweet_rl.preferences.ranking import Model
 from sweet_rl.preferences.tokenizers import encoding_of
+from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, trajectory_pairs
+from sweet_rl.records import replace_rows, trajectory_to_row
+from sweet_rl.runs import new_file
 from sweet_rl.runs.digests import identity_of
 from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json, Trajectory
+from sweet_rl.viewer.design import DesignContents
+from sweet_rl.viewer.export import export
+from sweet_rl.viewer.library import Library
+
+PICTURE_BYTES = 100_000_000
+"""Room for pictures in a page."""
 
 
 class Critic:
@@ -61,6 +79,9 @@ class Critic:
         device: str = "auto",
         dtype: str = "auto",
     ) -> None:
+        check_kinds((str, Path), "the critic's folder, or its name on the hub", path=path)
+        if advantage not in get_args(Advantage):
+            raise no_such("advantage", advantage, get_args(Advantage))
         reference_model = reference_model or trained_from(path)
         if advantage == "paper" and reference_model is None:
             raise UsageError("advantage='paper' needs a reference_model, which is shown the solution, too.")
@@ -105,7 +126,7 @@ class Critic:
         """The same for several dialogues, in batches; what they have in common is read once."""
         return [[view.advantage for view in views] for views in self.views(hidden, dialogues)]
 
-    def views(self, hidden: Sequence[str | None], dialogues: Sequence[Dialogue]) -> list[list[View]]:
+    def views(self, hidden: Sequence[str | None], dialogues: Sequence[Dialogue]) -> list[list[TurnView]]:
         """The same with the critic's and the reference's means, and why an advantage is missing."""
         told = [hidden_of(one, f"hidden[{place}]") for place, one in enumerate(hidden)]
         read = [messages_of(one, f"dialogues[{place}]") for place, one in enumerate(dialogues)]
@@ -115,7 +136,7 @@ class Critic:
         self, episodes: Iterable[Trajectory], *, hidden: bool = True, without_hidden: bool = True
     ) -> list[list[TurnCredit]]:
         """Every agent turn of episodes of ours, as `sweet_rl.credit`."""
-        turns = [own_turns(episode) for episode in episodes]
+        turns = [own_turns(episode) for episode in episodes_in(episodes, "credit")]
         every = [turn for own in turns for turn in own]
         critic = self._critic
 
@@ -159,6 +180,9 @@ def credit(
     Raises:
         UsageError: no such model, or nothing to compare the critic with.
     """
+    episodes = episodes_in(episodes, "credit")
+    check_kinds((str, Path), "the critic's folder, or its name on the hub", critic=critic)
+    check_kinds(bool, "True or False", hidden=hidden, without_hidden=without_hidden)
     if not (hidden or without_hidden):
         raise UsageError("Neither hidden nor without_hidden: there is nothing to compute.")
     loaded = Critic(critic, reference_model=reference_model, advantage=advantage, device=device, dtype=dtype)
@@ -172,3 +196,137 @@ def _model(name: str | Path, tokenizer: str, *, device: str, dtype: str) -> Mode
         raise missing_package("torch", "transformers", needed_for="a critic") from error
     scorer = CandidateScorer(name, device=device, dtype=dtype)
     return Model(ScorerInThread(scorer, str(name)), encoding_of(tokenizer, needs_header=False))
+
+
+def pairs(
+    trajectories: Iterable[Trajectory], *, margin: float | None = None, with_ground_truth: bool = False
+) -> list[dict[str, str]]:
+    """Pairs of graded episodes of one task; what the evaluation commands write for `train_dpo`.
+
+    Args:
+        trajectories: with rewards, several of each task, as many of one as of the other.
+        margin: by how much rewards of a pair differ at least; default: an episode with reward 1 is
+            preferred to those of its task with less, as published for hidden tests.
+        with_ground_truth: put the hidden solution before each dialogue: the critic's data.
+
+    Returns:
+        Rows of a preference file: {"chosen": text, "rejected": text}, prompts and all.
+
+    Raises:
+        UsageError: no episode has a reward.
+        DataError: tasks have different numbers of episodes.
+    """
+    known = episodes_in(trajectories, "pairs")
+    check_kinds((int, float, type(None)), "a number, or None", margin=margin)
+    rewards = [None if one.failed else one.reward for one in known]
+    if known and all(reward is None for reward in rewards):
+        raise UsageError("None of these episodes has a reward: grade them first (sweet_rl.grade).")
+    if margin is not None and not margin > 0:
+        raise UsageError(f"margin must be above 0, got {margin}.")
+    if not known:
+        return []
+    groups = group_by_task(known, len(known) // len({one.task.task_id for one in known}))
+    usable = [
+        one.last_turn is not None and reward is not None for one, reward in zip(known, rewards, strict=True)
+    ]
+    if margin is None:
+        found = trajectory_pairs([reward or 0.0 for reward in rewards], groups, usable)
+    else:
+        found = margin_pairs(rewards, groups, margin, usable)
+    return pair_rows(known, found, with_ground_truth=with_ground_truth)
+
+
+class View:
+    """A page with all episodes in it, which loads nothing else; in a notebook it shows itself.
+
+    Attributes:
+        path: of the HTML file.
+        height: of the frame in a notebook, in pixels.
+    """
+
+    def __init__(self, path: Path, height: int) -> None:
+        self.path, self.height = path, height
+
+    def open(self) -> bool:
+        """Show it in the default browser; False where none could be started."""
+        return webbrowser.open(self.path.resolve().as_uri())
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.path.read_text(encoding="utf-8"))
+        frame = f"width:100%;height:{self.height}px;border:0"
+        return f'<iframe title="{html.escape(self.path.name)}" style="{frame}" srcdoc="{page}"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"View({str(self.path)!r})"
+
+
+def view(
+    what: str | Path | Iterable[Trajectory],
+    path: str | Path | None = None,
+    *,
+    overwrite: bool = False,
+    height: int = 700,
+) -> View:
+    """Make a page of episodes; what `sweet-rl view --export` does.
+
+    Args:
+        what: trajectories, or a file of them; the pictures that they name become part of the page.
+        path: the .html file; default: a temporary one.
+        overwrite: replace it when it exists.
+        height: of the frame in a notebook, in pixels.
+
+    Returns:
+        The page: the last line of a notebook's cell shows it, `view(...).open()` a browser.
+
+    Raises:
+        UsageError: there are no episodes; the file exists.
+    """
+    trajectories = None if isinstance(what, (str, Path)) else episodes_in(what, "view")
+    check_kinds((str, Path, type(None)), "the path of an .html file", path=path)
+    check_kinds(bool, "True or False", overwrite=overwrite)
+    check_whole(1, height=height)
+    if trajectories == []:
+        raise UsageError("There are no episodes to look at.")
+    if path is None:
+        out = Path(tempfile.mkdtemp(prefix="sweet_rl_view_")) / "episodes.html"
+    else:
+        out = Path(path)
+        new_file(out, "path", overwrite=overwrite)
+    with tempfile.TemporaryDirectory(prefix="sweet_rl_view_") as folder:
+        if trajectories is None:
+            source, beside = Path(str(what)), Path(str(what)).parent
+        else:
+            source, beside = Path(folder, f"{len(trajectories)} episodes.jsonl"), Path.cwd()
+            replace_rows(source, map(trajectory_to_row, trajectories))
+        library = Library([source], drawing=lambda rows, title, _: DesignContents(rows, title, folder=beside))
+        in_thread(lambda: export(library, out, picture_bytes=PICTURE_BYTES, one_file=True))
+    return View(out, height)
+
+
+def compare(
+    *runs: str | Path | Iterable[Trajectory], interval: IntervalWay = "student", force: bool = False
+) -> Comparison:
+    """Compare the first run with each other one, task by task; what `sweet-rl compare` prints.
+
+    Args:
+        runs: files of trajectories, folders of `sweet-rl eval`, or graded trajectories.
+        interval: of differences: "student" or "bootstrap", over tasks.
+        force: compare what runs share, although they are of other tasks, humans, rules or graders.
+
+    Raises:
+        UsageError: fewer than two runs; they cannot be compared, or are trainings.
+        DataError: a file is broken.
+    """
+    if interval not in get_args(IntervalWay):
+        raise no_such("interval", interval, get_args(IntervalWay))
+    return compared([_source(place, run) for place, run in enumerate(runs)], interval=interval, force=force)
+
+
+def _source(place: int, run: str | Path | Iterable[Trajectory]) -> Source:
+    if isinstance(run, str | Path):
+        found = opened(str(run))
+        if isinstance(found, Source):
+            return found
+        raise UsageError(f"{str(run)!r} is a training: `sweet-rl compare` shows trainings side by side.")
+    label = chr(ord("A") + place)
+    return Source(label, Path(label), episodes_of(episodes_in(run, "compare")))
