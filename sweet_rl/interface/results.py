@@ -293,12 +293,14 @@ def view(
         out = Path(path)
         new_file(out, "path", overwrite=overwrite)
     with tempfile.TemporaryDirectory(prefix="sweet_rl_view_") as folder:
+        source, beside = Path(folder, f"{len(trajectories or ())} episodes.jsonl"), Path.cwd()
         if trajectories is None:
             source, beside = Path(str(what)), Path(str(what)).parent
         else:
-            source, beside = Path(folder, f"{len(trajectories)} episodes.jsonl"), Path.cwd()
             replace_rows(source, map(trajectory_to_row, trajectories))
         library = Library([source], drawing=lambda rows, title, _: DesignContents(rows, title, folder=beside))
+        if trajectories is not None:  # their file is no place to look for
+            library.about["command"] = "sweet_rl.view(episodes)"
         in_thread(lambda: export(library, out, picture_bytes=PICTURE_BYTES, one_file=True))
     return View(out, height)
 
