@@ -246,12 +246,12 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
     Raises:
         SweetRLError: as `simulate` and `grade`.
     """
-    played, agent = world_for(world), settings.get("agent", "auto")
+    played = world_for(world)
     repeats = settings.setdefault("repeats", settings.pop("epochs", 1))  # epochs: its former name
     graded = grade(simulate(played, tasks, **settings))
-    found = episodes_of(graded, played)
-    title = f"{name_of(agent)} in {played.name}" + (f" x {repeats}" if repeats > 1 else "")
-    about = {} if played.answered_by == "world" else {"human": {"model": name_of(settings.get("human"))}}
+    found, players = episodes_of(graded, played), graded[0].provenance
+    title = f"{players['agent_model']} in {played.name}" + (f" x {repeats}" if repeats > 1 else "")
+    about = {} if played.answered_by == "world" else {"human": {"model": players["env_model"]}}
     return Evaluated(
         Report(title, *counts_of(found), lines_of(found), families_of(found), about=about), graded
     )

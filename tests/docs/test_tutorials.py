@@ -18,7 +18,11 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = [*sorted((ROOT / "docs/tutorials").glob("*.md")), ROOT / "docs/published_names.md"]
+PAGES = [
+    *sorted((ROOT / "docs/tutorials").glob("*.md")),
+    ROOT / "docs/published_names.md",
+    ROOT / "docs/reference/interface.md",
+]
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
