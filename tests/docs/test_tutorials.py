@@ -1,7 +1,7 @@
 """The pages of docs/tutorials, and others like them: every code block executed as written, from top to bottom, in an empty folder.
 
 A block whose first line has `title="FILE"` is written to that file. Of the others `sh` and `python` are run,
-each by itself; `text` is what the block before it must have printed, where `...` stands for anything.
+each by itself, `py`, which needs a server or a browser, is only parsed; `text` is what the block before it must have printed, where `...` stands for anything.
 """
 
 import contextlib
@@ -26,7 +26,11 @@ PAGES = [
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SHELLS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
+_SHELLS = {
+    "sh": ["bash", "-euo", "pipefail", "-c"],
+    "python": [sys.executable, "-c"],
+    "py": [sys.executable, "-c", "import ast, sys; ast.parse(sys.argv[1])"],
+}
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
