@@ -50,11 +50,7 @@ def document_of(one: Trajectory) -> dict[str, Json]:
 
 
 def trajectory_in(document: Mapping[str, Any], path: Path) -> Trajectory:
-    """The trajectory of a document, ours or another's; `path` is the file that it is in.
-
-    Raises:
-        DataError: it is no such document, a step of it is none, or a value is of another type.
-    """
+    """The trajectory of a document, ours or another's; `path` is the file that it is in."""
     version, steps = str(document.get("schema_version", "")), document.get("steps")
     if not version.startswith("ATIF-v1.") or not steps or not isinstance(steps, list):
         raise DataError("is no ATIF trajectory of a version 1", path=path, field="schema_version")

@@ -34,11 +34,7 @@ def write_documents(trajectories: Iterable[Trajectory], folder: Path) -> None:
 
 
 def read_documents(path: Path) -> list[Trajectory]:
-    """The trajectories of a document, or of all documents below a folder; others' repeats are counted.
-
-    Raises:
-        DataError: there is none, or it is none.
-    """
+    """The trajectories of a document, or of all documents below a folder; others' repeats are counted."""
     paths = [path] if path.is_file() else sorted(path.rglob("*.json"))
     found: list[Trajectory] = []
     repeats: Counter[str] = Counter()
@@ -67,9 +63,6 @@ def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]
     Args:
         trajectories: whose.
         path: file of `sweet-rl credit`.
-
-    Raises:
-        DataError: a score is of another text than the turn, or no turn has one.
     """
     found = credit_in(path, trajectories)
     if not any(row for scored in found for row in scored):

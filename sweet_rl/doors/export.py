@@ -32,11 +32,7 @@ class ExportFlags(InputPath, OutputPath, Overwriting):
     )
 
     def check_together(self) -> None:
-        """Whether the ending of the output is that of what is written, and credit has a place in it.
-
-        Raises:
-            UsageError: it is not.
-        """
+        """Whether the ending of the output is that of what is written, and credit has a place in it."""
         super().check_together()
         ending = _ENDINGS[self.to]
         if Path(self.output_path).suffix != ending:

@@ -21,11 +21,7 @@ class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwri
     credit_path: str = flag(REQUIRED, "what sweet-rl credit wrote about the file.")
 
     def check_together(self) -> None:
-        """Whether the output can be written.
-
-        Raises:
-            UsageError: its ending.
-        """
+        """Whether the output can be written."""
         super().check_together()
         check_table(self.output_path)
 

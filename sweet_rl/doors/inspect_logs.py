@@ -44,11 +44,7 @@ def write_log(trajectories: Sequence[Trajectory], path: Path) -> None:
 
 
 def read_log(path: Path) -> list[Trajectory]:
-    """The trajectories of a log.
-
-    Raises:
-        DataError: it is torn or no log, or a sample is no dialogue of texts.
-    """
+    """The trajectories of a log."""
     try:
         log = logs.read_eval_log(path, resolve_attachments=True)
     except (ValueError, KeyError, EOFError, BadZipFile) as error:

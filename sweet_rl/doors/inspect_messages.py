@@ -29,11 +29,7 @@ def theirs(message: Message) -> ChatMessage:
 
 
 def ours(one: ChatMessage, path: Path) -> Message:
-    """The text of a message of theirs, in which pictures and the like are named, and its thoughts.
-
-    Raises:
-        DataError: it calls a tool, or is what a tool says; `path` is the log that it is in.
-    """
+    """The text of a message of theirs, in which pictures and the like are named, and its thoughts."""
     if one.role == "tool" or getattr(one, "tool_calls", None):
         raise DataError("has calls of tools, which are no dialogue of texts", path=path, field="messages")
     parts = [ContentText(text=one.content)] if isinstance(one.content, str) else one.content

@@ -43,11 +43,7 @@ def sample_of(one: Trajectory, model: str) -> EvalSample:
 
 
 def trajectory_in(sample: EvalSample, model: str, path: Path) -> Trajectory:
-    """The trajectory of a sample; `path` is the log that it is in.
-
-    Raises:
-        DataError: it is no dialogue of texts.
-    """
+    """The trajectory of a sample; `path` is the log that it is in."""
     if ROW in sample.store:
         own = trajectory_from_row(sample.store[ROW], path=path)
         return replace(own, provenance={"agent_model": model, **own.provenance})

@@ -96,24 +96,14 @@ class SteppedEpisode:
         return self._world.succeeded(one.reward, one.extra, self._options)
 
     async def begin(self) -> None:
-        """Let the world begin.
-
-        Raises:
-            EpisodeError: it cannot.
-        """
+        """Let the world begin."""
         self._seen = await self._live.begin()
         if self._seen is None:
             await self._end()
         self._awaits_turn = True
 
     async def step(self, said: str | Generation) -> Turn:
-        """The agent's turn: its text, or a generation with tokens and log-probabilities.
-
-        Raises:
-            EpisodeError: the human or the world failed; such an episode has no reward.
-            UsageError: the episode is over or closed, another turn is under way or was broken off, or what
-                was said is no text.
-        """
+        """The agent's turn: its text, or a generation with tokens and log-probabilities."""
         if self.trajectory.stop_reason is not None:
             raise UsageError("The episode is over: begin another one.")
         if not self._awaits_turn:

@@ -51,9 +51,6 @@ def token_rows(episode: Trajectory, tokenizer: Any, encoding: Encoding | None = 
         episode: of an agent whose turns bring their tokens.
         tokenizer: a transformers tokenizer, the sampler's.
         encoding: of it; default: made here, which takes a moment.
-
-    Raises:
-        UsageError: a turn brings no tokens, or those of another tokenizer.
     """
     encoding = encoding or encoding_by(tokenizer)
     rows: list[TokenRow] = []
@@ -83,11 +80,7 @@ def token_rows(episode: Trajectory, tokenizer: Any, encoding: Encoding | None = 
 def credited_rows(
     episodes: Sequence[Trajectory], credit: Sequence[Credit], tokenizer: Any
 ) -> list[dict[str, Json]]:
-    """Rows for other trainers, in the columns that TRL asks a rollout for; see `sweet-rl export_credit`.
-
-    Raises:
-        UsageError: as `token_rows`.
-    """
+    """Rows for other trainers, in the columns that TRL asks a rollout for; see `sweet-rl export_credit`."""
     found: list[dict[str, Json]] = []
     encoding = encoding_by(tokenizer)
     tasks = [episode.task.task_id for episode in episodes]
@@ -162,11 +155,7 @@ def centred(credit: Sequence[Credit], groups: Sequence[Hashable]) -> list[Credit
 
 
 def on_tokens(values: Credit, mask: Sequence[int]) -> tuple[list[float], list[int]]:
-    """A row's credit on every token of each turn, 0 elsewhere; and the mask without turns that have none.
-
-    Raises:
-        UsageError: there are not as many turns as values.
-    """
+    """A row's credit on every token of each turn, 0 elsewhere; and the mask without turns that have none."""
     places = runs(mask)
     if len(places) != len(values):
         raise UsageError(f"{len(values)} values for {len(places)} turns.")

@@ -55,9 +55,6 @@ def credit_run(
         output: a folder for the new one.
         critic: as `credit_traces`.
         hidden: likewise.
-
-    Raises:
-        UsageError: the output is there already.
     """
     target = Path(output)
     if (target / "traces.jsonl").exists():

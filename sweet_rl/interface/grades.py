@@ -279,9 +279,6 @@ def page_fields(
         metric: the grade that becomes the reward.
         rendering: fields of `RenderFlags`.
         folder: that pictures are relative to; None: the answers are pages, to be drawn.
-
-    Raises:
-        UsageError: a setting, a picture that is not there, or no browser.
     """
     need_page_metrics()
     if metric not in METRICS:

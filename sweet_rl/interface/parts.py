@@ -29,11 +29,7 @@ def shown(value: object) -> str:
 
 
 def check_whole(least: int | None = None, **given: object) -> None:
-    """Refuse what is no whole number, or a smaller one.
-
-    Raises:
-        UsageError: names the argument, what it may be, and what it was.
-    """
+    """Refuse what is no whole number, or a smaller one."""
     for name, value in given.items():
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not whole or (least is not None and value < least):  # type: ignore[operator]
@@ -42,22 +38,14 @@ def check_whole(least: int | None = None, **given: object) -> None:
 
 
 def check_kinds(kinds: type | tuple[type, ...], words: str, **given: object) -> None:
-    """Refuse what is of another type.
-
-    Raises:
-        UsageError: names the argument, what it may be, and what it was.
-    """
+    """Refuse what is of another type."""
     for name, value in given.items():
         if not isinstance(value, kinds):
             raise UsageError(f"{name} must be {words}; {shown(value)}.")
 
 
 def episodes_in(what: Any, call: str, *, texts: bool = False) -> list[Any]:
-    """The trajectories that a function is given, or that `evaluate` returned; where it takes them, also texts.
-
-    Raises:
-        UsageError: they are something else.
-    """
+    """The trajectories that a function is given, or that `evaluate` returned; where it takes them, also texts."""
     what = getattr(what, "trajectories", what)
     wants = f"{call} takes {'an answer with its task, or ' * texts}a list of trajectories, as simulate returns it;"
     if isinstance(what, Trajectory):
@@ -72,11 +60,7 @@ def episodes_in(what: Any, call: str, *, texts: bool = False) -> list[Any]:
 
 
 def world_for(world: World | str) -> World:
-    """The world that is named, or given.
-
-    Raises:
-        UsageError: there is no such world, or the object is none.
-    """
+    """The world that is named, or given."""
     if isinstance(world, str):
         return world_of(world)
     if inspect.isclass(world):
@@ -97,11 +81,7 @@ def world_for(world: World | str) -> World:
 
 
 def options_for(world: World, options: Options | Mapping[str, Json] | None) -> Options:
-    """A world's options.
-
-    Raises:
-        UsageError: an option is another world's, or no world's; or its value.
-    """
+    """A world's options."""
     if isinstance(options, Options):
         if not isinstance(options, world.options):
             raise UsageError(f"{world.name} takes {world.options.__name__}, got {options!r}.")
@@ -120,12 +100,7 @@ def options_for(world: World, options: Options | Mapping[str, Json] | None) -> O
 
 
 def tasks_in(given: Any, argument: str) -> list[Task]:
-    """Tasks that are given as objects, or as rows.
-
-    Raises:
-        UsageError: they are something else.
-        DataError: a row is no task.
-    """
+    """Tasks that are given as objects, or as rows."""
     if isinstance(given, str | bytes | Task | Mapping) or not isinstance(given, Iterable):
         raise UsageError(
             f"{argument} must be a list of tasks (of a single one: [task]), or the name of a list or a file; "
@@ -142,12 +117,7 @@ def tasks_in(given: Any, argument: str) -> list[Task]:
 
 
 def tasks_for(world: World, tasks: Tasks | None, num_tasks: int | None) -> list[Task]:
-    """What is played.
-
-    Raises:
-        UsageError: there are no tasks, or they are another world's.
-        DataError: a row is no task.
-    """
+    """What is played."""
     if num_tasks is not None:
         check_whole(1, num_tasks=num_tasks)
     if tasks is None or isinstance(tasks, str | Path):

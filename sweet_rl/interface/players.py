@@ -22,8 +22,18 @@ from sweet_rl.errors import SweetRLError, UsageError, no_such
 from sweet_rl.flags.models import VLLM
 from sweet_rl.interface.parts import check_kinds, shown
 from sweet_rl.policies import BASE_URL_VAR, POLICIES, engine_and_name
-from sweet_rl.prompts import load_prompt, prompt_digest
-from sweet_rl.types import Completion, Generation, Json, Message, Observation, UserContext, UserReply
+from sweet_rl.prompts import load_prompt
+from sweet_rl.types import (
+    Completion,
+    Generation,
+    Json,
+    Message,
+    Observation,
+    StepResult,
+    Task,
+    UserContext,
+    UserReply,
+)
 from sweet_rl.users import USERS
 from sweet_rl.worlds import AgentRequest, Options, World
 
@@ -46,11 +56,7 @@ def name_of(one: Any) -> str:
 
 
 def check_player(one: Any, role: str, method: str, contract: str) -> None:
-    """Find what an object or a function lacks before anything is played.
-
-    Raises:
-        UsageError: says what it has to have.
-    """
+    """Find what an object or a function lacks before anything is played."""
     if inspect.isclass(one):
         raise UsageError(f"{role} is the class {one.__name__}: give an object of it, {one.__name__}().")
     if callable(one) and not hasattr(one, method):
@@ -85,11 +91,7 @@ class Named(NamedTuple):
 
 
 def _urls(role: str, engine: str, given: Urls, flag: str) -> list[str]:
-    """Where the servers of a player are; none where nothing is said.
-
-    Raises:
-        UsageError: no address; openai/NAME without one.
-    """
+    """Where the servers of a player are; none where nothing is said."""
     if given is None and engine == "openai":
         given = os.environ.get(BASE_URL_VAR)
         if not given:
@@ -106,11 +108,7 @@ def _urls(role: str, engine: str, given: Urls, flag: str) -> list[str]:
 
 
 def agent_named(agent: Agent, base_url: Urls, world: World) -> Named | None:
-    """An agent that is named; None for an object or a function.
-
-    Raises:
-        UsageError: an unknown name; no agent; an address of something that is behind no server.
-    """
+    """An agent that is named; None for an object or a function."""
     if not isinstance(agent, str):
         check_player(agent, "agent", "act", "sweet_rl.Policy")
         engine, name = None, name_of(agent)
@@ -141,11 +139,7 @@ def agent_named(agent: Agent, base_url: Urls, world: World) -> Named | None:
 
 
 def prompt_for(agent: Agent, path: str | Path | None, world: World) -> str | None:
-    """The instructions of an agent; None for an object that has its own.
-
-    Raises:
-        UsageError: there is no such prompt, or an object is to have another one.
-    """
+    """The instructions of an agent; None for an object that has its own."""
     check_kinds((str, Path, type(None)), "a file, or the name of a packaged prompt", agent_prompt=path)
     takes = isinstance(agent, str) or not hasattr(agent, "act") or _instructed(agent) is not None
     if takes:
@@ -207,10 +201,6 @@ async def agent_of(
         world: that is played.
         stack: of what is closed.
         concurrency: turns at once.
-
-    Raises:
-        UsageError: a package or a model is missing.
-        ServiceError: no server comes up.
     """
     if named is None:
         policy: Any = Own(agent, "agent", wanted.system_prompt, concurrency, stack)
@@ -252,11 +242,7 @@ async def agent_of(
 
 
 def human_named(human: Human, base_url: Urls, world: World) -> Named | None:
-    """A human that is named: run by "world" (without a model), "own" or "openai"; None for an object.
-
-    Raises:
-        UsageError: an unknown name; no human; a human for a world that asks none.
-    """
+    """A human that is named: run by "world" (without a model), "own" or "openai"; None for an object."""
     if world.answered_by == "world":
         if human is not None or base_url is not None:
             raise UsageError(f"{world.name} asks no human: it answers by itself. Leave `human` out.")
@@ -281,23 +267,10 @@ def human_named(human: Human, base_url: Urls, world: World) -> Named | None:
     raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
 
 
-def human_settings(named: Named | None, world: World, options: Options) -> dict[str, Json]:
-    """What decides about a model that plays the human, besides its name."""
-    if named is None or named.engine != "openai" or world.answered_by != "human":
-        return {}
-    prompt = prompt_digest(load_prompt(str(world.user_prompt)))
-    return {"user_prompt": prompt} | world.model_user_settings(options)
-
-
 async def human_of(
     human: Human, named: Named | None, world: World, options: Options, stack: AsyncExitStack, concurrency: int
 ) -> User | None:
-    """The human; None where the world itself answers. One that is made from a name is closed with the stack.
-
-    Raises:
-        UsageError: the server offers no model; a package is missing.
-        ServiceError: no server answers.
-    """
+    """The human; None where the world itself answers. One that is made from a name is closed with the stack."""
     if named is None:
         return Own(human, "human", "", concurrency, stack)
     if world.answered_by == "world":
@@ -346,16 +319,12 @@ class Own:
 
     def __init__(self, one: Any, role: str, system: str, at_once: int, stack: AsyncExitStack) -> None:
         self.name = name_of(one)
-        self._one, self._role, self._system = one, role, system
+        self._one, self._system, self._whose = one, system, f"the {role} {self.name}"
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=f"sweet_rl {role}")
         stack.callback(self._threads.shutdown, wait=False, cancel_futures=True)
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn.
-
-        Raises:
-            UsageError: what came back is no turn, or the function failed.
-        """
+        """One turn."""
         if not hasattr(self._one, "act"):
             messages = with_system(self._system, observation.messages)
             return Generation(as_json(messages), Completion(await self._say(messages)))
@@ -367,20 +336,18 @@ class Own:
             and isinstance(found.completion.text, str)
         ):
             return found
-        raise self._wrong(found, "act", "sweet_rl.Generation(prompt, sweet_rl.Completion(text))")
+        raise _wrong(
+            f"`act` of {self._whose}", found, "sweet_rl.Generation(prompt, sweet_rl.Completion(text))"
+        )
 
     async def reply(self, context: UserContext) -> UserReply:
-        """The human's answer.
-
-        Raises:
-            UsageError: what came back is none, or the function failed.
-        """
+        """The human's answer."""
         if not hasattr(self._one, "reply"):
             return UserReply(await self._say(with_system(context.hidden_information, context.messages)))
         found = await self._one.reply(context)
         if isinstance(found, UserReply) and isinstance(found.text, str):
             return found
-        raise self._wrong(found, "reply", "sweet_rl.UserReply(text)")
+        raise _wrong(f"`reply` of {self._whose}", found, "sweet_rl.UserReply(text)")
 
     async def close(self) -> None:
         """Do nothing: its owner closes it."""
@@ -414,22 +381,43 @@ class Own:
             frames = traceback.extract_tb(error.__traceback__)
             at = next((one for one in reversed(frames) if one.filename == file), frames[-1])
             raise UsageError(
-                f"The {self._role} {self.name} raised {type(error).__name__}: {error} (file {at.filename}, line "
+                f"T{self._whose[1:]} raised {type(error).__name__}: {error} (file {at.filename}, line "
                 f"{at.lineno}, in {at.name}: {at.line}). That ends the run, and is no score. Where only one episode "
                 "cannot go on, raise sweet_rl.errors.EpisodeError."
             ) from error
         if not isinstance(said, str):
-            raise self._wrong(said, None, "the text of its turn, a str")
+            raise _wrong(self._whose, said, "the text of its turn, a str")
         return said
 
-    def _wrong(self, found: object, method: str | None, wanted: str) -> UsageError:
-        what = (
-            f"The {self._role} {self.name}"
-            if method is None
-            else f"`{method}` of the {self._role} {self.name}"
+
+class OwnEnv:
+    """An episode in a person's own world; what it returns is looked at."""
+
+    def __init__(self, env: Any, world: str) -> None:
+        self._env, self._whose = env, f"the world {world}"
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        found = await self._env.reset(task, seed=seed)
+        if isinstance(found, Observation) and all(isinstance(one, Message) for one in found.messages):
+            return found
+        raise _wrong(f"`reset` of {self._whose}", found, "sweet_rl.Observation(task_id, messages, seed)")
+
+    async def step(self, action: str) -> StepResult:
+        found = await self._env.step(action)
+        if isinstance(found, StepResult):
+            return found
+        raise _wrong(
+            f"`step` of {self._whose}", found, "sweet_rl.StepResult(content, output, observation, ...)"
         )
-        hint = " A way through it ends without `return`." if found is None else ""
-        if inspect.iscoroutine(found):
-            found.close()
-            hint = " Put `await` before the call that it returns."
-        return UsageError(f"{what} must return {wanted}; {shown(found)}.{hint}")
+
+    async def close(self) -> None:
+        await self._env.close()
+
+
+def _wrong(what: str, found: object, wanted: str) -> UsageError:
+    """The error for what a person's own part has returned."""
+    hint = " A way through it ends without `return`." if found is None else ""
+    if inspect.iscoroutine(found):
+        found.close()
+        hint = " Put `await` before the call that it returns."
+    return UsageError(f"{what[0].upper()}{what[1:]} must return {wanted}; {shown(found)}.{hint}")

@@ -18,17 +18,17 @@ from sweet_rl.interface.parts import Tasks, check_kinds, check_whole, options_fo
 from sweet_rl.interface.players import (
     Agent,
     Human,
+    OwnEnv,
     Urls,
     agent_named,
     agent_of,
     human_named,
     human_of,
-    human_settings,
     name_of,
     prompt_for,
 )
 from sweet_rl.interface.waiting import awaited, waiting
-from sweet_rl.prompts import prompt_digest
+from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import Journal, load_trajectories, trajectory_to_row
 from sweet_rl.rollout import Episode, rollout, schedule
 from sweet_rl.runs import finish, open_journal, plan
@@ -171,7 +171,10 @@ async def simulate(
         played.check_place(chosen)
     settings = played.settings(chosen) | {"seed": seed}
     settings |= {"agent_model": name_of(agent), "env_model": name_of(human)}
-    settings |= human_settings(answering, played, chosen) | (acting.settings if acting else {})
+    settings |= acting.settings if acting else {}
+    if answering is not None and answering.engine == "openai" and played.answered_by == "human":
+        settings["user_prompt"] = prompt_digest(load_prompt(str(played.user_prompt)))
+        settings |= played.model_user_settings(chosen)
     prompt = prompt_for(agent, agent_prompt, played)
     if prompt is not None:
         settings["agent_prompt"] = prompt_digest(prompt)
@@ -191,6 +194,7 @@ async def simulate(
             place = None if output_path is None else Path(output_path)
             opened = played.open(played.beside(chosen, place, samples), user)
             make_env = await stack.enter_async_context(opened)
+            ours = type(played).__module__.startswith("sweet_rl.")
             done = len(episodes) - len(output.todo)
             bar = stack.enter_context(
                 running.progress(len(episodes), done, unit="episode", quiet=not progress)
@@ -203,7 +207,7 @@ async def simulate(
             stack.push_async_callback(output.flush)
             await rollout(
                 output.todo,
-                make_env=make_env,
+                make_env=make_env if ours else lambda: OwnEnv(make_env(), played.name),
                 policy=policy,
                 on_finished=on_finished,
                 concurrency=played.at_once(min(concurrency, max(1, len(output.todo)))),
@@ -312,11 +316,7 @@ class _Output:
         to_continue: bool,
         overwrite: bool,
     ) -> Iterator[_Output]:
-        """An output for these episodes.
-
-        Raises:
-            UsageError: the file was made with other settings.
-        """
+        """An output for these episodes."""
         if path is None:
             yield cls(episodes)
             return

@@ -1,6 +1,7 @@
 """Wrong calls from Python: each is refused by a sentence that says what was given and what is expected."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import sweet_rl
 from sweet_rl.errors import SweetRLError
 from sweet_rl.types import Completion, Generation, Score, UserReply
-from tests.interface.test_simulation import ROWS, Asking, EchoWorld, Telling
+from tests.interface.test_simulation import ROWS, Asking, Echo, EchoWorld, Telling
 
 EPISODE = sweet_rl.Trajectory(sweet_rl.records.task_from_row(ROWS[0]), (), "def f(x): return x", reward=1.0)
 
@@ -32,6 +33,21 @@ def said(agent=None, human="auto", **more):
 
 class Half(sweet_rl.World):
     name = "half"
+
+
+def world_with(**more):
+    """A world whose episodes go wrong, as they stand."""
+
+    class Wrong(EchoWorld):
+        @asynccontextmanager
+        async def open(self, options, user):
+            yield type("Env", (Echo,), more)
+
+    return Wrong()
+
+
+async def nothing(*_, **__):
+    """What a method does whose author forgot `return`."""
 
 
 class NoScores:
@@ -143,6 +159,8 @@ OTHERS = {
     "The agent <lambda> must return the text of its turn, a str; got None": lambda: said(lambda _: None),
     "The agent <lambda> must return .*got Completion": lambda: said(lambda _: Completion("x")),
     "The human <lambda> must return .*got 5": lambda: said(human=lambda _: 5),
+    "`step` of the world echo must return sweet_rl.StepResult.*got None": lambda: sweet_rl.play(world_with(step=nothing), agent=lambda _: "x"),
+    "`reset` of the world echo must return sweet_rl.Observation.*got None": lambda: sweet_rl.play(world_with(reset=nothing), agent=lambda _: "x"),
 }  # fmt: skip
 
 

@@ -46,9 +46,6 @@ def open_oracle(
         api_key: of an "openai" server that needs one.
         retry: how often and how patiently that is asked.
         concurrency: how many questions are asked at once at most.
-
-    Raises:
-        UsageError: no such oracle, model or address, or a package is missing.
     """
     if kind == "seq2seq":
         from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle
