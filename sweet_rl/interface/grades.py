@@ -169,7 +169,7 @@ def _way_of(episode: Trajectory, grader: Grader | str | None) -> str:
         return ""
     if episode.task.test_cases:
         return "tests"
-    if wants_a_page(episode):
+    if "<html" in episode.task.ground_truth.lower():
         return "pages"
     raise UsageError(
         f"The task {episode.task.task_id!r} has no hidden tests and no page to grade by. Games reward their "
@@ -264,11 +264,6 @@ def _said(text: str, task: Task) -> Trajectory:
     return Trajectory(task, (Message("assistant", text),), answer)
 
 
-def wants_a_page(episode: Trajectory) -> bool:
-    """Whether it is a page that is compared with what was handed in."""
-    return not episode.task.test_cases and "<html" in episode.task.ground_truth.lower()
-
-
 def page_fields(
     episodes: Sequence[Trajectory], *, metric: str, rendering: Mapping[str, Json], folder: Path | None
 ) -> list[dict[str, Json]]:
@@ -287,19 +282,14 @@ def page_fields(
     if unknown := sorted(set(rendering) - set(known)):
         raise no_such("setting of rendering", unknown[0], known)
     flags = RenderFlags(**rendering)
-    if folder is not None:
-        _check_pictures(episodes, folder)
-    return in_thread(lambda: asyncio.run(_graded(episodes, metric, flags, folder)))
-
-
-def _check_pictures(episodes: Sequence[Trajectory], folder: Path) -> None:
-    """Make sure that pictures are there: one that is looked for in another place is no black one."""
-    for episode in episodes:
-        if episode.answer not in {None, "", NO_ANSWER} and not (folder / str(episode.answer)).is_file():
+    for episode in episodes:  # a picture that is looked for in another place is no black one
+        drawn = folder is None or episode.answer in {None, "", NO_ANSWER}
+        if not drawn and not Path(str(folder), str(episode.answer)).is_file():
             raise UsageError(
                 f"The picture {episode.answer!r} of {episode.task.task_id!r} is not in {str(folder)!r}: name "
                 "the folder of the episodes' file (`folder`), which pictures are relative to."
             )
+    return in_thread(lambda: asyncio.run(_graded(episodes, metric, flags, folder)))
 
 
 async def _graded(

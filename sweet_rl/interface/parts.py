@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from numbers import Integral
 from pathlib import Path
@@ -42,6 +43,15 @@ def check_kinds(kinds: type | tuple[type, ...], words: str, **given: object) -> 
     for name, value in given.items():
         if not isinstance(value, kinds):
             raise UsageError(f"{name} must be {words}; {shown(value)}.")
+
+
+@contextmanager
+def in_words_of_python() -> Iterator[None]:
+    """Call arguments in messages what they are called here, and not flags."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(str(error).replace("--", "")) from None
 
 
 def episodes_in(what: Any, call: str, *, texts: bool = False) -> list[Any]:
@@ -96,7 +106,8 @@ def options_for(world: World, options: Options | Mapping[str, Json] | None) -> O
         others = [other for other in names() if name in {one.name for one in fields(world_of(other).options)}]
         hint = f"{name} is an option of {', '.join(others)}." if others else ""
         raise no_such(f"option of {world.name}", name, known, hint)
-    return world.options(**given)
+    with in_words_of_python():
+        return world.options(**given)
 
 
 def tasks_in(given: Any, argument: str) -> list[Task]:

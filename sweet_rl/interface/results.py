@@ -6,18 +6,19 @@ import asyncio
 import html
 import tempfile
 import webbrowser
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import get_args
 
 from sweet_rl.chat import TokenizerChat
-from sweet_rl.errors import UsageError, missing_package, no_such
+from sweet_rl.errors import DataError, UsageError, missing_package, no_such
 from sweet_rl.evaluation.comparison import Comparison, IntervalWay, compared
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.sources import Source, opened
 from sweet_rl.grouping import group_by_task
-from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in
+from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in, in_words_of_python
 from sweet_rl.interface.waiting import in_thread
 from sweet_rl.preferences.credit import (
     Advantage,
@@ -225,6 +226,12 @@ def pairs(
         raise UsageError(f"margin must be above 0, got {margin}.")
     if not known:
         return []
+    (most, of_most), *_, (fewest, of_fewest) = [*Counter(one.task.task_id for one in known).most_common()] * 2
+    if of_most != of_fewest:
+        raise DataError(
+            f"has {of_most} episodes of the task {most!r} and {of_fewest} of {fewest!r}",
+            repair="Pairs are made of as many of each: simulate with repeats, and leave none out.",
+        )
     groups = group_by_task(known, len(known) // len({one.task.task_id for one in known}))
     usable = [
         one.last_turn is not None and reward is not None for one, reward in zip(known, rewards, strict=True)
@@ -291,7 +298,8 @@ def view(
         out = Path(tempfile.mkdtemp(prefix="sweet_rl_view_")) / "episodes.html"
     else:
         out = Path(path)
-        new_file(out, "path", overwrite=overwrite)
+        with in_words_of_python():
+            new_file(out, "path", overwrite=overwrite)
     with tempfile.TemporaryDirectory(prefix="sweet_rl_view_") as folder:
         source, beside = Path(folder, f"{len(trajectories or ())} episodes.jsonl"), Path.cwd()
         if trajectories is None:

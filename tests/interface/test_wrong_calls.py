@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from sweet_rl.types import Completion, Generation, Score, UserReply
 from tests.interface.test_simulation import ROWS, Asking, Echo, EchoWorld, Telling
 
 EPISODE = sweet_rl.Trajectory(sweet_rl.records.task_from_row(ROWS[0]), (), "def f(x): return x", reward=1.0)
+
+OTHER = replace(EPISODE, task=sweet_rl.records.task_from_row(ROWS[1]))
 
 
 def player(method, returns, **more):
@@ -56,6 +59,17 @@ class NoScores:
 
 
 SIMULATE = {
+    "no option of code 'max_turn'.*did you mean max_turns": {"options": {"max_turn": 3}},
+    "leaveout_prob is an option of auto_explore": {"options": {"leaveout_prob": 0.5}},
+    "takes BackendOptions": {"options": sweet_rl.Options()},
+    "no agent of code 'questioneer'.*did you mean questioner": {"agent": "questioneer"},
+    "has its own instructions": {"agent": Asking(), "agent_prompt": "llm_agent_mini_prompt"},
+    "lacks a name or `async def reply`": {"human": Asking()},
+    "no human of code 'gpt'": {"human": "gpt"},
+    "asks no human": {"world": "lantern", "tasks": None, "human": Telling()},
+    "holds no tasks": {"tasks": []},
+    "are about a file": {"overwrite": True},
+    "There is no world": {"world": "lanterm"},
     "num_tasks must be a whole number, at least 1; got '5' \\(str\\)": {"num_tasks": "5"},
     "num_tasks must be a whole number, at least 1; got '6' \\(str\\)": {"limit": "6"},
     "num_tasks must be a whole number, at least 1; got 0": {"num_tasks": 0},
@@ -67,7 +81,7 @@ SIMULATE = {
     "concurrency must be .*got None": {"concurrency": None},
     "seed must be a whole number; got 'x'": {"seed": "x"},
     "options must be like .*got 5": {"options": 5},
-    "max_turns must be a whole number, got '5'": {"options": {"max_turns": "5"}},
+    "^max_turns must be a whole number, got '5'": {"options": {"max_turns": "5"}},
     "overwrite must be True or False; got 'no'": {"overwrite": "no"},
     "output_path must be the path of a .jsonl file; got 5": {"output_path": 5},
     "output_path '/' is a folder": {"output_path": "/"},
@@ -135,6 +149,8 @@ OTHERS = {
     "pairs takes .*got 5": lambda: sweet_rl.pairs(5),
     "pairs takes .*trajectory_from_row": lambda: sweet_rl.pairs([{"task": {}}]),
     "margin must be a number, or None; got '0.1'": lambda: sweet_rl.pairs([EPISODE], margin="0.1"),
+    "has 2 episodes of the task '.*' and 1 of '": lambda: sweet_rl.pairs([EPISODE, EPISODE, OTHER]),
+    "Pass overwrite to replace it, or choose another path": lambda: sweet_rl.view([EPISODE], __file__),
     "view takes .*got 5": lambda: sweet_rl.view(5),
     "view takes .*single one": lambda: sweet_rl.view(EPISODE),
     "no file|does not exist|is not there|There is no": lambda: sweet_rl.view("missing.jsonl"),
