@@ -114,8 +114,8 @@ def tasks_in(given: Any, argument: str) -> list[Task]:
     """Tasks that are given as objects, or as rows."""
     if isinstance(given, str | bytes | Task | Mapping) or not isinstance(given, Iterable):
         raise UsageError(
-            f"{argument} must be a list of tasks (of a single one: [task]), or the name of a list or a file; "
-            f"{shown(given)}."
+            f"{argument} must be a list of tasks (of a single one: [task]); {shown(given)}. "
+            "sweet_rl.load_tasks('mini:test') reads those of a list or a file."
         )
     found = list(given)
     for place, one in enumerate(found):

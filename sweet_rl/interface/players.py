@@ -123,7 +123,9 @@ def agent_named(agent: Agent, base_url: Urls, world: World) -> Named | None:
         elif engine == "auto" and POLICIES.knows(name):
             POLICIES.find(name)
             engine = "own"
-        elif engine == "auto" and (folder_of(name) is not None or "/" in name or Path(name).exists()):
+        elif engine == "auto" and (
+            folder_of(name) is not None or "/" in name or (name and Path(name).exists())
+        ):
             engine = "transformers"
         elif engine == "auto":
             hint = (
@@ -255,7 +257,7 @@ def human_named(human: Human, base_url: Urls, world: World) -> Named | None:
                 f"{name_of(human)} is behind none."
             )
         return None
-    engine, name = engine_and_name(human or "auto")
+    engine, name = engine_and_name("auto" if human is None else human)
     if engine == "openai" or (engine == "auto" and base_url is not None):
         return Named("openai", name, _urls("human", "openai", base_url, "human_base_url"))
     if engine == "auto" and name in _WITHOUT_MODEL:

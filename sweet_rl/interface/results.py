@@ -190,6 +190,7 @@ def credit(
     return loaded.of_episodes(episodes, hidden=hidden, without_hidden=without_hidden)
 
 
+@in_words_of_python()
 def _model(name: str | Path, tokenizer: str, *, device: str, dtype: str) -> Model:
     try:
         from sweet_rl.training.scoring import CandidateScorer, ScorerInThread  # needs torch

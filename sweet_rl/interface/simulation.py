@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.command_line import running
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, counts_of, families_of, lines_of
 from sweet_rl.interface.grades import grade
@@ -252,6 +252,8 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
     """
     played = world_for(world)
     repeats = settings.setdefault("repeats", settings.pop("epochs", 1))  # epochs: its former name
+    for name in settings.keys() - inspect.signature(simulate).parameters.keys():
+        raise no_such("argument of evaluate", name, inspect.signature(simulate).parameters)
     graded = grade(simulate(played, tasks, **settings))
     found, players = episodes_of(graded, played), graded[0].provenance
     title = f"{players['agent_model']} in {played.name}" + (f" x {repeats}" if repeats > 1 else "")

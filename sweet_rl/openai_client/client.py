@@ -30,6 +30,7 @@ from sweet_rl.openai_client.retry import (
     Spent,
     failed_status,
 )
+from sweet_rl.openai_client.urls import base_url_from
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import Failure, Json
 
@@ -91,7 +92,7 @@ class OpenAIClient:
         named_by: a sentence that says which flags name the server, for the person who can correct them.
 
     Raises:
-        UsageError: a key that no HTTP header can carry.
+        UsageError: no address, or a key that no HTTP header can carry.
     """
 
     def __init__(
@@ -106,8 +107,12 @@ class OpenAIClient:
         named_by: str = "",
     ) -> None:
         self.stats = tracking.joining(ClientStats())
-        urls = base_urls.split(",") if isinstance(base_urls, str) else base_urls
-        self._endpoints = [_Endpoint(url.strip().rstrip("/")) for url in urls]
+        urls = [base_urls] if isinstance(base_urls, str) else base_urls
+        if not urls or not (isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)):
+            raise UsageError(
+                f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}."
+            )
+        self._endpoints = [_Endpoint(url) for one in urls for url in base_url_from("", 0, one)]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")

@@ -89,6 +89,8 @@ class OpenAIPolicy:
         server: Literal["auto", "vllm", "other"] = "auto",
         extra: Mapping[str, Json] | None = None,
     ) -> None:
+        if isinstance(client, str):
+            raise UsageError(f"client must be an OpenAIClient: OpenAIClient({client!r}).")
         if api not in {"completions", "chat"}:
             raise UsageError(f"api must be completions or chat, got {api!r}.")
         self.name = model

@@ -9,6 +9,8 @@ import pytest
 
 import sweet_rl
 from sweet_rl.errors import SweetRLError
+from sweet_rl.openai_client import OpenAIClient
+from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.types import Completion, Generation, Score, UserReply
 from tests.interface.test_simulation import ROWS, Asking, Echo, EchoWorld, Telling
 
@@ -130,6 +132,14 @@ def test_simulate_refuses(words, given, tmp_path, monkeypatch):
 
 OTHERS = {
     "evaluate: .*at least 1; got '5'|num_tasks must be .*got '5'": lambda: sweet_rl.evaluate("code", ROWS, num_tasks="5"),
+    "no argument of evaluate 'nun_tasks' .did you mean num_tasks": lambda: sweet_rl.evaluate("code", nun_tasks=5),
+    "no agent of code ''": lambda: sweet_rl.play("code", agent=""),
+    "no human of code ''": lambda: sweet_rl.play("code", human=""),
+    "^device must be auto, cpu": lambda: sweet_rl.credit([EPISODE], "embedded", device="gpu"),
+    "base_urls must be an address .*got 5": lambda: OpenAIClient(5),
+    "base_urls must be an address .*got \\[\\]": lambda: OpenAIClient([]),
+    "A base URL looks like .*got 'localhost:8000'": lambda: OpenAIClient("localhost:8000"),
+    "client must be an OpenAIClient: OpenAIClient..http": lambda: OpenAIPolicy("http://127.0.0.1:1/v1", "m"),
     "task must be one task .*simulate; got 5": lambda: sweet_rl.play("code", 5),
     "task must be one task .*simulate; got \\[": lambda: sweet_rl.play("code", ROWS),
     "grade takes an answer with its task, or a list of trajectories.*got 5": lambda: sweet_rl.grade(5),
