@@ -1,12 +1,23 @@
 """Train and measure language-model agents that work with someone over several turns.
 
-From Python: `simulate` and `play` let an agent and a human talk over the tasks of a world, `grade` says how
-good an answer is, `credit` which turn made the difference (a `Critic`, in anyone's dialogues), `pairs` makes
-preference pairs, `view` a page to look at; `worlds` has the worlds by name.
-`asimulate`, `aplay` and `agrade` are the same to await.
+    import sweet_rl
 
-Importing this package is cheap on purpose: it loads nothing but the vocabulary of `sweet_rl.types`; the rest
-is imported when it is asked for.
+    episodes = sweet_rl.simulate("code", "mini:test", agent="expert", num_tasks=5)   # an agent and a human talk
+    episodes = sweet_rl.grade(episodes)                      # by hidden tests, in a sandbox: episode.reward
+    sweet_rl.view(episodes)                                  # a page; in a notebook it shows itself
+    pairs = sweet_rl.pairs(episodes)                         # preference pairs, with several repeats of each task
+    result = sweet_rl.evaluate("code", "mini:test", agent="openai/NAME", base_url="http://127.0.0.1:8000/v1")
+    print(result.report)                                     # success with its interval, turns, tokens
+
+An agent is a name (of the world's own agents, `openai/NAME` behind a server, `vllm/PATH`, a model's folder), a
+function of the dialogue, `agent=lambda messages: "What does it cost?"`, or a `Policy`; a human likewise (`User`).
+`worlds.names()` lists what there is to play, `load_tasks` reads tasks. `play` plays one episode, `credit` says which
+turn made the difference (a `Critic`, in anyone's dialogues), `compare` which of two agents is better. What was said
+is `message.content`, of every message in `episode.dialogue_history`.
+
+All of these wait for their result wherever they are called, in a notebook too; `asimulate`, `aplay` and `agrade` are
+the same to await. Importing this package is cheap on purpose: it loads nothing but the vocabulary of
+`sweet_rl.types`; the rest is imported when it is asked for. Errors are of `sweet_rl.errors`.
 """
 
 from importlib import import_module
@@ -29,7 +40,7 @@ from sweet_rl.types import (
 from sweet_rl.version import __version__
 
 if TYPE_CHECKING:
-    from sweet_rl import worlds
+    from sweet_rl import errors, records, worlds
     from sweet_rl.contracts import Env, Policy, User
     from sweet_rl.interface import (
         Critic,
@@ -51,29 +62,14 @@ if TYPE_CHECKING:
 # Where sweet_rl.environments, .utils and .models are found: names of the published package.
 __path__.append(f"{__path__[0]}/published_names")
 
+_INTERFACE = "Critic View agrade aplay asimulate compare credit evaluate grade pairs play simulate view"
 _LATER = {
     **dict.fromkeys(("Env", "Policy", "User"), "sweet_rl.contracts"),
-    **dict.fromkeys(
-        (
-            "Critic",
-            "View",
-            "agrade",
-            "aplay",
-            "asimulate",
-            "compare",
-            "credit",
-            "evaluate",
-            "grade",
-            "pairs",
-            "play",
-            "simulate",
-            "view",
-        ),
-        "sweet_rl.interface",
-    ),
+    **dict.fromkeys(_INTERFACE.split(), "sweet_rl.interface"),
     **dict.fromkeys(("Options", "World", "load_tasks"), "sweet_rl.worlds"),
 }
 """Where names are that are imported when they are asked for."""
+_MODULES = ("errors", "records", "worlds")
 
 __all__ = [
     "AgentTurn",
@@ -101,11 +97,13 @@ __all__ = [
     "asimulate",
     "compare",
     "credit",
+    "errors",
     "evaluate",
     "grade",
     "load_tasks",
     "pairs",
     "play",
+    "records",
     "simulate",
     "view",
     "worlds",
@@ -113,12 +111,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "worlds":
-        return import_module("sweet_rl.worlds")
+    if name in _MODULES:
+        return import_module(f"sweet_rl.{name}")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'sweet_rl' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

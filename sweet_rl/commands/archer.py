@@ -20,7 +20,7 @@ from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only
 from sweet_rl.grading import GRADERS
-from sweet_rl.interface.ending import grading_as_they_end, grading_of
+from sweet_rl.interface.grades import grading_as_they_end, grading_of
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import read_rows
 from sweet_rl.tracking import Destination

@@ -16,8 +16,7 @@ from sweet_rl import tracking
 from sweet_rl.commands.archer import TINY, template_of
 from sweet_rl.commands.archer_config import load_config, not_of, owners_of
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.interface.ending import grading_of
-from sweet_rl.interface.grades import grade
+from sweet_rl.interface.grades import grade, grading_of
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_in, world_of
 
 if TYPE_CHECKING:

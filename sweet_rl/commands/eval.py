@@ -31,12 +31,8 @@ from sweet_rl.flags.common import (
     Tasks,
     WorldName,
 )
+from sweet_rl.policies import BASE_URL_VAR, engine_and_name
 from sweet_rl.worlds import Options, ScriptedFlags, agents_with, first_for, world_of
-
-ENGINES = ("openai", "vllm", "transformers", "scripted")
-"""What may stand before a model's name, with a slash between."""
-
-BASE_URL_VAR = "OPENAI_BASE_URL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,18 +69,12 @@ class EvalFlags(
     )
 
     @property
-    def engine_and_name(self) -> tuple[str, str]:
-        """What runs the model, and its name there."""
-        engine, _, name = self.model.partition("/")
-        return (engine, name) if engine in ENGINES and name else ("auto", self.model)
-
-    @property
     def folder(self) -> Path:
         """Where everything goes."""
         if self.output_dir:
             return Path(self.output_dir)
         source = Path(self.tasks).name.removesuffix(".jsonl") if self.tasks else "test"
-        words = (self.world, source, self.engine_and_name[1].rstrip("/").rpartition("/")[2])
+        words = (self.world, source, engine_and_name(self.model)[1].rstrip("/").rpartition("/")[2])
         return Path("evals") / "-".join(re.sub(r"[^\w.=]+", "_", word).strip("_") for word in words)
 
     def check_together(self) -> None:
@@ -109,7 +99,7 @@ def player_flags(flags: EvalFlags, agent: EvaluatedFlags) -> PlayerFlags:
     Raises:
         UsageError: a model behind a server that nobody named.
     """
-    engine, name = flags.engine_and_name
+    engine, name = engine_and_name(flags.model)
     url = agent.agent_base_url
     if engine == "openai" and url is None:
         url = os.environ.get(BASE_URL_VAR) or None

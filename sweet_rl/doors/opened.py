@@ -20,7 +20,7 @@ from sweet_rl.contracts import Env, User
 from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.interface.ending import grading_as_they_end, grading_of
+from sweet_rl.interface.grades import grading_as_they_end, grading_of
 from sweet_rl.interface.parts import options_for, tasks_for
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import Json, Task, Trajectory, derive_seed

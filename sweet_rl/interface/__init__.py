@@ -5,12 +5,9 @@ A layer over the same parts (`rollout`, `grading`, `preferences`, `viewer`); it 
 already; `asimulate`, `aplay` and `agrade` are the same to await.
 """
 
-from sweet_rl.interface.evaluation import compare, evaluate
 from sweet_rl.interface.grades import agrade, grade
-from sweet_rl.interface.preference_pairs import pairs
-from sweet_rl.interface.simulation import aplay, asimulate, play, simulate
-from sweet_rl.interface.turn_credit import Critic, credit
-from sweet_rl.interface.viewing import View, view
+from sweet_rl.interface.results import Critic, View, compare, credit, pairs, view
+from sweet_rl.interface.simulation import aplay, asimulate, evaluate, play, simulate
 
 __all__ = [
     "Critic",

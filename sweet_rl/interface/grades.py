@@ -1,25 +1,38 @@
-"""Grades from Python: of a text without an episode, and of episodes."""
+"""Grades from Python: of a text without an episode, of episodes, of web pages, of episodes as they end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import inspect
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, get_args, overload
+from typing import Any, Final, TypedDict, Unpack, get_args, overload
 
+from sweet_rl.batching import MicroBatcher
 from sweet_rl.contracts import Grader
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.grading import GRADERS, fields_by
 from sweet_rl.grading.code import CodeGrader, Way, row_fields
 from sweet_rl.grading.identity import graded_with
+from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.interface.page_grades import page_fields, wants_a_page
-from sweet_rl.records import task_from_row
-from sweet_rl.types import Json, Message, Score, Task, Trajectory
+from sweet_rl.interface.parts import check_kinds, episodes_in, shown, tasks_in
+from sweet_rl.interface.waiting import in_thread
+from sweet_rl.pages import Renderer, RenderFailed, open_renderer
+from sweet_rl.pages.flags import RenderFlags
+from sweet_rl.pages.html import extract_html
+from sweet_rl.types import NO_ANSWER, Json, Message, Score, Task, Trajectory
 from sweet_rl.viewer.rows import rewards_turns
-from sweet_rl.worlds import world_in
+from sweet_rl.worlds import Options, world_in
 from sweet_rl.worlds.dialogue.parsing import parse_published
+
+METRICS = ("combined", "ssim", "colour", "text", "layout")
+"""What may become the reward of a page."""
+
+_AT_ONCE: Final = 64
+"""Episodes that are graded together as they end."""
 
 AnyTask = Task | Mapping[str, Json]
 """A task, or a row of a task file."""
@@ -39,6 +52,14 @@ class Settings(TypedDict, total=False):
     folder: str | Path
 
 
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "workers": ((int, type(None)), "a whole number, or None"),
+    "timeout_s": ((int, float), "seconds, a number"),
+    "memory_mb": (int, "a whole number"),
+    "unsafe_no_sandbox": (bool, "True or False"),
+    "rendering": (Mapping, 'like {"viewport": "800x600"}'),
+    "folder": ((str, Path), "a folder"),
+}
 _OF_TESTS = frozenset({"grading", "workers", "timeout_s", "memory_mb", "unsafe_no_sandbox"})
 _OF_PAGES = frozenset({"metric", "rendering", "folder"})
 
@@ -85,15 +106,15 @@ def grade(what: Any, task: Any = None, **settings: Unpack[Settings]) -> Any:
         SandboxError: answers cannot be run safely here.
     """
     one = isinstance(what, str)
-    pieces: list[Any] = [what] if one else list(what)
+    pieces = [what] if one else episodes_in(what, "grade", texts=True)
     texts = _episodes_of(pieces, task)
     graded: list[Any] = list(texts or pieces)
     found = _found(graded, settings, texts=bool(texts), one=one)
     if texts:
         return found[0] if one else [found[place] for place in range(len(texts))]
-    for place, fields in found.items():
-        reward = fields.pop("reward")
-        graded[place] = replace(graded[place], reward=reward, extra={**graded[place].extra, **fields})
+    for place, row in found.items():
+        reward = row.pop("reward")
+        graded[place] = replace(graded[place], reward=reward, extra={**graded[place].extra, **row})
     return graded
 
 
@@ -128,13 +149,13 @@ def _found(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, o
         given = _by_tests(some["tests"], settings, texts=texts, one=one)
         found |= zip(places["tests"], given, strict=True)
     if some["pages"]:
-        fields = page_fields(
+        rows = page_fields(
             some["pages"],
             metric=settings.get("metric", "combined"),
             rendering=settings.get("rendering", {}),
             folder=None if texts else Path(settings.get("folder", ".")),
         )
-        found |= zip(places["pages"], map(_score, fields) if texts else fields, strict=True)
+        found |= zip(places["pages"], map(_score, rows) if texts else rows, strict=True)
     return found
 
 
@@ -148,7 +169,7 @@ def _way_of(episode: Trajectory, grader: Grader | str | None) -> str:
         return ""
     if episode.task.test_cases:
         return "tests"
-    if wants_a_page(episode):
+    if "<html" in episode.task.ground_truth.lower():
         return "pages"
     raise UsageError(
         f"The task {episode.task.task_id!r} has no hidden tests and no page to grade by. Games reward their "
@@ -160,6 +181,8 @@ def _check(settings: Settings, places: Mapping[str, Sequence[int]]) -> None:
     """Refuse settings that there are not, and those that would do nothing."""
     if unknown := settings.keys() - Settings.__annotations__.keys():
         raise no_such("setting of grade", min(unknown), Settings.__annotations__)
+    for name in _KINDS.keys() & settings.keys():
+        check_kinds(*_KINDS[name], **{name: settings[name]})  # type: ignore[literal-required]
     way = settings.get("grading", "fixed")
     if way not in get_args(Way):
         raise no_such("way of grading", way, get_args(Way))
@@ -181,7 +204,16 @@ def _by_grader(grader: Grader | str, episodes: Sequence[Trajectory], *, texts: b
         judge = GRADERS.make(grader, world_in(episodes[0].provenance) if episodes else None, flag="grader")
     else:
         name = getattr(grader, "name", type(grader).__name__)
+    if inspect.isclass(judge) or not callable(getattr(judge, "grade", None)):
+        raise UsageError(
+            f"grader must be a name, or an object with `def grade(self, trajectories)` that yields a sweet_rl.Score "
+            f"for each (sweet_rl.contracts.Grader); {shown(grader)}."
+        )
     for episode, score in zip(episodes, judge.grade(episodes), strict=True):  # type: ignore[union-attr]
+        if not isinstance(score, Score):
+            raise UsageError(
+                f"The grader {name} yielded {score!r} ({type(score).__name__}), and no sweet_rl.Score."
+            )
         row = {"reward": episode.reward, **episode.extra}
         yield score if texts else fields_by(str(name), score, row)
 
@@ -219,11 +251,10 @@ def _episodes_of(pieces: Sequence[Any], task: Any) -> list[Trajectory]:
         raise UsageError("Texts and trajectories cannot be graded in one call.")
     if task is None:
         raise UsageError("Whose solution is the text to be? Name its `task`.")
-    tasks = [task] * count if isinstance(task, (Task, Mapping)) else list(task)
+    tasks = tasks_in([task] * count if isinstance(task, Task | Mapping) else task, "task")
     if len(tasks) != count:
         raise UsageError(f"There are {count} texts and {len(tasks)} tasks: give one task, or one for each.")
-    known = [one if isinstance(one, Task) else task_from_row(one) for one in tasks]
-    return [_said(text, one) for text, one in zip(pieces, known, strict=True)]
+    return [_said(text, one) for text, one in zip(pieces, tasks, strict=True)]
 
 
 def _said(text: str, task: Task) -> Trajectory:
@@ -231,3 +262,98 @@ def _said(text: str, task: Task) -> Trajectory:
     parsed = parse_published(text)
     answer = parsed.visible if parsed.answer is None else parsed.answer
     return Trajectory(task, (Message("assistant", text),), answer)
+
+
+def page_fields(
+    episodes: Sequence[Trajectory], *, metric: str, rendering: Mapping[str, Json], folder: Path | None
+) -> list[dict[str, Json]]:
+    """What grading gives each row: reward, grades, floors, and how it was graded.
+
+    Args:
+        episodes: they did not fail.
+        metric: the grade that becomes the reward.
+        rendering: fields of `RenderFlags`.
+        folder: that pictures are relative to; None: the answers are pages, to be drawn.
+    """
+    need_page_metrics()
+    if metric not in METRICS:
+        raise no_such("metric of pages", metric, METRICS)
+    known = RenderFlags.__dataclass_fields__
+    if unknown := sorted(set(rendering) - set(known)):
+        raise no_such("setting of rendering", unknown[0], known)
+    flags = RenderFlags(**rendering)
+    for episode in episodes:  # a picture that is looked for in another place is no black one
+        drawn = folder is None or episode.answer in {None, "", NO_ANSWER}
+        if not drawn and not Path(str(folder), str(episode.answer)).is_file():
+            raise UsageError(
+                f"The picture {episode.answer!r} of {episode.task.task_id!r} is not in {str(folder)!r}: name "
+                "the folder of the episodes' file (`folder`), which pictures are relative to."
+            )
+    return in_thread(lambda: asyncio.run(_graded(episodes, metric, flags, folder)))
+
+
+async def _graded(
+    episodes: Sequence[Trajectory], metric: str, flags: RenderFlags, folder: Path | None
+) -> list[dict[str, Json]]:
+    from sweet_rl.grading.pages.grader import PageGrader, row_fields  # needs numpy
+    from sweet_rl.grading.pages.looks import Looks  # likewise
+
+    with tempfile.TemporaryDirectory(prefix="sweet_rl_pages_") as own:
+        async with open_renderer(flags.rendering()) as renderer:
+            if folder is None:
+                folder = Path(own)
+                episodes = [
+                    await _drawn(episode, renderer, folder / f"{place}.png")
+                    for place, episode in enumerate(episodes)
+                ]
+            looks = Looks(flags.rendering().cache)
+            grader = PageGrader(renderer, folder=folder, looks=looks, at_once=4 * flags.browsers)
+            found = {
+                place: row_fields(grades, metric, graded_with("pages", flags.rendered_with()))
+                async for place, grades in grader.grade(episodes)
+            }
+    return [found[place] for place in range(len(episodes))]
+
+
+async def _drawn(episode: Trajectory, renderer: Renderer, path: Path) -> Trajectory:
+    """The episode with the picture of its page as its answer; without one where there is none to draw."""
+    html = extract_html(str(episode.answer))[1]
+    if html is None:
+        return replace(episode, answer=None)
+    try:
+        page = await renderer.render(html)
+    except RenderFailed:
+        return replace(episode, answer=None)
+    await asyncio.to_thread(path.write_bytes, page.image)
+    return replace(episode, dialogue_history=(Message("assistant", html),), answer=str(path))
+
+
+def grading_of(
+    options: Options, settings: Mapping[str, Any], *, folder: Path | None = None
+) -> dict[str, Any]:
+    """Settings of `grade` for a world's episodes: pages are drawn as for the human, if nothing else is said.
+
+    Args:
+        options: of the world.
+        settings: what is said.
+        folder: that pictures in episodes are relative to; None: they are named by their whole paths.
+    """
+    if not isinstance(options, RenderFlags) or "grader" in settings:
+        return dict(settings)
+    drawn = {one.name: getattr(options, one.name) for one in fields(RenderFlags)}
+    return {"rendering": drawn, **({} if folder is None else {"folder": folder}), **settings}
+
+
+def grading_as_they_end(settings: Mapping[str, Any]) -> MicroBatcher[Trajectory, Trajectory]:
+    """Gives each episode that is handed in its reward; whoever asks for it closes it.
+
+    Episodes that end while others are graded wait for each other, and are graded together.
+
+    Args:
+        settings: of `grade`.
+    """
+
+    def engine(batch: Sequence[Trajectory]) -> Generator[Sequence[tuple[int, Trajectory]], None, None]:
+        yield list(enumerate(grade(list(batch), **settings)))
+
+    return MicroBatcher(engine, max_batch=_AT_ONCE)

@@ -1,41 +1,104 @@
-"""Arguments of the interface, by name or as objects: worlds' options, tasks, agents, humans."""
+"""What the interface is given: worlds and their options, tasks, episodes; each error says what it is to be."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.chat.names import folder_of
-from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.policies import POLICIES
-from sweet_rl.prompts import load_prompt
 from sweet_rl.records import task_from_row, unique_tasks
-from sweet_rl.types import Json, Task
-from sweet_rl.users import USERS
-from sweet_rl.worlds import AgentRequest, Options, World, check_tasks, load_tasks, names, world_of
+from sweet_rl.types import Json, Task, Trajectory
+from sweet_rl.worlds import Options, World, check_tasks, load_tasks, names, world_of
 
-Tasks = str | Iterable[Task | Mapping[str, Json]]
+Tasks = str | Path | Iterable[Task | Mapping[str, Json]]
 """The name of a list or a file, or tasks themselves: as objects, or as rows of a task file."""
 
-_WITHOUT_MODEL = ("auto", "scripted", "embedded")
-"""Names of who answers without a model."""
+_READ = (
+    "sweet_rl.records.load_trajectories(path) reads a file of them, trajectory_from_row(row) a row of one."
+)
+
+
+def shown(value: object) -> str:
+    """A value that is not what was asked for, shortened, with its type."""
+    text = repr(value)
+    return f"got {text if len(text) <= 80 else f'{text[:79]}…'} ({type(value).__name__})"
+
+
+def check_whole(least: int | None = None, **given: object) -> None:
+    """Refuse what is no whole number, or a smaller one."""
+    for name, value in given.items():
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not whole or (least is not None and value < least):  # type: ignore[operator]
+            at_least = "" if least is None else f", at least {least}"
+            raise UsageError(f"{name} must be a whole number{at_least}; {shown(value)}.")
+
+
+def check_kinds(kinds: type | tuple[type, ...], words: str, **given: object) -> None:
+    """Refuse what is of another type."""
+    for name, value in given.items():
+        if not isinstance(value, kinds):
+            raise UsageError(f"{name} must be {words}; {shown(value)}.")
+
+
+@contextmanager
+def in_words_of_python() -> Iterator[None]:
+    """Call arguments in messages what they are called here, and not flags."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(str(error).replace("--", "")) from None
+
+
+def episodes_in(what: Any, call: str, *, texts: bool = False) -> list[Any]:
+    """The trajectories that a function is given, or that `evaluate` returned; where it takes them, also texts."""
+    what = getattr(what, "trajectories", what)
+    wants = f"{call} takes {'an answer with its task, or ' * texts}a list of trajectories, as simulate returns it;"
+    if isinstance(what, Trajectory):
+        raise UsageError(f"{wants} got a single one. Put it into a list: [episode].")
+    if isinstance(what, str | bytes | Path | Mapping) or not isinstance(what, Iterable):
+        raise UsageError(f"{wants} {shown(what)}. {_READ}")
+    found = list(what)
+    for place, one in enumerate(found):
+        if not isinstance(one, (Trajectory, str) if texts else Trajectory):
+            raise UsageError(f"{wants} at place {place} it {shown(one)}. {_READ}")
+    return found
+
+
+def world_for(world: World | str) -> World:
+    """The world that is named, or given."""
+    if isinstance(world, str):
+        return world_of(world)
+    if inspect.isclass(world):
+        raise UsageError(f"world is the class {world.__name__}: give an object of it, {world.__name__}().")
+    if not isinstance(world, World):
+        raise UsageError(
+            f"world must be a name ({', '.join(names())}), module:ATTRIBUTE, or an object of a subclass of "
+            f"sweet_rl.World; {shown(world)}."
+        )
+    needed = ("name", "max_turns", "sources", "train_tasks", "test_tasks", "rows", "open")
+    missing = [one for one in needed if getattr(type(world), one, None) is getattr(World, one, None)]
+    if lacking := [one for one in missing if one not in vars(world)]:
+        raise UsageError(
+            f"The world {type(world).__name__} has no {', '.join(lacking)}, which every world has "
+            "(docs/tutorials/my_own_world.md)."
+        )
+    return world
 
 
 def options_for(world: World, options: Options | Mapping[str, Json] | None) -> Options:
-    """A world's options.
-
-    Raises:
-        UsageError: an option is another world's, or no world's.
-    """
+    """A world's options."""
     if isinstance(options, Options):
         if not isinstance(options, world.options):
             raise UsageError(f"{world.name} takes {world.options.__name__}, got {options!r}.")
         return options
+    check_kinds(
+        (Mapping, type(None)), f'like {{"max_turns": 5}}, or {world.options.__name__}', options=options
+    )
     given, known = dict(options or {}), [one.name for one in fields(world.options)]
     for name in given:
         if name in known:
@@ -43,118 +106,36 @@ def options_for(world: World, options: Options | Mapping[str, Json] | None) -> O
         others = [other for other in names() if name in {one.name for one in fields(world_of(other).options)}]
         hint = f"{name} is an option of {', '.join(others)}." if others else ""
         raise no_such(f"option of {world.name}", name, known, hint)
-    return world.options(**given)
+    with in_words_of_python():
+        return world.options(**given)
 
 
-def tasks_for(world: World, tasks: Tasks | None, limit: int | None) -> list[Task]:
-    """What is played.
+def tasks_in(given: Any, argument: str) -> list[Task]:
+    """Tasks that are given as objects, or as rows."""
+    if isinstance(given, str | bytes | Task | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(
+            f"{argument} must be a list of tasks (of a single one: [task]); {shown(given)}. "
+            "sweet_rl.load_tasks('mini:test') reads those of a list or a file."
+        )
+    found = list(given)
+    for place, one in enumerate(found):
+        if not isinstance(one, Task | Mapping):
+            raise UsageError(
+                f"{argument} must hold tasks: sweet_rl.Task, or dicts with problem_description and ground_truth; "
+                f"at place {place} it {shown(one)}. sweet_rl.load_tasks('mini:test') reads a list or a file."
+            )
+    return [one if isinstance(one, Task) else task_from_row(one) for one in found]
 
-    Raises:
-        UsageError: there are no tasks, or they are another world's.
-        DataError: a row is no task.
-    """
-    if tasks is None or isinstance(tasks, str):
-        source = tasks if tasks is not None else world.test_tasks
-        some = load_tasks(source, limit=limit, world=world)
+
+def tasks_for(world: World, tasks: Tasks | None, num_tasks: int | None) -> list[Task]:
+    """What is played."""
+    if num_tasks is not None:
+        check_whole(1, num_tasks=num_tasks)
+    if tasks is None or isinstance(tasks, str | Path):
+        source = str(tasks) if tasks is not None else world.test_tasks
+        some = load_tasks(source, limit=num_tasks, world=world)
     else:
         source = "tasks"
-        some = [one if isinstance(one, Task) else task_from_row(one) for one in tasks]
-        some = unique_tasks(some)[:limit]
+        some = unique_tasks(tasks_in(tasks, source))[:num_tasks]
     check_tasks(world, some, source)
     return some
-
-
-def name_of(one: Any) -> str:
-    """What an agent or a human is called in the settings of a run; None is who answers without a model."""
-    if one is None or isinstance(one, str):
-        return one or "auto"
-    return str(getattr(one, "name", one))
-
-
-def prompt_for(agent: Policy | str, path: str | None, world: World) -> str | None:
-    """The instructions of an agent that is named; None for an object, which has its own.
-
-    Raises:
-        UsageError: there is no such prompt, or an object is to have another one.
-    """
-    if isinstance(agent, str):
-        return load_prompt(path) if path is not None else world.system_prompt()
-    if path is not None:
-        raise UsageError(f"The agent {agent!r} has its own instructions: leave agent_prompt out.")
-    return None
-
-
-async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stack: AsyncExitStack) -> Policy:
-    """The agent. One that is made from a name is closed with the stack.
-
-    Args:
-        agent: an object, or a name.
-        wanted: what a scripted agent is built with; its name is added here.
-        world: that is played.
-        stack: of what is closed.
-
-    Raises:
-        UsageError: an unknown name; no agent.
-    """
-    if not isinstance(agent, str):
-        _check(agent, "act", "agent", "sweet_rl.Policy")
-        return agent
-    name = world.agents[0] if agent == "auto" and world.agents else agent
-    if name in world.agents:
-        policy = await world.make_agent(replace(wanted, name=name))
-    elif POLICIES.knows(name):
-        policy = POLICIES.make(name, replace(wanted, name=name), flag="agent")
-    elif _is_model(name):
-        policy = _model(name, wanted, world)
-    else:
-        hint = "A model is a folder, owner/name of the hub, smollm2 or embedded; your own: module:ATTRIBUTE."
-        raise no_such(f"agent of {world.name}", name, (*world.agents, *POLICIES.names()), hint)
-    stack.push_async_callback(policy.close)
-    return policy
-
-
-def _is_model(name: str) -> bool:
-    return folder_of(name) is not None or "/" in name or Path(name).exists()
-
-
-def _model(name: str, wanted: AgentRequest, world: World) -> Policy:
-    from sweet_rl.policies.transformers import TransformersPolicy  # needs torch
-
-    policy = TransformersPolicy(name, system_prompt=wanted.system_prompt, seed=wanted.seed)
-    if world.action_head is None:
-        return policy
-    from sweet_rl.policies.markov import MarkovPolicy
-
-    return MarkovPolicy(policy)
-
-
-async def human_of(human: User | str | None, world: World, stack: AsyncExitStack) -> User | None:
-    """The human; None where the world itself answers. One that is made from a name is closed with the stack.
-
-    Raises:
-        UsageError: an unknown name; no human; a human for a world that asks none.
-    """
-    if world.answered_by == "world":
-        if human is not None:
-            raise UsageError(f"{world.name} asks no human: it answers by itself. Leave `human` out.")
-        return None
-    if human is not None and not isinstance(human, str):
-        _check(human, "reply", "human", "sweet_rl.User")
-        return human
-    if human is None or human in _WITHOUT_MODEL:
-        user = world.make_user()
-    elif USERS.knows(human):
-        user = USERS.make(human, world, flag="human")
-    else:
-        hint = "One with a model is an object, such as sweet_rl.users.model.OpenAIUser."
-        raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
-    stack.push_async_callback(user.close)
-    return user
-
-
-def _check(one: object, method: str, kind: str, contract: str) -> None:
-    """Find what an object lacks before anything is played."""
-    if not inspect.iscoroutinefunction(getattr(one, method, None)) or not hasattr(one, "name"):
-        raise UsageError(
-            f"The {kind} {one!r} lacks a name or `async def {method}`; {contract} lists what it needs."
-        )

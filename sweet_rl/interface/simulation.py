@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.command_line import running
-from sweet_rl.contracts import Policy, User
-from sweet_rl.errors import UsageError
-from sweet_rl.interface.outputs import opened_output
-from sweet_rl.interface.parts import Tasks, agent_of, human_of, name_of, options_for, prompt_for, tasks_for
+from sweet_rl.errors import UsageError, no_such
+from sweet_rl.evaluation.episodes import episodes_of
+from sweet_rl.evaluation.report import Report, report_of
+from sweet_rl.interface.grades import grade
+from sweet_rl.interface.parts import Tasks, check_kinds, check_whole, options_for, tasks_for, world_for
+from sweet_rl.interface.players import (
+    Agent,
+    Human,
+    OwnEnv,
+    Urls,
+    agent_named,
+    agent_of,
+    human_named,
+    human_of,
+    name_of,
+    prompt_for,
+)
 from sweet_rl.interface.waiting import awaited, waiting
-from sweet_rl.prompts import prompt_digest
-from sweet_rl.rollout import rollout, schedule
+from sweet_rl.prompts import load_prompt, prompt_digest
+from sweet_rl.records import Journal, load_trajectories, trajectory_to_row
+from sweet_rl.rollout import Episode, rollout, schedule
+from sweet_rl.runs import finish, open_journal, plan
+from sweet_rl.runs.record import Record
 from sweet_rl.types import Json, Task, Trajectory
 from sweet_rl.version import __version__
-from sweet_rl.worlds import AgentRequest, Options, World, world_of
+from sweet_rl.worlds import AgentRequest, Options, World
 
 
 @waiting
 async def play(
     world: World | str = "code",
-    task: Task | Mapping[str, Json] | str | None = None,
+    task: Task | Mapping[str, Json] | str | Path | None = None,
     *,
-    agent: Policy | str = "auto",
-    agent_prompt: str | None = None,
-    human: User | str | None = None,
+    agent: Agent = "auto",
+    base_url: Urls = None,
+    agent_prompt: str | Path | None = None,
+    human: Human = None,
+    human_base_url: Urls = None,
     seed: int = 0,
     options: Options | Mapping[str, Json] | None = None,
 ) -> Trajectory:
@@ -37,22 +57,29 @@ async def play(
         world: who plays where; see `simulate` for all of these.
         task: a task, a row of a task file, or the name of a list whose first task is played.
         agent: who acts.
+        base_url: where the agent's server is.
         agent_prompt: its instructions.
         human: who answers.
+        human_base_url: where the human's server is.
         seed: of the episode.
         options: of the world.
 
     Raises:
         SweetRLError: as `simulate`.
     """
-    tasks: Tasks | None = [task] if isinstance(task, (Task, Mapping)) else task
+    kinds = (Task, Mapping, str, Path, type(None))
+    check_kinds(
+        kinds, "one task (sweet_rl.Task or a dict), or the name of a list; for several: simulate", task=task
+    )
     found = await asimulate(
         world,
-        tasks,
+        [task] if isinstance(task, Task | Mapping) else task,
         agent=agent,
+        base_url=base_url,
         agent_prompt=agent_prompt,
         human=human,
-        limit=1,
+        human_base_url=human_base_url,
+        num_tasks=1,
         seed=seed,
         options=options,
     )
@@ -64,10 +91,12 @@ async def simulate(
     world: World | str = "code",
     tasks: Tasks | None = None,
     *,
-    agent: Policy | str = "auto",
-    agent_prompt: str | None = None,
-    human: User | str | None = None,
-    limit: int | None = None,
+    agent: Agent = "auto",
+    base_url: Urls = None,
+    agent_prompt: str | Path | None = None,
+    human: Human = None,
+    human_base_url: Urls = None,
+    num_tasks: int | None = None,
     repeats: int = 1,
     seed: int = 0,
     options: Options | Mapping[str, Json] | None = None,
@@ -76,68 +105,96 @@ async def simulate(
     to_continue: bool = False,
     overwrite: bool = False,
     progress: bool = False,
+    limit: int | None = None,
 ) -> list[Trajectory]:
     """Play many episodes at once; what `sweet-rl simulate_interactions` does.
 
-    Objects that are given stay open: their owner closes them. What a name stands for is closed in the end.
+        episodes = sweet_rl.simulate("code", "mini:test", agent="expert", num_tasks=5)
+        episodes = sweet_rl.simulate("code", agent="openai/gpt-4o-mini", base_url="https://api.openai.com/v1")
+        episodes = sweet_rl.simulate("code", "mini:test", agent=lambda messages: "What does it cost?")
+
+    An agent, a human or a client that is given as an object stays open: its owner closes it. What a name stands
+    for is closed in the end.
 
     Args:
         world: a world's name (`sweet_rl.worlds.names()`), `module:ATTRIBUTE`, or a `World` of your own.
         tasks: the name of a list or a file (`sweet_rl.load_tasks`), or tasks themselves, as `Task` or as rows
             of a task file; default: those that the world measures on.
-        agent: who acts: a `Policy`; or one of the world's agents ("auto" is its first), one of an installed
-            package, `module:ATTRIBUTE`, or a model's folder or hub name, run in this process.
-        agent_prompt: instructions of an agent that is named: a file, or the name of a packaged prompt;
-            default: the world's.
-        human: who answers: a `User`; or a name likewise; default: the human without a model.
-        limit: how many tasks at most, from the first on.
+        agent: who acts, by name: one of the world's agents ("auto" is its first); a model as
+            "openai/NAME" (behind `base_url`), "vllm/PATH" (a vLLM server is started), a folder or a hub name (run
+            in this process); one of an installed package; `module:ATTRIBUTE`. Or a function of the
+            dialogue, plain or async: it takes the messages, as {"role": ..., "content": ...}, the world's
+            instructions first (role "system"), and returns the text of its turn. Or a `Policy`; where its
+            `system_prompt` is None it is given the world's.
+        base_url: where the server of "openai/NAME" is, like "http://127.0.0.1:8000/v1"; several in a list share
+            the load. Default: the environment variable OPENAI_BASE_URL. The key is taken from OPENAI_API_KEY.
+        agent_prompt: instructions of an agent that has none of its own: a file, or the name of a packaged
+            prompt; default: the world's.
+        human: who answers: likewise a name ("openai/NAME"; default: the human without a model), a `User`, or a
+            function of the dialogue, whose first message (role "system") is what only the human knows.
+        human_base_url: where the human's server is, likewise; `human` is then the server's name for the model,
+            or left out: the first that it offers.
+        num_tasks: how many tasks at most, from the first on.
         repeats: episodes of each task.
         seed: of all draws.
         options: of the world, by name (`{"max_turns": 5}`) or as an object of `world.options`.
-        concurrency: episodes at once.
+        concurrency: episodes at once, and calls of a plain function at once, each in a thread.
         output_path: a .jsonl file that every episode is in before its place goes to the next one; beside it
             the record of the run.
         to_continue: finish what the file holds; episodes that failed are played again.
         overwrite: begin again, in a file that holds something.
         progress: a progress bar.
+        limit: another name of num_tasks.
 
     Returns:
         One trajectory for each episode: first the first repeat of all tasks, in their order, then the second.
         Episodes that failed are among them (`Trajectory.failed`).
 
     Raises:
-        UsageError: a name is unknown, arguments do not fit together, the file exists.
+        UsageError: a name is unknown, arguments do not fit together, the file exists; an agent or a human
+            returned no text, or its function raised something.
         DataError: a task is wrong, or a line of the file.
         ServiceError, StorageError: the run cannot continue; what had finished is in the file.
     """
-    if repeats < 1 or concurrency < 1:
-        raise UsageError(f"repeats and concurrency must be at least 1, got {repeats} and {concurrency}.")
-    played = world_of(world) if isinstance(world, str) else world
+    check_whole(1, repeats=repeats, concurrency=concurrency)
+    check_whole(seed=seed)
+    check_kinds(bool, "True or False", to_continue=to_continue, overwrite=overwrite, progress=progress)
+    if limit is not None and num_tasks is not None:
+        raise UsageError("limit is another name of num_tasks: give one of them.")
+    played = world_for(world)
     chosen = options_for(played, options)
-    some = tasks_for(played, tasks, limit)
+    some = tasks_for(played, tasks, limit if num_tasks is None else num_tasks)
+    acting, answering = agent_named(agent, base_url, played), human_named(human, human_base_url, played)
+    _check_output(output_path, to_continue=to_continue, overwrite=overwrite)
     episodes = schedule(some, repeats, seed=seed)
     if not (to_continue or overwrite):
         played.check_place(chosen)
     settings = played.settings(chosen) | {"seed": seed}
     settings |= {"agent_model": name_of(agent), "env_model": name_of(human)}
+    settings |= acting.settings if acting else {}
+    if answering is not None and answering.engine == "openai" and played.answered_by == "human":
+        settings["user_prompt"] = prompt_digest(load_prompt(str(played.user_prompt)))
+        settings |= played.model_user_settings(chosen)
     prompt = prompt_for(agent, agent_prompt, played)
     if prompt is not None:
         settings["agent_prompt"] = prompt_digest(prompt)
-    with opened_output(
-        output_path, episodes, settings, to_continue=to_continue, overwrite=overwrite
-    ) as output:
+    with _recorded(output_path, settings):
         async with AsyncExitStack() as stack:
             with tracking.role("user"):
-                user = await human_of(human, played, stack)
+                user = await human_of(human, answering, played, chosen, stack, concurrency)
             with tracking.role("agent"):
                 wanted = AgentRequest(
                     name="", tasks=some, system_prompt=prompt or "", options=chosen, seed=seed
                 )
-                policy = await agent_of(agent, wanted, played, stack)
+                policy = await agent_of(agent, acting, wanted, played, stack, concurrency)
+            output = stack.enter_context(
+                _Output.opened(output_path, episodes, settings, to_continue, overwrite)
+            )
             samples = {(one.task.task_id, one.seed): one.sample_index for one in output.todo}
             place = None if output_path is None else Path(output_path)
             opened = played.open(played.beside(chosen, place, samples), user)
             make_env = await stack.enter_async_context(opened)
+            ours = type(played).__module__.startswith("sweet_rl.")
             done = len(episodes) - len(output.todo)
             bar = stack.enter_context(
                 running.progress(len(episodes), done, unit="episode", quiet=not progress)
@@ -150,7 +207,7 @@ async def simulate(
             stack.push_async_callback(output.flush)
             await rollout(
                 output.todo,
-                make_env=make_env,
+                make_env=make_env if ours else lambda: OwnEnv(make_env(), played.name),
                 policy=policy,
                 on_finished=on_finished,
                 concurrency=played.at_once(min(concurrency, max(1, len(output.todo)))),
@@ -169,3 +226,118 @@ aplay = awaited(play)
 
 asimulate = awaited(simulate)
 """As `simulate`, on the event loop of the caller."""
+
+
+class Evaluated(NamedTuple):
+    """The report, which prints itself as a table, and the graded episodes, which `compare` takes."""
+
+    report: Report
+    trajectories: list[Trajectory]
+
+
+def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings: Any) -> Evaluated:
+    """Simulate, grade, report; what `sweet-rl eval` does, on objects in memory.
+
+        result = sweet_rl.evaluate("code", "mini:test", agent="expert", num_tasks=50, repeats=2)
+        print(result.report)
+
+    Args:
+        world: as of `simulate`.
+        tasks: what is played.
+        settings: further arguments of `simulate`: agent, human, num_tasks, and so on. pass@k and pass^k are over
+            `repeats`, the episodes of each task.
+
+    Raises:
+        SweetRLError: as `simulate` and `grade`.
+    """
+    played = world_for(world)
+    repeats = settings.setdefault("repeats", settings.pop("epochs", 1))  # epochs: its former name
+    for name in settings.keys() - inspect.signature(simulate).parameters.keys():
+        raise no_such("argument of evaluate", name, inspect.signature(simulate).parameters)
+    graded = grade(simulate(played, tasks, **settings))
+    found, players = episodes_of(graded, played), graded[0].provenance
+    title = f"{players['agent_model']} in {played.name}" + (f" x {repeats}" if repeats > 1 else "")
+    about = {} if played.answered_by == "world" else {"human": {"model": players["env_model"]}}
+    return Evaluated(report_of(found, title, about=about), graded)
+
+
+evaluate.__signature__ = inspect.signature(simulate).replace(return_annotation="Evaluated")  # type: ignore[attr-defined]
+
+
+def _check_output(path: str | Path | None, *, to_continue: bool, overwrite: bool) -> None:
+    """Refuse a file before anything is begun."""
+    check_kinds((str, Path, type(None)), "the path of a .jsonl file", output_path=path)
+    if to_continue and overwrite:
+        raise UsageError("overwrite and to_continue exclude each other.")
+    if path is None:
+        if to_continue or overwrite:
+            raise UsageError("to_continue and overwrite are about a file: name it with output_path.")
+        return
+    if Path(path).is_dir():
+        raise UsageError(f"output_path {str(path)!r} is a folder; name a .jsonl file in it.")
+    if not (to_continue or overwrite) and Path(path).exists() and Path(path).stat().st_size:
+        raise UsageError(
+            f"{str(path)!r} already holds a run. to_continue=True finishes it, overwrite=True begins it again; "
+            "or choose another output_path."
+        )
+
+
+@contextmanager
+def _recorded(path: str | Path | None, settings: Mapping[str, Json]) -> Iterator[None]:
+    """Keep the record of a run beside its file, from when that is opened."""
+    if path is None:
+        yield
+        return
+    record = Record("simulate", dict(settings), command=f"sweet_rl.simulate(output_path={str(path)!r}, ...)")
+    try:
+        with tracking.listening(record):
+            yield
+    except BaseException as error:
+        record.close("interrupted" if not isinstance(error, Exception) else "failed", str(error)[:2000])
+        raise
+    record.close("finished")
+
+
+class _Output:
+    """The episodes to play, and those that were played: in memory, or in a file that can be resumed."""
+
+    def __init__(self, todo: Sequence[Episode], journal: Journal | None = None) -> None:
+        self.todo = todo
+        self._journal = journal
+        self._found: dict[tuple[str, int], Trajectory] = {}
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls,
+        path: str | Path | None,
+        episodes: Sequence[Episode],
+        settings: Mapping[str, Json],
+        to_continue: bool,
+        overwrite: bool,
+    ) -> Iterator[_Output]:
+        """An output for these episodes."""
+        if path is None:
+            yield cls(episodes)
+            return
+        with open_journal(path, to_continue=to_continue, overwrite=overwrite) as journal:
+            run = plan(episodes, journal.rows, settings=settings, path=path)
+            tracking.writes(path, continues=to_continue)
+            yield cls(run.todo, journal)
+            finish(path, run)
+
+    async def add(self, trajectory: Trajectory) -> None:
+        if self._journal is None:
+            self._found[trajectory.key] = trajectory
+        else:
+            await self._journal.append_soon(trajectory_to_row(trajectory))
+
+    async def flush(self) -> None:
+        if self._journal is not None:
+            await self._journal.flush()
+
+    def trajectories(self) -> list[Trajectory]:
+        """All of them, in the order of the episodes; once the output is closed."""
+        if self._journal is not None:
+            return load_trajectories(self._journal.path)
+        return [self._found[one.task.task_id, one.sample_index] for one in self.todo]

@@ -57,9 +57,6 @@ def wait_for(work: Coroutine[Any, Any, Result], *, instead: str) -> Result:
     Args:
         work: what is awaited, with the context of this thread.
         instead: what those are to await who are on the loop already.
-
-    Raises:
-        RuntimeError: called by an agent, a human or a world that is being played: it would wait for itself.
     """
     if _own.is_here:
         work.close()

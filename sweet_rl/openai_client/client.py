@@ -12,7 +12,9 @@ import json
 import random
 import sys
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -27,6 +29,7 @@ from sweet_rl.openai_client.dialect import Dialect
 from sweet_rl.openai_client.limiter import Limiter, limiter_of
 from sweet_rl.openai_client.replies import ChatReply, body_of, failed_status, read_chat, read_texts
 from sweet_rl.openai_client.retry import AttemptFailed, Refusals, RequestFailed, RetryPolicy, Spent
+from sweet_rl.openai_client.urls import base_url_from
 from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
@@ -73,7 +76,7 @@ class OpenAIClient:
     """Sends requests, tries again what can pass, and says what cannot.
 
     Args:
-        base_urls: one or several endpoints that offer the same models, each like `http://host:8000/v1`.
+        base_urls: where the models are, like `http://host:8000/v1`; several that offer the same ones in a list.
         api_key: sent as a bearer token; "EMPTY" (what local servers expect) when None. Never shown.
         retry: how often and how patiently.
         request: fields of every request, over those that it has; None leaves one out.
@@ -85,12 +88,12 @@ class OpenAIClient:
         named_by: a sentence that says which flags name the server, for the person who can correct them.
 
     Raises:
-        UsageError: a key that no HTTP header can carry.
+        UsageError: no address, or a key that no HTTP header can carry.
     """
 
     def __init__(
         self,
-        base_urls: Sequence[str],
+        base_urls: str | Sequence[str],
         *,
         api_key: str | None = None,
         retry: RetryPolicy | None = None,
@@ -103,7 +106,12 @@ class OpenAIClient:
         named_by: str = "",
     ) -> None:
         self.stats = tracking.joining(ClientStats())
-        self._endpoints = [_Endpoint(url.rstrip("/"), direct) for url in base_urls]
+        urls = [base_urls] if isinstance(base_urls, str) else base_urls
+        if not urls or not (isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)):
+            raise UsageError(
+                f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}."
+            )
+        self._endpoints = [_Endpoint(url, direct) for one in urls for url in base_url_from("", 0, one)]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")
@@ -338,6 +346,7 @@ class OpenAIClient:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = self._new_session(self._retry.timeout_s)
+            weakref.finalize(self, _close_behind, self._session, asyncio.get_running_loop())
         return self._session
 
     def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
@@ -412,3 +421,13 @@ class OpenAIClient:
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
         except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError):
             return [] if answered else None
+
+
+def _close_behind(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+    """Close the session of a client that nobody closed, when the client goes or the process ends."""
+    if loop.is_closed() or asyncio._get_running_loop() is loop:
+        with suppress(StopIteration):
+            session.close().send(None)
+    elif loop.is_running() and not session.closed:
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(session.close(), loop).result(timeout=1)

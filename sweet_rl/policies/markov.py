@@ -18,13 +18,13 @@ class MarkovPolicy:
 
     def __init__(self, policy: Policy) -> None:
         self.name = policy.name
-        self._policy = policy
+        self.policy = policy
 
     async def act(self, observation: Observation) -> Generation:
         """One turn."""
         seed = derive_seed(observation.seed, observation.turn)
-        return await self._policy.act(replace(observation, messages=observation.messages[-1:], seed=seed))
+        return await self.policy.act(replace(observation, messages=observation.messages[-1:], seed=seed))
 
     async def close(self) -> None:
         """Close the policy that is wrapped."""
-        await self._policy.close()
+        await self.policy.close()

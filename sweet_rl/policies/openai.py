@@ -62,7 +62,8 @@ class OpenAIPolicy:
     Args:
         client: of the server; closed with the policy.
         model: the name under which it is served.
-        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none.
+        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none, None for those of the
+            world that it plays (`sweet_rl.simulate` sets them).
         chat_format: how dialogues become prompts, for "completions"; default is the plain format.
         api: "completions" or "chat".
         temperature: 0 is greedy.
@@ -77,7 +78,7 @@ class OpenAIPolicy:
         client: OpenAIClient,
         model: str,
         *,
-        system_prompt: str = "",
+        system_prompt: str | None = None,
         chat_format: ChatFormat | None = None,
         api: Literal["completions", "chat"] = "completions",
         temperature: float = 1.0,
@@ -85,11 +86,13 @@ class OpenAIPolicy:
         seed: int = 0,
         server: Literal["auto", "vllm", "other"] = "auto",
     ) -> None:
+        if isinstance(client, str):
+            raise UsageError(f"client must be an OpenAIClient: OpenAIClient({client!r}).")
         if api not in {"completions", "chat"}:
             raise UsageError(f"api must be completions or chat, got {api!r}.")
         self.name = model
         self._client = client
-        self._system_prompt = system_prompt
+        self.system_prompt = system_prompt
         self._format = chat_format or PlainChat()
         self._api = api
         self._temperature = temperature
@@ -107,7 +110,7 @@ class OpenAIPolicy:
             ServiceError: no server answers, or it refuses every request.
             UsageError: vLLM does not serve this model.
         """
-        messages = with_system(self._system_prompt, observation.messages)
+        messages = with_system(self.system_prompt or "", observation.messages)
         prompt = self._format.render(messages) if self._api == "completions" else as_json(messages)
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         ((completion, sent),) = await self._complete(prompt, 1, seed)

@@ -122,7 +122,7 @@ class ReflectivePolicy:
         if not 0 <= reflect_prob <= 1:
             raise UsageError(f"reflect_prob must be from 0 to 1, got {reflect_prob}.")
         self.name = f"{policy.name} after reflections of {reflector.name}"
-        self._policy = policy
+        self.policy = policy
         self._reflector = reflector
         self._head = head
         self._request = f"\n\n{request}" if request else ""
@@ -142,7 +142,7 @@ class ReflectivePolicy:
         written, failures = await self._reflect(observation, before)
         reflection = "" if written is None else cut_reflection(_said(written))
         shown = f"{self._instruction}{before}{ANALYSE_MARKER}{reflection}{after}"
-        generation = await self._policy.act(_with_last(observation, shown))
+        generation = await self.policy.act(_with_last(observation, shown))
         return replace(
             generation,
             reflection=None if written is None else reflection,
@@ -153,7 +153,7 @@ class ReflectivePolicy:
     async def close(self) -> None:
         """Close the policy and the reflector, the second also if the first fails."""
         try:
-            await self._policy.close()
+            await self.policy.close()
         finally:
             await self._reflector.close()
 

@@ -22,13 +22,13 @@ class ScriptedPolicy:
     name: str
     chat_format: ChatFormat
 
-    def __init__(self, system_prompt: str = "", *, chat_format: ChatFormat | None = None) -> None:
-        self._system_prompt = system_prompt
+    def __init__(self, system_prompt: str | None = None, *, chat_format: ChatFormat | None = None) -> None:
+        self.system_prompt = system_prompt
         self.chat_format = chat_format or PlainChat()
 
     async def act(self, observation: Observation) -> Generation:
         """The scripted answer to an observation, with the prompt a model would have had."""
-        prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
+        prompt = self.chat_format.render(with_system(self.system_prompt or "", observation.messages))
         return Generation(prompt, Completion(self._say(observation), finish_reason=FinishReason.STOP))
 
     async def close(self) -> None:
@@ -52,7 +52,7 @@ class OraclePolicy(ScriptedPolicy):
 
     name = "oracle"
 
-    def __init__(self, answers: Mapping[str, str], *, system_prompt: str = "") -> None:
+    def __init__(self, answers: Mapping[str, str], *, system_prompt: str | None = None) -> None:
         super().__init__(system_prompt)
         self._answers = answers
 
@@ -70,7 +70,7 @@ class TeacherPolicy(ScriptedPolicy):
 
     name = "expert"
 
-    def __init__(self, say: Callable[[Observation], str], *, system_prompt: str = "") -> None:
+    def __init__(self, say: Callable[[Observation], str], *, system_prompt: str | None = None) -> None:
         super().__init__(system_prompt)
         self._teach = say
 

@@ -41,7 +41,8 @@ class TransformersPolicy:
 
     Args:
         model: folder, or name on the hub.
-        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none.
+        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none, None for those of the
+            world that it plays (`sweet_rl.simulate` sets them).
         chat_format: how dialogues become prompts; default is the tokenizer's chat template.
         temperature: 0 is greedy.
         max_new_tokens: tokens of one turn at most (published: 1024).
@@ -62,7 +63,7 @@ class TransformersPolicy:
         self,
         model: str | Path,
         *,
-        system_prompt: str = "",
+        system_prompt: str | None = None,
         chat_format: ChatFormat | None = None,
         temperature: float = 1.0,
         max_new_tokens: int = 1024,
@@ -84,7 +85,7 @@ class TransformersPolicy:
         except ImportError as error:
             raise missing_package("torch", "transformers", needed_for="a model in process") from error
         self.name = str(model)
-        self._system_prompt = system_prompt
+        self.system_prompt = system_prompt
         self._temperature = temperature
         self._max_new_tokens = max_new_tokens
         self._seed = seed
@@ -102,7 +103,7 @@ class TransformersPolicy:
             EpisodeError: the prompt leaves no room for a single token.
             ServiceError: out of GPU memory.
         """
-        prompt = self._format.render(with_system(self._system_prompt, observation.messages))
+        prompt = self._format.render(with_system(self.system_prompt or "", observation.messages))
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         request = self._request(prompt, seed)
         self._usage.requests += 1

@@ -24,14 +24,14 @@ class VLLMPolicy:
     def __init__(self, server: VLLMServer, policy: OpenAIPolicy) -> None:
         self.name = policy.name
         self._server = server
-        self._policy = policy
+        self.policy = policy
 
     @classmethod
     async def start(
         cls,
         server: VLLMServer,
         *,
-        system_prompt: str = "",
+        system_prompt: str | None = None,
         chat_format: ChatFormat | None = None,
         temperature: float = 1.0,
         max_tokens: int = 1024,
@@ -43,7 +43,7 @@ class VLLMPolicy:
 
         Args:
             server: not started yet; stopped with the policy.
-            system_prompt: the agent's rules, given verbatim before the dialogue; "" for none.
+            system_prompt: as of `OpenAIPolicy`.
             chat_format: how dialogues become prompts; default is the chat template of the model's tokenizer.
             temperature: 0 is greedy.
             max_tokens: tokens of one turn at most (published: 1024).
@@ -76,7 +76,7 @@ class VLLMPolicy:
             EpisodeError: the dialogue no longer fits the model, or the request failed for good.
             ServiceError: the server has died more often than it may.
         """
-        return await self._supervised(lambda: self._policy.act(observation))
+        return await self._supervised(lambda: self.policy.act(observation))
 
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
@@ -86,12 +86,12 @@ class VLLMPolicy:
         Raises:
             EpisodeError, ServiceError: as `act`.
         """
-        return await self._supervised(lambda: self._policy.sample(prompts, n, seeds=seeds))
+        return await self._supervised(lambda: self.policy.sample(prompts, n, seeds=seeds))
 
     async def close(self) -> None:
         """Close the connections and stop the server."""
         try:
-            await self._policy.close()
+            await self.policy.close()
         finally:
             await self._server.stop()
 

@@ -70,7 +70,7 @@ class BestOfN:
         seed: int = 0,
     ) -> None:
         self.name = policy.name
-        self._policy, self._critic, self._encoding = policy, critic, encoding
+        self.policy, self._critic, self._encoding = policy, critic, encoding
         self._same_tokenizer = tokenizer is not None and tokenizer == encoding.digest
         self._n, self._solutions, self._seed = n, solutions, seed
         self._batches = MicroBatcher(_engine(critic.score), max_batch=8 * TURNS_AT_ONCE)
@@ -82,11 +82,11 @@ class BestOfN:
             EpisodeError, ServiceError: as the agent's own.
             UsageError: the sampler gives no log-probabilities to compare with.
         """
-        first = await self._policy.act(observation)
+        first = await self.policy.act(observation)
         if self._n == 1:
             return first
         seed = derive_seed(self._seed, observation.seed, observation.turn)
-        (others,) = await self._policy.sample([first.input], self._n - 1, seeds=[seed])
+        (others,) = await self.policy.sample([first.input], self._n - 1, seeds=[seed])
         completions = [first.completion, *others]
         scores = await self._scores(observation.task_id, first.input, completions)
         best = max(range(self._n), key=lambda place: scores[place])
@@ -97,7 +97,7 @@ class BestOfN:
     async def close(self) -> None:
         """Stop scoring, and close the agent."""
         await self._batches.close()
-        await self._policy.close()
+        await self.policy.close()
 
     async def _scores(self, task_id: str, prompt: str, completions: Sequence[Completion]) -> list[float]:
         """One for each; the least there is for a turn without tokens, or too long for the critic."""

@@ -111,11 +111,7 @@ class JobFile:
         at_once: int,
         on_done: Callable[[], object] = lambda: None,
     ) -> None:
-        """Work on all jobs, `at_once` of them at a time.
-
-        Raises:
-            SweetRLError: the run cannot continue; what had finished is in the file.
-        """
+        """Work on all jobs, `at_once` of them at a time."""
 
         async def one(job: Job[Item]) -> None:
             done = await work(job)

@@ -128,11 +128,6 @@ async def play(
         react: ask for thoughts first.
         compat: "published": `extract_action` is generous, and where it finds nothing a random action is
             taken (and recorded as a failure all the same).
-
-    Raises:
-        ServiceError: no server answers.
-        RequestFailed: the service did not answer a question, however often it was asked (with `compat="fixed"`).
-        EpisodeError: the game broke.
     """
     played = Played(compat=compat)
     head = game.head

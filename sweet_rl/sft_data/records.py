@@ -30,10 +30,6 @@ def record(
         flags: of the stage.
         output: the file that gets them.
         games: what decides about the content of a record besides the teacher and what all stages have.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after printing how to continue.
     """
     journal = beside(output, teacher.name, "journal")
     settings = teacher.settings() | {name: getattr(flags, name) for name in _OF_ALL} | dict(games)

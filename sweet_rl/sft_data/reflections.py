@@ -82,9 +82,6 @@ async def collect(
 
     Episodes are numbered and each has its own seed, so the result does not depend on what was done at once
     or before an interruption. An episode of which nothing could be recorded is left out.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the journal.
     """
     failed: set[str] = set()
 

@@ -46,11 +46,7 @@ def beside(output: Path, teacher: str, what: str) -> Path:
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None], journal: Path) -> None:
-    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume.
-
-    Raises:
-        KeyboardInterrupt: it was stopped; what had finished is in the journal.
-    """
+    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume."""
     until_stopped(work, lambda: f"The same command resumes from {journal}.")
 
 
@@ -74,10 +70,6 @@ def teach_all(
         at_once: pieces in work at a time.
         unit: what a piece is, in the singular.
         quiet: no progress bar.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after printing how to continue.
     """
     todo = jobs.missing(planned)
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
@@ -101,9 +93,6 @@ def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = 
         missing: pieces without a result.
         noun: what a piece is, in the plural.
         total: all pieces; None where their number is unknown.
-
-    Raises:
-        ServiceError: too many of them got no answer.
     """
     if jobs.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(jobs.failures.items()))
@@ -123,9 +112,6 @@ def judge_episodes(jobs: JobFile, planned: Mapping[str, Any], *, max_failed: flo
         jobs: the run's.
         planned: all episodes, by key.
         max_failed: the share of them that may fail.
-
-    Raises:
-        ServiceError: more than that failed, or all.
     """
     say_failures(jobs, 0, "episodes")
     judge_failed(

@@ -35,11 +35,7 @@ class TeacherFlags(BaseUrl, KeyVar, Requests):
     concurrency: int = flag(16, "for openai: requests in flight.", at_least=1)
 
     def check_together(self) -> None:
-        """A teacher with a model needs both its name and its server.
-
-        Raises:
-            UsageError: names the flag.
-        """
+        """A teacher with a model needs both its name and its server."""
         super().check_together()
         if self.teacher == "openai" and not self.base_url:
             raise UsageError("--teacher openai needs --base_url, like https://host/v1.")

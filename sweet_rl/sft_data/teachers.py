@@ -52,12 +52,7 @@ class Teacher(Protocol):
     name: str
 
     async def say(self, asked: Asked) -> str:
-        """The answer, never blank.
-
-        Raises:
-            RequestFailed: this question has no answer.
-            ServiceError: no server answers.
-        """
+        """The answer, never blank."""
         ...
 
     async def close(self) -> None:

@@ -34,12 +34,7 @@ class Texts:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def write(self, folder: Path, *, overwrite: bool = False) -> None:
-        """One file each; lines of `{"text": ...}`, and no line break behind the last, as published.
-
-        Raises:
-            UsageError: one of them exists and is not to be overwritten; nothing was written.
-            StorageError: the disk is full or read-only.
-        """
+        """One file each; lines of `{"text": ...}`, and no line break behind the last, as published."""
         for name in self.files:
             new_file(folder / name, "output", overwrite=overwrite)
         for name, texts in self.files.items():
@@ -48,11 +43,7 @@ class Texts:
             replace_file(folder / name, ["\n".join(lines).encode()])
 
     def save(self, flags: TextFlags) -> None:
-        """Write them where a stage's flags say, and say what is there.
-
-        Raises:
-            UsageError, StorageError: as `write`.
-        """
+        """Write them where a stage's flags say, and say what is there."""
         folder = Path(flags.output) if flags.output else Path(flags.task_file).parent
         self.write(folder, overwrite=flags.overwrite)
         for name, texts in self.files.items():
@@ -68,11 +59,7 @@ class Texts:
 
 
 def label_of(record: Mapping[str, Any], label: str) -> str:
-    """The target of a record.
-
-    Raises:
-        DataError: the record does not have it.
-    """
+    """The target of a record."""
     field = "best_action" if label == "best" else "action"
     value = record.get(field)
     if value is None or isinstance(value, (bool, float, list, dict)):
@@ -93,10 +80,6 @@ def read_list(path: Path, stages: Mapping[str, StageEntry] = MappingProxyType({}
     Args:
         path: of the file.
         stages: of which one may write it; the error of a missing file says so.
-
-    Raises:
-        UsageError: it is not there or cannot be read.
-        DataError: it is no list of objects; names the first entry that is none.
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
@@ -119,11 +102,7 @@ def read_list(path: Path, stages: Mapping[str, StageEntry] = MappingProxyType({}
 
 
 def write_list(path: Path, records: Sequence[Mapping[str, Json]]) -> None:
-    """One JSON file, at once or not at all.
-
-    Raises:
-        StorageError: the disk is full or read-only; the old file is as it was.
-    """
+    """One JSON file, at once or not at all."""
     text = json.dumps(list(records), indent=4, ensure_ascii=False, allow_nan=False)
     tracking.writes(path)
     replace_file(path, [text.encode("utf-8", "surrogatepass"), b"\n"])

@@ -27,9 +27,6 @@ def check_gates(model: str, school: School) -> list[Figure]:
 
     Returns:
         All figures.
-
-    Raises:
-        UsageError: a gate does not pass; says its figure.
     """
     from transformers import AutoModelForCausalLM  # seconds
 

@@ -47,9 +47,6 @@ def make_agent(
 
     Returns:
         What the school measures of it.
-
-    Raises:
-        UsageError: a gate did not pass within the limit of the last phase; says its figure.
     """
     tokenizer = train_tokenizer(written_for(school, system_prompt))
     torch.manual_seed(seed)

@@ -18,7 +18,7 @@ HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.j
 
 
 def load_tasks(
-    source: str, *, limit: int | None = None, seed: int = 0, world: World | None = None
+    source: str | Path, *, limit: int | None = None, seed: int = 0, world: World | None = None
 ) -> list[Task]:
     """Tasks from a file, the hub, or a world's own list.
 
@@ -34,8 +34,11 @@ def load_tasks(
         UsageError: there is no such source, no file, no network, or the limit is negative.
         DataError: a row is wrong; names file, line and field.
     """
-    if limit is not None and limit < 0:
-        raise UsageError(f"the number of tasks must be 0 or more, got {limit}. Leave it out for all tasks.")
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise UsageError(f"the number of tasks must be 0 or more, got {limit!r}. Leave it out for all tasks.")
+    if not isinstance(source, str | Path):
+        raise UsageError(f"tasks are loaded by the name of a list or a file, got {source!r}.")
+    source = str(source)
     from sweet_rl.records import load_tasks_file, task_from_row  # not for those who only ask for names
 
     name, _, where = source.partition(":")

@@ -1,7 +1,7 @@
 """The pages of docs/tutorials, and others like them: every code block executed as written, from top to bottom, in an empty folder.
 
 A block whose first line has `title="FILE"` is written to that file. Of the others `sh` and `python` are run,
-each by itself; `text` is what the block before it must have printed, where `...` stands for anything.
+each by itself, `py`, which needs a server or a browser, is only parsed; `text` is what the block before it must have printed, where `...` stands for anything.
 """
 
 import contextlib
@@ -18,11 +18,19 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = [*sorted((ROOT / "docs/tutorials").glob("*.md")), ROOT / "docs/published_names.md"]
+PAGES = [
+    *sorted((ROOT / "docs/tutorials").glob("*.md")),
+    ROOT / "docs/published_names.md",
+    ROOT / "docs/reference/interface.md",
+]
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SHELLS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
+_SHELLS = {
+    "sh": ["bash", "-euo", "pipefail", "-c"],
+    "python": [sys.executable, "-c"],
+    "py": [sys.executable, "-c", "import ast, sys; ast.parse(sys.argv[1])"],
+}
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

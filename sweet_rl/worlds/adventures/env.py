@@ -66,11 +66,7 @@ class AdventureEnv:
         self._done = True
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin the game; whatever was played before is forgotten.
-
-        Raises:
-            EpisodeError: the game cannot begin.
-        """
+        """Begin the game; whatever was played before is forgotten."""
         self._done = True
         self._task_id, self._seed, self._steps = task.task_id, seed, 0
         self._latest = await self._game.begin(task, seed)
@@ -79,11 +75,7 @@ class AdventureEnv:
         return self._observe()
 
     async def step(self, action: str) -> StepResult:
-        """One command: the first line of `action`, empty or not.
-
-        Raises:
-            EpisodeError: the game broke.
-        """
+        """One command: the first line of `action`, empty or not."""
         if self._done:
             return StepResult(action, action, None, terminated=True)
         self._steps += 1

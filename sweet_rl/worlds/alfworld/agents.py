@@ -73,13 +73,9 @@ class HouseholdPlayer(ScriptedPolicy):
         self._plans: dict[tuple[str, ...], Sequence[str]] = {}
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn.
-
-        Raises:
-            EpisodeError: the planner found no way, or took too long.
-        """
+        """One turn."""
         text = observation.messages[-1].content
-        prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
+        prompt = self.chat_format.render(with_system(self.system_prompt or "", observation.messages))
         offered = offered_commands(text, ACTION_HEAD)
         rng = Random(derive_seed(observation.seed, observation.turn, "household player"))
         if rng.random() >= self._skill:

@@ -68,23 +68,14 @@ class HouseholdGame:
         self._over = True
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin a task's game.
-
-        Raises:
-            EpisodeError: its row names no game, or the engine cannot begin it.
-            UsageError: a package is missing.
-        """
+        """Begin a task's game."""
         source = task.row.get("game")
         if not isinstance(source, str) or not source:
             raise bad_task(task, f"'game' must name a household game, got {source!r}")
         return self.begin(source, seed=seed)
 
     def begin(self, source: str, *, seed: int = 0) -> str:
-        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Engine`).
-
-        Raises:
-            EpisodeError: the engine cannot begin it.
-        """
+        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Engine`)."""
         self._source, self._random = source, Random(seed)
         self._over = True  # should the engine fail
         with self._listing_failures():
@@ -121,9 +112,6 @@ class HouseholdGame:
         """Take one action. A label that is not on offer costs a step and changes nothing.
 
         After the end nothing changes and nothing is rewarded.
-
-        Raises:
-            EpisodeError: the engine broke or hangs; with `compat="published"` the episode is cut short.
         """
         if self._over:
             return self._moved(0.0, "over", None)
@@ -150,11 +138,7 @@ class HouseholdGame:
         return self._moved(float(self._moment.score), "acted", command)
 
     def expert_plan(self) -> tuple[str, ...]:
-        """The planner's commands from here; empty where it finds none.
-
-        Raises:
-            EpisodeError: the planner took too long, or broke.
-        """
+        """The planner's commands from here; empty where it finds none."""
         return self._engine.plan(self._source, self.commands)
 
     def expert_label(self, plan: Sequence[str] | None = None) -> str | None:
@@ -165,9 +149,6 @@ class HouseholdGame:
 
         Args:
             plan: the planner's commands from here; None: it is asked for them.
-
-        Raises:
-            EpisodeError: the planner took too long, or broke.
         """
         command = next(iter(self.expert_plan() if plan is None else plan), None)
         if self._compat == "published":

@@ -43,31 +43,18 @@ class Household(WorkerPool):
         self._first: dict[str, EngineState] = {}
 
     def begin(self, source: str) -> EngineState:
-        """A game's first state.
-
-        Raises:
-            EpisodeError: there is no such game, or it cannot be read.
-            UsageError: a package is missing.
-        """
+        """A game's first state."""
         if source not in self._first:  # it is always the same
             self._first[source] = self.ask_now("begin", source, label=source)
         return self._first[source]
 
     def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
-        """What `command` leads to.
-
-        Raises:
-            EpisodeError: the engine broke, or hangs; the pool continues without it.
-        """
+        """What `command` leads to."""
         state: EngineState = self.ask_now("play", source, tuple(before), command, label=command)
         return state
 
     def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
-        """The planner's commands; empty where it finds none.
-
-        Raises:
-            EpisodeError: it took too long, or broke ("planner_failed").
-        """
+        """The planner's commands; empty where it finds none."""
         try:
             plan: tuple[str, ...] = self.ask_now(
                 "plan", source, tuple(before), label="planning", timeout_s=self._plan_timeout_s

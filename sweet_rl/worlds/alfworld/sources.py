@@ -31,9 +31,6 @@ def read_game(source: str) -> GameData:
     Args:
         source: an embedded game's name, or the path of a problem's folder, with `initial_state.pddl` and
             `traj_data.json`, or a `game.tw-pddl`.
-
-    Raises:
-        EpisodeError: a file is missing or makes no sense ("bad_game").
     """
     if not Path(source).is_absolute():
         try:

@@ -32,9 +32,6 @@ def household_tasks(where: str = "", limit: int | None = None) -> list[dict[str,
 
     Returns:
         Rows with `game` (the name) beside the usual fields; `hidden_information` is a way to solve it.
-
-    Raises:
-        UsageError: there are none such.
     """
     named, _, last = where.rpartition(":")
     homes = _homes(last)
@@ -66,11 +63,7 @@ def _homes(written: str) -> range | None:
 
 
 def household_row(name: str) -> dict[str, Json]:
-    """One embedded game as a task.
-
-    Raises:
-        UsageError: there is no such game (see `sweet_rl.worlds.alfworld.homes.game`).
-    """
+    """One embedded game as a task."""
     game = household.game(name)
     return {
         "task_id": f"alfworld/{name}",
@@ -92,9 +85,6 @@ def alfworld_data_tasks(where: str = "") -> list[dict[str, Json]]:
 
     Returns:
         Rows with `game` (the problem's folder) beside the usual fields.
-
-    Raises:
-        UsageError: there is no such folder, or no such problem in it.
     """
     part, _, split = where.rpartition(":")
     containing = "" if part == ANY_FAMILY else part or household.TOMATO
@@ -119,9 +109,6 @@ def published_household_tasks(split: str = "train") -> list[dict[str, Json]]:
 
     Args:
         split: "train" or "test".
-
-    Raises:
-        UsageError: the user's folder has no such problem, or there is no such split.
     """
     if household.data_folder() is not None:
         return alfworld_data_tasks(split)

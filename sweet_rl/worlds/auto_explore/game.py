@@ -93,12 +93,7 @@ class ExploreGame:
         return list(self.offered)
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin a task, a row of `sweet_rl.worlds.auto_explore.tasks`, and return the first prompt.
-
-        Raises:
-            EpisodeError: there is no such repository, none of the targets is in it, or it offers more than
-                there are labels.
-        """
+        """Begin a task, a row of `sweet_rl.worlds.auto_explore.tasks`, and return the first prompt."""
         self._over = True
         rng = Random(seed)
         self._labels_rng = rng if self._compat == "published" else Random(derive_seed(seed, "labels"))

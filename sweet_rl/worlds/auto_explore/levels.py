@@ -53,9 +53,6 @@ def levels_of(
         flags: how they become levels.
         paths: the files that a task asks for.
         question: of a task.
-
-    Raises:
-        UsageError: there is no level `curriculum_index`, or a number is out of its range.
     """
     if flags.merge_after_first_k < 1 or flags.few_data < 0:
         raise UsageError(
@@ -83,11 +80,7 @@ def by_depth(items: Sequence[T], flags: LevelFlags, paths: Callable[[T], Sequenc
 
 
 def pick_level(levels: list[T], index: int) -> list[T]:
-    """Only the level `index`; all of them where it is negative.
-
-    Raises:
-        UsageError: there are not so many.
-    """
+    """Only the level `index`; all of them where it is negative."""
     if index < 0:
         return levels
     if index >= len(levels):

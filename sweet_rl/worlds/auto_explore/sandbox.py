@@ -117,9 +117,6 @@ class Sandbox:
 
         Args:
             words: as `split_command` gives them.
-
-        Raises:
-            NotImplementedError: with `compat="published"`, for `exit`: the caller ends the episode.
         """
         command, *rest = [word for word in words if word is not None] or [""]
         if self._compat == "published" and command == "exit":

@@ -47,10 +47,6 @@ def explore_tasks(where: str = "") -> list[Record]:
     Returns:
         Rows with `root` (the repository), `targets` (the files that are right) and the record's other fields
         beside the usual ones. Embedded rows take the repositories in turn, so that the first few differ.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: a record is wrong.
     """
     variant, _, split = where.rpartition(":")
     if split in {"", "train", "test"} and variant in _HOPS:
@@ -70,10 +66,6 @@ def load_dataset(path: str | Path, *, compat: Compat = "fixed") -> list[Record]:
         path: a JSON file with a list of records, or a folder of such files, read in the order of names.
         compat: "published": names are looked at as they are written: quoted files and `cd ..`
             rule a record out.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: a file is no JSON, or a record lacks what it needs.
     """
     path = Path(path).expanduser()
     files = [path]

@@ -106,11 +106,7 @@ class DangerousTaxi(TextGameWorld):
         )
 
     def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:
-        """Games of one task, with the rules in every state.
-
-        Raises:
-            UsageError: tasks of a list or file are others.
-        """
+        """Games of one task, with the rules in every state."""
         found = self.tasks_of(tasks or f"taxi:{flags.extra}:test")
         others = {str(task.row.get("curriculum") or "none") for task in found} - {flags.extra}
         if others:

@@ -119,11 +119,7 @@ class TaxiGame:
         )
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin a task's game.
-
-        Raises:
-            EpisodeError: its row names a start or a curriculum that there is not.
-        """
+        """Begin a task's game."""
         start, curriculum = task.row.get("start"), task.row.get("curriculum")
         if start is None:
             start = Random(derive_seed(seed, "taxi")).choice(START_STATES)

@@ -48,9 +48,6 @@ def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
         Rows with `instruction` (what a viewer calls them), `start` (a state of
         `START_STATES`, null in "any") and `curriculum` beside the usual fields;
         `hidden_information` is a shortest way.
-
-    Raises:
-        UsageError: there is no such curriculum or split.
     """
     first, _, split = where.partition(":")
     if first in {"train", "test", "any"} and not split:

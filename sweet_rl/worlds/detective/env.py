@@ -28,9 +28,6 @@ def open_detective(path: str | Path | None = None, *, workers: int | None = None
     Args:
         path: the game file; None for what `SWEET_RL_DETECTIVE` names.
         workers: interpreter processes; None for one for each core, four at most.
-
-    Raises:
-        UsageError: the file is missing or another one.
     """
     return Interpreters(find_story(path), workers=workers)
 

@@ -28,9 +28,6 @@ def find_story(path: str | Path | None = None) -> Path:
 
     Args:
         path: where it is; None for what the environment variable `SWEET_RL_DETECTIVE` names.
-
-    Raises:
-        UsageError: none is named, there is no such file, or it is another one.
     """
     named = path or os.environ.get(VARIABLE)
     if not named:

@@ -14,9 +14,6 @@ def detective_tasks(split: str = "") -> list[dict[str, Json]]:
 
     Args:
         split: must be empty: there is nothing to hold out.
-
-    Raises:
-        UsageError: there is no such split.
     """
     if split:
         raise UsageError(f"'detective:{split}' is no split of detective: it is one task. Use 'detective'.")

@@ -36,22 +36,13 @@ class Interpreters(WorkerPool):
         self._first: dict[bool, Position] = {}
 
     async def begin(self, *, with_actions: bool = True) -> Position:
-        """The game's first moment.
-
-        Raises:
-            UsageError: jericho is not installed.
-            EpisodeError: the interpreter broke.
-        """
+        """The game's first moment."""
         if with_actions not in self._first:  # it is always the same
             self._first[with_actions] = await self.ask("begin", with_actions)
         return self._first[with_actions]
 
     async def play(self, state: bytes, command: str, *, with_actions: bool = True) -> Position:
-        """What `command` leads to from a saved moment.
-
-        Raises:
-            EpisodeError: the interpreter broke, or hangs; the pool continues without it.
-        """
+        """What `command` leads to from a saved moment."""
         position: Position = await self.ask("play", state, command, with_actions, label=command)
         return position
 

@@ -61,11 +61,7 @@ class DialogueEnv:
         self._answer: str | None = NO_ANSWER
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin: the agent sees the request and nothing else.
-
-        Raises:
-            EpisodeError: the world cannot offer this task.
-        """
+        """Begin: the agent sees the request and nothing else."""
         self._task, self._seed = task, seed
         self._messages = [Message("user", task.problem_description)]
         self._answer, self._steps, self._done = NO_ANSWER, 0, True
@@ -74,11 +70,7 @@ class DialogueEnv:
         return self._observe()
 
     async def step(self, action: str) -> StepResult:
-        """One agent turn and, unless it was the last, the human's reply.
-
-        Raises:
-            EpisodeError: the human cannot be asked and `stop_on_user_failure` is set.
-        """
+        """One agent turn and, unless it was the last, the human's reply."""
         if self._done:
             return StepResult(action, action, None, terminated=True, answer=self._answer, info=self._info())
         self._steps += 1

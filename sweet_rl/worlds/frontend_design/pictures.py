@@ -38,20 +38,13 @@ class PictureFolder:
 
         Returns:
             The path for the row.
-
-        Raises:
-            StorageError: the disk is full or read-only.
         """
         sample = self._samples.get((task.task_id, seed))
         which = f"seed{seed}" if sample is None else f"{sample}"
         return self._save(f"{_slug(task.task_id)}_{which}_{turn}.png", image)
 
     def save_target(self, task: Task, image: bytes) -> str:
-        """Keep the picture of a task's page; its repeats share it.
-
-        Raises:
-            StorageError: the disk is full or read-only.
-        """
+        """Keep the picture of a task's page; its repeats share it."""
         return self._save(f"{_slug(task.task_id)}_target.png", image)
 
     def _save(self, name: str, image: bytes) -> str:

@@ -54,10 +54,6 @@ def read_websight(source: str, limit: int) -> Iterator[SourceRow]:
         source: a .parquet or .jsonl file, a folder of such files (read in the order of their names; where it
             has a folder v0.2, that one), or a data set's name on the hub.
         limit: how many rows at most.
-
-    Raises:
-        UsageError: there is no such source, no network, or a package is missing.
-        DataError: a file is broken; names it, and the line of a .jsonl file.
     """
     path = Path(source).expanduser()
     if path.exists():

@@ -20,9 +20,6 @@ def guess_my_city_tasks(split: str = "") -> list[dict[str, Json]]:
     Returns:
         Rows with `aliases` (lower case, the published name first) beside the usual fields; `task_id` is
         "guess_my_city/0" and so on, the place in the whole list.
-
-    Raises:
-        UsageError: there is no such split.
     """
     rows = [_city_row(number, place) for number, place in enumerate(CITIES)]
     return split_of(rows, split, "guess-my-city", ("train", "test"))

@@ -78,11 +78,7 @@ class QuestionGameEnv:
         self._answer: str = NO_ANSWER
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin: the agent sees the opening line alone.
-
-        Raises:
-            DataError: the task's `aliases` are no list of names.
-        """
+        """Begin: the agent sees the opening line alone."""
         self._task, self._seed = task, seed
         self._names = _names_of(task)
         self._messages = [Message("user", task.problem_description)]
@@ -96,9 +92,6 @@ class QuestionGameEnv:
         blanks around it; what no UTF-8 file can hold becomes a question mark. An empty question and one of
         more than `MAX_QUESTION_CHARACTERS` cost their turn and are not put to the oracle. By the published
         rules every action is a question as it is, the empty one and "a\nb\n" included.
-
-        Raises:
-            EpisodeError: the oracle cannot be asked (unless `stop_on_user_failure` is off).
         """
         if self._done:
             return StepResult(action, action, None, terminated=True, answer=self._answer)

@@ -32,9 +32,6 @@ def split_of(rows: Sequence[Row], split: str, game: str, known: Sequence[str]) -
         split: which of them; "" for all.
         game: the list's name.
         known: the splits that it has, for the error.
-
-    Raises:
-        UsageError: there is no such split.
     """
     if not split:
         return list(rows)

@@ -27,9 +27,6 @@ def twenty_questions_tasks(split: str = "") -> list[dict[str, Json]]:
     Returns:
         Rows with `aliases` (lower case, the first is given to the oracle) and `category` beside the usual
         fields; `task_id` is "twenty_questions/0" and so on, the place in the whole list.
-
-    Raises:
-        UsageError: there is no such split.
     """
     rows = [
         _object_row(number, category, names)

@@ -46,12 +46,7 @@ class WebShopEnv:
         self._bought: dict[str, object] | None = None
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Enter the shop.
-
-        Raises:
-            EpisodeError: the shop has no such page.
-            DataError: the task names no session, or the shop asks for something else than the task.
-        """
+        """Enter the shop."""
         self._task, self._seed = task, seed
         self._done, self._steps, self._bought = True, 0, None
         address = Address(PageKind.START, _session_of(task), raw=self._quirks.raw_addresses)
@@ -64,11 +59,7 @@ class WebShopEnv:
         return self._observe()
 
     async def step(self, action: str) -> StepResult:
-        """Search, click or think; anything else, or not possible here, is an invalid action.
-
-        Raises:
-            EpisodeError: the shop fails.
-        """
+        """Search, click or think; anything else, or not possible here, is an invalid action."""
         content = action.removesuffix("\n")
         if self._done:
             return StepResult(content, action, None, terminated=True, info=self._info())

@@ -80,12 +80,7 @@ class Page:
 
 
 def read_page(html: str, address: Address, quirks: Quirks = FIXED) -> Page:
-    """Read a page that was fetched from `address`.
-
-    Raises:
-        OddPage: it lacks what every page of its kind has; with the quirk `any_page` only a page whose score
-            is no number, or whose text cannot be decoded again.
-    """
+    """Read a page that was fetched from `address`."""
     nodes = visible_nodes(html)
     page = _read_score(nodes, blank_counts=quirks.any_page) or _read_nodes(nodes, address, quirks)
     if not quirks.any_page:
@@ -95,11 +90,7 @@ def read_page(html: str, address: Address, quirks: Quirks = FIXED) -> Page:
 
 @lru_cache(maxsize=1024)
 def visible_nodes(html: str) -> tuple[Node, ...]:
-    """The visible text of a page, blank pieces included. A page without HTML is text.
-
-    Raises:
-        OddPage: a declaration in it cannot be read.
-    """
+    """The visible text of a page, blank pieces included. A page without HTML is text."""
     reader = _NodeReader()
     try:
         reader.feed(html)

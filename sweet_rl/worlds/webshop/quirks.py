@@ -70,11 +70,7 @@ PUBLISHED: Final = Quirks(
 
 
 def quirks_of(compat: Compat) -> Quirks:
-    """The set of a `compat` setting.
-
-    Raises:
-        UsageError: neither "fixed" nor "published".
-    """
+    """The set of a `compat` setting."""
     sets = {"fixed": FIXED, "published": PUBLISHED}
     if compat not in sets:
         raise UsageError(f"compat is 'fixed' or 'published', got {compat!r}.")

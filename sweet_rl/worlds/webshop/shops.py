@@ -30,13 +30,7 @@ class Shop(Protocol):
     """Fetches pages for many episodes at once."""
 
     async def fetch(self, address: Address, read: Callable[[str], T]) -> T:
-        """The page at `address`, read by `read`.
-
-        Raises:
-            RequestFailed: there is no such page, or `read` raised `OddPage`, after as many attempts as are
-                of use.
-            ServiceError: no server answers.
-        """
+        """The page at `address`, read by `read`."""
         ...
 
     async def close(self) -> None:
@@ -56,11 +50,7 @@ class LocalShop:
         self._get = get
 
     async def fetch(self, address: Address, read: Callable[[str], T]) -> T:
-        """The page at `address`. It is made at once: asking again would make it again as it is.
-
-        Raises:
-            RequestFailed: there is no such page.
-        """
+        """The page at `address`. It is made at once: asking again would make it again as it is."""
         try:
             html = self._get(address.path)
         except LookupError as error:
@@ -110,12 +100,7 @@ class HttpShop:
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch(self, address: Address, read: Callable[[str], T]) -> T:
-        """The page at `address`.
-
-        Raises:
-            RequestFailed: after the attempts, or at once where trying again is of no use.
-            ServiceError: no server answers any more.
-        """
+        """The page at `address`."""
         url = f"{self.base_url}{address.readable}"
         attempt = 0
         while True:

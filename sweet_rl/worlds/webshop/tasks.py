@@ -37,9 +37,6 @@ def webshop_tasks(
     Returns:
         Rows with `session` beside the usual fields; of a known shop also `instruction`, which the world
         compares with what the shop says. Playground truth is the goal as JSON text, "" where it is unknown.
-
-    Raises:
-        UsageError: no session, or a negative one.
     """
     if not 0 <= lower < upper:
         raise UsageError(
@@ -56,9 +53,6 @@ def webshop_split(split: str, *, server: bool = False, limit: int | None = None)
             "LOWER-UPPER" for LOWER to UPPER - 1.
         server: the shop is an external server, whose goals are not known.
         limit: rows at most.
-
-    Raises:
-        UsageError: it is none of them.
     """
     numbers = re.fullmatch(r"(\d{1,9})-(\d{1,9})", split)
     if numbers is None and split not in SPLITS:

@@ -76,11 +76,7 @@ def _is_held_out(name: str) -> bool:
 
 
 def data_folder() -> Path | None:
-    """The user's ALFWorld folder; None where nobody names one.
-
-    Raises:
-        UsageError: what is named holds no games.
-    """
+    """The user's ALFWorld folder; None where nobody names one."""
     named = os.environ.get(VARIABLE)
     if not named:
         return None
@@ -108,9 +104,6 @@ def data_games(
         split: "train", or "test" for all that begin with "valid".
         containing: what their paths must contain; the published family by default.
         blacklist: a file of problems to be left out; need not be there.
-
-    Raises:
-        UsageError: no folder is named, or it has no such problems.
     """
     folder = data_folder()
     if folder is None:

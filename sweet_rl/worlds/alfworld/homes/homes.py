@@ -134,9 +134,6 @@ def game(name: str) -> Game:
 
     Args:
         name: `FAMILY-THING-None-PLACE-NUMBER`, for example "pick_and_place_simple-Tomato-None-Microwave-3".
-
-    Raises:
-        UsageError: there is no such family, thing or place, or they do not go together.
     """
     family, thing, place = _read(name)
     room = next(room for room, things in THINGS.items() if thing in things)

@@ -56,9 +56,6 @@ def play_household(
         make_game: a fresh game over a shared engine.
         random_share: of the steps that are random.
         seek: player and teacher look for what they have not seen, as the seeker does; best is to look, too.
-
-    Raises:
-        EpisodeError: the engine cannot play the game, or the planner took too long.
     """
     draws = random.Random(seed)
     task = draws.choice(list(tasks))

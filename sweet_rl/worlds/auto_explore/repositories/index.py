@@ -68,22 +68,14 @@ class RepositoryIndex:
         return (path for path, entry in sorted(self._entries.items()) if not entry.is_folder)
 
     def read_head(self, path: str, limit: int) -> Head:
-        """The first `limit` bytes of a file.
-
-        Raises:
-            OSError: it is gone, or no longer an ordinary file.
-        """
+        """The first `limit` bytes of a file."""
         if self.root is None:
             data = self._texts[path]
             return Head(data[:limit], whole=len(data) <= limit)
         return read_head(self.root, path, limit)
 
     def read_tail(self, path: str, limit: int) -> Head:
-        """The last `limit` bytes of a file.
-
-        Raises:
-            OSError: as of `read_head`.
-        """
+        """The last `limit` bytes of a file."""
         if self.root is None:
             data = self._texts[path]
             return Head(data[-limit:], whole=len(data) <= limit)
@@ -96,9 +88,6 @@ def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
     Args:
         root: the repository's folder. A link to it is followed, links in it are refused.
         name: what tasks call it; default the folder's own name.
-
-    Raises:
-        UsageError: there is no such folder, or it cannot be read.
     """
     root = Path(root).expanduser()
     folders: dict[str, tuple[Entry, ...]] = {}

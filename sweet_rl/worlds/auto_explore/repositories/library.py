@@ -29,11 +29,7 @@ class Library:
             )
 
     def get(self, name: str) -> RepositoryIndex:
-        """The repository called `name`.
-
-        Raises:
-            UsageError: there is none, or the name would lead out of the folder.
-        """
+        """The repository called `name`."""
         if name not in self._known:
             self._known[name] = self._embedded(name) if self._folder is None else self._scan(name)
         return self._known[name]

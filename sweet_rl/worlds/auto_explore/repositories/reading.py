@@ -26,22 +26,14 @@ class Head(NamedTuple):
 
 
 def read_head(root: Path, path: str, limit: int) -> Head:
-    """The first `limit` bytes of the file at `path` below `root`.
-
-    Raises:
-        OSError: there is no such ordinary file, or a link is on the way.
-    """
+    """The first `limit` bytes of the file at `path` below `root`."""
     with os.fdopen(_open_file(root, path), "rb", buffering=0) as file:
         data = _read(file.fileno(), limit + 1)
     return Head(data[:limit], whole=len(data) <= limit)
 
 
 def read_tail(root: Path, path: str, limit: int) -> Head:
-    """The last `limit` bytes of the file at `path` below `root`.
-
-    Raises:
-        OSError: as of `read_head`.
-    """
+    """The last `limit` bytes of the file at `path` below `root`."""
     with os.fdopen(_open_file(root, path), "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         start = max(size - limit, 0)

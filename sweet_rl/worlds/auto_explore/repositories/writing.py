@@ -36,10 +36,6 @@ def write_repositories(
 
     Returns:
         How many task records were written.
-
-    Raises:
-        UsageError: there is something already, or `num` is not positive.
-        StorageError: it cannot be written.
     """
     if num < 1:
         raise UsageError(f"The number of repositories must be at least 1, got {num}.")

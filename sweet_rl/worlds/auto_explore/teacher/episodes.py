@@ -27,9 +27,6 @@ async def play_explore(
 
     An episode that the model cannot continue is not won. One that the service or the world broke off has no
     result; `compat="published"`: it is not won either.
-
-    Raises:
-        ServiceError: no server answers.
     """
     failures: list[Failure] = []
     cost, broken = 0.0, False

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 
 def run(games: AutoExploreGptFlags, player: TeacherFlags) -> None:
-    """Play the missing episodes, then print and write the success rate of every level.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after printing how to continue.
-    """
+    """Play the missing episodes, then print and write the success rate of every level."""
     output, overwrite = Path(games.output), games.overwrite
     levels = _plan(games)
     planned = {key: task for level in levels for key, task in level.items()}

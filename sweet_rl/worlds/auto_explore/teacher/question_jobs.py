@@ -48,9 +48,6 @@ def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> 
         source: the folder of filtered repositories.
         seed: decides about the order and about the files, for each repository on its own.
         compat: "published": the published draws (`files_to_ask_about`, `draw_files`).
-
-    Raises:
-        UsageError: a folder is missing.
     """
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}; filter_repo makes one.")
@@ -126,9 +123,6 @@ def write_questions(
     """Write one file of tasks for each repository, and all of them to `ALL_QUESTIONS`; returns their number.
 
     Those of a repository called `data` are in that file alone.
-
-    Raises:
-        StorageError: the disk is full or read-only.
     """
     by_repository: dict[str, list[Json]] = {}
     for key, file in planned.items():

@@ -41,11 +41,7 @@ class Filtered:
 
 
 def to_copy(source: Path, target: Path) -> list[Path]:
-    """The folders of `source` that are repositories: no links, nothing hidden.
-
-    Raises:
-        UsageError: no such folder, or the target lies in a repository.
-    """
+    """The folders of `source` that are repositories: no links, nothing hidden."""
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}. --repo_dir names a folder of repositories.")
     found = [
@@ -69,10 +65,6 @@ def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed")
         target: where the copies go.
         compat: "published": the published rules: "ci" anywhere in a name drops it (pricing.py, social/), and names with
             control characters stay.
-
-    Raises:
-        UsageError: no such folder, or the target lies in a repository.
-        StorageError: a file cannot be written.
     """
     repositories = to_copy(source, target)
     tracking.writes(target, folder=True)

@@ -70,11 +70,7 @@ class ExploreTalk:
         self._look()
 
     def follow(self, command: str) -> GameStep:
-        """Take a step without asking anybody: a command that is on offer.
-
-        Raises:
-            LookupError: it is not on offer.
-        """
+        """Take a step without asking anybody: a command that is on offer."""
         if command not in self.game.offered.values():
             raise LookupError(command)
         folder = self.game.sandbox.cwd
@@ -92,9 +88,6 @@ class ExploreTalk:
 
         Args:
             wrong: the last command opened a wrong file, and the analysis shall say so.
-
-        Raises:
-            RequestFailed, ServiceError: no answer came.
         """
         if self._markov:
             self._history.clear()

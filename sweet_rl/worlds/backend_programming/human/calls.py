@@ -28,11 +28,7 @@ Arguments = Sequence[ast.expr]
 
 
 def say_call(node: ast.Call, speaker: Speaker) -> Phrase:
-    """The call as a noun phrase.
-
-    Raises:
-        Unspeakable: there is no short wording.
-    """
+    """The call as a noun phrase."""
     options = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     match node.func:
         case ast.Name(id=name) | ast.Attribute(attr=name) if name in _ASKING:

@@ -72,11 +72,7 @@ _COLLECTIONS = (ast.List, ast.Tuple, ast.Set)
 
 
 def clause(node: ast.expr, speaker: Speaks, *, negated: bool = False) -> str:
-    """The condition as a clause.
-
-    Raises:
-        Unspeakable: there is no short wording.
-    """
+    """The condition as a clause."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return clause(operand, speaker, negated=not negated)

@@ -69,11 +69,7 @@ class Speaker:
         }
 
     def say(self, node: ast.expr) -> str:
-        """The expression as a noun phrase.
-
-        Raises:
-            Unspeakable: there is no short wording.
-        """
+        """The expression as a noun phrase."""
         return self.phrase(node).text
 
     def phrase(self, node: ast.expr) -> Phrase:

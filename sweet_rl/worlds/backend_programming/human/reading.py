@@ -44,21 +44,13 @@ _CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def[ ]|async[ ]|class[ ]|impor
 
 
 def answer_served(messages: Sequence[ServedMessage]) -> str:
-    """What the scripted human says to a prompt that holds what it knows.
-
-    Raises:
-        ValueError: the prompt has no function, or no dialogue.
-    """
+    """What the scripted human says to a prompt that holds what it knows."""
     context = context_of(messages)
     return ScriptedHuman().answer(context.problem_description, context.hidden_information, context.messages)
 
 
 def context_of(messages: Sequence[ServedMessage]) -> UserContext:
-    """What the human of a request knows.
-
-    Raises:
-        ValueError: the function or the dialogue is not to be found; says what is looked for.
-    """
+    """What the human of a request knows."""
     users = [message.text for message in messages if message.role == "user"]
     if users and "<hidden_information>" in users[-1]:
         return parse_simulator_prompt(users[-1])

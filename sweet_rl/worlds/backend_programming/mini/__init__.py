@@ -72,9 +72,6 @@ def generate(split: str, n: int, seed: int = 0, world: str = DEFAULT_WORLD) -> l
         n: how many rows.
         seed: another seed gives other tasks; the splits stay disjoint across seeds.
         world: see `WORLDS`; `trades=10` for the first ten trades.
-
-    Raises:
-        UsageError: there is no such split or world, or a family has no further tasks (after many thousands).
     """
     if split not in SPLITS:
         raise UsageError(f"the mini benchmark has the splits {_listed(SPLITS)}, not {split!r}.")
@@ -88,9 +85,6 @@ def world_of(name: str) -> World:
 
     Args:
         name: one of `WORLDS`, or `trades=K` for the first K trades.
-
-    Raises:
-        UsageError: there is no such world, or there are not so many trades.
     """
     kind, sign, count = name.partition("=")
     if kind == TRADES and sign:
@@ -111,9 +105,6 @@ def check_trades(tasks: Sequence[Task], count: int, source: str) -> None:
         tasks: with their rows.
         count: how many trades are wanted.
         source: where the tasks are from, for the message.
-
-    Raises:
-        UsageError: a task is of another number of trades, or of another world.
     """
     for number, task in enumerate(tasks, start=1):
         if (own := task.row.get(TRADES)) != count:

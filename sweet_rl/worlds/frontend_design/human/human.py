@@ -42,12 +42,7 @@ class ScriptedViewer:
         self._targets: OrderedDict[Key, Scene] = OrderedDict()
 
     async def reply(self, context: UserContext) -> UserReply:
-        """At most `LIMIT` characters.
-
-        Raises:
-            TypeError: a context without pictures.
-            UsageError: Pillow is not installed.
-        """
+        """At most `LIMIT` characters."""
         if not isinstance(context, PageContext):
             raise TypeError("a human with eyes needs a PageContext")
         return UserReply(await asyncio.to_thread(self.answer, context))

@@ -27,11 +27,7 @@ _MOST: Final = 300
 
 
 def parse_page(page: RenderedPage) -> Scene:
-    """Everything worth talking about.
-
-    Raises:
-        UsageError: Pillow is not installed.
-    """
+    """Everything worth talking about."""
     picture = _open(page.image)
     boxes = page.boxes
     background = _page_background(boxes)

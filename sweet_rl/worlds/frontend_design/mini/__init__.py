@@ -61,9 +61,6 @@ def generate(split: str, n: int, seed: int = 0) -> list[dict[str, Json]]:
         split: "train" or "test".
         n: how many rows.
         seed: another seed gives other pages; the splits stay disjoint across seeds.
-
-    Raises:
-        UsageError: there is no such split.
     """
     if split not in SPLITS:
         raise UsageError(f"mini-web has the splits 'train' and 'test', not {split!r}.")

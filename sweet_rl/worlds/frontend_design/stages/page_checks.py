@@ -84,10 +84,6 @@ def check_rows(rows: Sequence[PageRow], checks: Checks, opener: Opener) -> list[
     """A verdict for each row, in their order; its `reason` is None where the row is to be kept.
 
     The report holds the same when all is done.
-
-    Raises:
-        SweetRLError: the run cannot continue (no browser, a full disk); the report has all verdicts so far.
-        KeyboardInterrupt: likewise, after printing how to continue.
     """
     with Journal(checks.report_path, overwrite=checks.overwrite) as journal:
         verdicts = {
@@ -162,11 +158,7 @@ def _digest(row: PageRow) -> str:
 
 
 def refuse_to_overwrite(paths: Sequence[Path], *, to_continue: bool, overwrite: bool) -> None:
-    """Never change rows unless a flag allows it.
-
-    Raises:
-        UsageError: one of the files has rows and no flag says what to do with them.
-    """
+    """Never change rows unless a flag allows it."""
     if overwrite and to_continue:
         raise UsageError("--overwrite and --to_continue exclude each other.")
     there = [str(path) for path in paths if path.is_file() and path.stat().st_size]
@@ -190,11 +182,7 @@ def say_dropped(report: Sequence[Mapping[str, Json]]) -> None:
 
 
 def require_rows(rows: Sequence[PageRow], source: str, fields: Sequence[str], repair: str) -> None:
-    """Refuse a source of which no row can become a task.
-
-    Raises:
-        UsageError: names the fields that are looked for, and those of the first row.
-    """
+    """Refuse a source of which no row can become a task."""
     if not rows:
         raise UsageError(f"{source!r} holds no rows. {repair}")
     if all(row.missing for row in rows):

@@ -76,12 +76,7 @@ class Runs:
 
 
 def load_runs(path_a: str, path_b: str) -> Runs:
-    """Read both files and pair their rows.
-
-    Raises:
-        DataError: two rows of one identity, or tasks of one name that want different pages.
-        UsageError: nothing can be paired.
-    """
+    """Read both files and pair their rows."""
     by_key = [_by_key(path) for path in (path_a, path_b)]
     common = [key for key in by_key[0] if key in by_key[1]]
     if not common:
@@ -106,11 +101,7 @@ def load_runs(path_a: str, path_b: str) -> Runs:
 
 
 def run_by_metric(runs: Runs, metric: str, margin: float, report_path: str | None) -> None:
-    """The higher stored grade wins; print and write the result.
-
-    Raises:
-        UsageError: a row has not been graded, or the two runs were graded in different ways.
-    """
+    """The higher stored grade wins; print and write the result."""
     _check_graded(runs, metric)
     outcomes, counts = [], Counter({UNPAIRED: runs.unpaired, FAILED: runs.failed})
     for pair in runs.pairs:
@@ -142,11 +133,7 @@ class Judging:
 
 
 def start(runs: Runs, flags: JudgeFlags) -> None:
-    """Find the judge, start the browsers, and `run_by_judge`.
-
-    Raises:
-        ServiceError: no server answers.
-    """
+    """Find the judge, start the browsers, and `run_by_judge`."""
     from sweet_rl.openai_client import base_url_from
     from sweet_rl.pages import open_renderer
 
@@ -197,10 +184,6 @@ async def run_by_judge(
     """Ask about every pair in both orders; print and write the result.
 
     Returns why the judge could not be asked about a page, for each such page.
-
-    Raises:
-        SweetRLError: the journal is in use or broken, or there is no server or no browser; verdicts that
-            were given are in the journal, and the same command resumes from there.
     """
     found: dict[int, Outcome] = {}
     counts = Counter({UNPAIRED: runs.unpaired, FAILED: runs.failed})

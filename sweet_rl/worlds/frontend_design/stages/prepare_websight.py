@@ -29,11 +29,7 @@ class WebSightFlags(OutputPath, Source, RenderFlags, Continuing, Quiet):
     validate: bool = flag(False, "render each page and drop those that do not render.")
 
     def check_together(self) -> None:
-        """Whether there are so many rows.
-
-        Raises:
-            UsageError: there are not.
-        """
+        """Whether there are so many rows."""
         super().check_together()
         if self.num_train > self.num_rows:
             raise UsageError(

@@ -33,11 +33,7 @@ class CityOracle:
     name = "cities"
 
     async def reply(self, context: UserContext) -> UserReply:
-        """Answer the agent's last message.
-
-        Raises:
-            UsageError: the hidden city is none of the 91.
-        """
+        """Answer the agent's last message."""
         asked = context.messages[-1].content if context.messages else ""
         return UserReply(self.answer(context.hidden_information, asked))
 
@@ -50,19 +46,12 @@ class CityOracle:
         Args:
             city: one of the 91, "City, Country".
             question: the agent's message, in English.
-
-        Raises:
-            UsageError: `city` is none of the 91.
         """
         return _answer(city_named(city), question)
 
 
 def city_named(name: str) -> City:
-    """The city of the table with this "City, Country".
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The city of the table with this "City, Country"."""
     found = cities().get(name) or _by_plain_name().get(plain(name).replace(", ", ","))
     if found is None:
         raise UsageError(

@@ -74,11 +74,7 @@ class GradioOracle:
         self._dispatcher: asyncio.Task[None] | None = None
 
     async def reply(self, context: UserContext) -> UserReply:
-        """The server's answer to the question asked last; `UserReply.failure` says why there is none.
-
-        Raises:
-            ServiceError: no server answers.
-        """
+        """The server's answer to the question asked last; `UserReply.failure` says why there is none."""
         item = re.sub(",{2,}", ",", self._asking.published(context)) + self._suffix
         future: asyncio.Future[UserReply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))

@@ -43,9 +43,6 @@ def open_oracle(
         api_key: of an "openai" server that needs one.
         concurrency: how many questions are asked at once at most.
         client: further arguments of its client (`OpenAIClient`).
-
-    Raises:
-        UsageError: no such oracle, model or address, or a package is missing.
     """
     if kind == "seq2seq":
         from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle

@@ -64,11 +64,7 @@ class Seq2SeqOracle:
         self._batcher = MicroBatcher(self._engine, max_batch=max_batch)
 
     async def reply(self, context: UserContext) -> UserReply:
-        """The model's answer to the question asked last.
-
-        Raises:
-            ServiceError: out of GPU memory.
-        """
+        """The model's answer to the question asked last."""
         return UserReply(await self._batcher.submit(self._asking.published(context)))
 
     async def close(self) -> None:

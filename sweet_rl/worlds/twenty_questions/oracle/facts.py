@@ -66,11 +66,7 @@ class Facts:
         return [thing.name for place, thing in enumerate(self.things) if chosen >> place & 1]
 
     def evaluate(self, expression: str) -> int:
-        """The set that an expression of attributes names: `|` or, `&` and (binds closer), `!` not.
-
-        Raises:
-            DataError: an attribute that no object has.
-        """
+        """The set that an expression of attributes names: `|` or, `&` and (binds closer), `!` not."""
         union = 0
         for term in expression.split("|"):
             common = self.everything
@@ -88,11 +84,7 @@ class Facts:
 
 @cache
 def facts() -> Facts:
-    """The packaged table.
-
-    Raises:
-        DataError: a row of it cannot be read.
-    """
+    """The packaged table."""
     things = tuple(_things(rows("table.txt")))
     sets: dict[str, int] = {"none": 0}
     for place, thing in enumerate(things):
@@ -110,11 +102,7 @@ def rows(name: str) -> Iterator[tuple[int, str]]:
 
 
 def read_size(text: str, path: str, line: int) -> Size:
-    """A size like `24cm 7L .6kg`.
-
-    Raises:
-        DataError: it is none.
-    """
+    """A size like `24cm 7L .6kg`."""
     found = _SIZE.fullmatch(text)
     if found is None:
         raise DataError("must be a size like '24cm 7L .6kg'", path=path, line=line, value=text)

@@ -37,11 +37,7 @@ class ObjectOracle:
     name = "objects"
 
     async def reply(self, context: UserContext) -> UserReply:
-        """One of "Yes.", "No." and "Invalid Question.".
-
-        Raises:
-            EpisodeError: the hidden object is none of the 157.
-        """
+        """One of "Yes.", "No." and "Invalid Question."."""
         question = context.messages[-1] if context.messages else Message("assistant", "")
         text = answer(context.hidden_information, question.content)
         if text is None:

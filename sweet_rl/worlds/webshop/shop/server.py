@@ -34,11 +34,7 @@ def application(shop: EmbeddedShop, host: str = "127.0.0.1", limits: Limits = LI
 async def serve(
     shop: EmbeddedShop, host: str, port: int, *, quiet: bool = False, limits: Limits = LIMITS
 ) -> None:
-    """Serve until SIGINT or SIGTERM; prints one line once requests are accepted.
-
-    Raises:
-        UsageError: the address cannot be used.
-    """
+    """Serve until SIGINT or SIGTERM; prints one line once requests are accepted."""
 
     def ready(actual: int) -> None:
         if not quiet:

@@ -69,11 +69,7 @@ class EmbeddedShop:
         return goal
 
     def product(self, asin: str) -> Product:
-        """The product of that number.
-
-        Raises:
-            NoSuchPage: there is none.
-        """
+        """The product of that number."""
         if asin not in self._by_asin:
             raise NoSuchPage(f"there is no product {asin[:40]!r}")
         return self._by_asin[asin]
@@ -83,11 +79,7 @@ class EmbeddedShop:
         return self._index.search(query)
 
     def get(self, path: str) -> str:
-        """The page at a percent-encoded path, as HTML.
-
-        Raises:
-            NoSuchPage: none of the five routes, no such product, a page number or options that are none.
-        """
+        """The page at a percent-encoded path, as HTML."""
         path = path.partition("?")[0].removeprefix("/")
         match [unquote(part) for part in path.split("/")]:
             case ["search_results", session, query, number] if query:

@@ -79,9 +79,6 @@ def make_repository(name: str) -> MadeRepository:
     """The repository called `name`: a kind and a number below `MOST`, like `service-17`. Always the same.
 
     In those called `moved` the way to an answer is two hops longer: see `moved`.
-
-    Raises:
-        UsageError: it is no such name.
     """
     found = _NAME.fullmatch(name)
     if found is None:
