@@ -149,17 +149,17 @@ TINY_interruptions := --trainers train_sft --ways KILL
 TINY_join_studies := $(TINY)/joined.json sweet_rl/studies/reflect/full_study.json
 TINY_mini := --ways sweet --seeds 6 --trades 1 --train_tasks 20 --test_tasks 10 --folder $(TINY)/mini --output $(TINY)/mini.json
 TINY_mini_settings := --worlds trades=1 --methods dpo --first 1 --train_tasks 20 --test_tasks 10 --folder $(TINY)/mini_settings
-TINY_ranking := --history 60 --candidates 2 --turns 1 --dialogues 4 --rounds 1 --hidden 32 --layers 1
+TINY_ranking := --history 60 --candidates 2 --turns 1 --dialogues 4 --rounds 1 --hidden 64 --layers 1
 TINY_rate_limit := --tasks 10
 TINY_records := --runs 1 --mib 1
 TINY_reflect_settings := --tiny --worlds taxi --seeds 1 --folder $(TINY)/reflect_settings
 TINY_reflect_update := --rows 1 --steps 2 --layers 1 --width 32 --tuning 2 --repeats 1
 TINY_rendering := --pages 4 --drivers 1 --episodes 4
 TINY_rollout := --episodes 16 --concurrency 4 --latency_median_ms 5
-TINY_sampling := --dialogues 4 --turns 2 --width 64 --layers 1 --vocabulary 500 --rounds 1
+TINY_sampling := --dialogues 4 --turns 2 --width 128 --layers 1 --vocabulary 500 --rounds 1
 TINY_scaling := --points 1
 TINY_startup := --runs 1 --scripts play.py
-TINY_training_step := --history 60 --dialogues 4 --pairs_per_turn 2 --steps 1 --rounds 1 --hidden 32 --layers 1 --vocabulary 500 --contenders ours,published
+TINY_training_step := --history 60 --dialogues 4 --pairs_per_turn 2 --steps 1 --rounds 1 --hidden 64 --layers 1 --vocabulary 500 --contenders ours,published
 TINY_view := --rows 500
 TINY_worlds := --seconds 0.05 --parallel 4
 
