@@ -91,9 +91,8 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
             )
         print(comparison.trainings_text(trained, labels_of([str(one.path) for one in trained])))
         return
-    result = comparison.compared(played, interval=flags.interval, force=flags.force)
-    print(result)
-    if page is not None:
+    result, text = comparison.compared(played, interval=flags.interval, force=flags.force), ""
+    if page is not None:  # before the table: who reads its first lines alone has the page all the same
         made = {"made": now()[:10], "command": tracking.command() or ""}
         html = comparison_page(result, **made, dialogues=flags.dialogues)
         numbers = page.with_suffix(".json")
@@ -101,4 +100,5 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
         tracking.writes(numbers)
         replace_file(page, [html.encode("utf-8", "replace")])
         replace_file(numbers, [json.dumps(made | result.to_json(), indent=1).encode() + b"\n"])
-        print(f"\nThe page is {page}, its numbers are in {numbers}")
+        text = f"\n\nThe page is {page}, its numbers are in {numbers}"
+    print(f"{result}{text}")

@@ -40,11 +40,13 @@ const Documents = (() => {
 
   // Every number by its name; a mean with its interval, and of how many it is, in one cell.
   function leaves(value, prefix = "") {
-    if (value === null || typeof value !== "object" || isMean(value)) return [[prefix, value]];
+    if (value === null || typeof value !== "object" || isMean(value) || isCategory(value)) return [[prefix, value]];
     return Object.entries(value).flatMap(([name, one]) => leaves(one, prefix ? `${prefix} · ${name}` : name));
   }
 
   const isMean = (value) => typeof value.mean === "number" && "low" in value && "high" in value && Object.values(value).every((one) => one === null || typeof one !== "object");
+
+  const isCategory = (value) => typeof value.share === "number" && Array.isArray(value.examples); // of what went wrong
 
   const number = (value) => (Number.isInteger(value) ? Words.integer(value) : String(Number(value.toPrecision(4)))).replace("-", "−");
   const decimals = (values) => values.map((value) => (values.every((one) => Math.abs(one) < 10) ? value.toFixed(3) : number(value)).replace("-", "−")); // alike
@@ -53,6 +55,7 @@ const Documents = (() => {
     if (value === undefined) return make("td", { class: "number muted", text: "–" });
     if (typeof value === "number") return make("td", { class: "number", text: number(value) });
     if (value === null || typeof value !== "object") return make("td", { class: "words", text: String(value) });
+    if (isCategory(value)) return make("td", { class: "number" }, make("strong", { text: Words.plural(value.episodes, "episode") }), make("span", { class: "muted", text: ` ${Words.percent(value.share)} · such as ${value.examples[0].task}` }));
     const known = [value.mean, value.low, value.high].filter((one) => typeof one === "number");
     const [mean, ...interval] = decimals(known);
     const error = typeof value.error === "number" ? `standard error ${number(value.error)}` : null;
