@@ -244,7 +244,7 @@ def _played(show: Demonstrations, folder: Path) -> str:
         world=show.flags.world,
         agent_model=show.flags.agent_model,
         skill=show.flags.skill,
-        best_of_n=show.flags.games or show.world.games_shown,
+        repeats=show.flags.games or show.world.games_shown,
         place=show.flags.env_load_path,
         **({"env_model": "scripted"} if show.graded else {}),
         seed=show.flags.seed,

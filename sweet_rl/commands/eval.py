@@ -20,12 +20,13 @@ from sweet_rl.flags import REQUIRED, Only, Settings, flag
 from sweet_rl.flags.common import (
     BatchSize,
     ContinuingOtherwise,
-    Limit,
     LogTo,
     MaxFailed,
+    NumTasks,
     OutputDir,
     Quiet,
     Regrade,
+    Repeats,
     SampleIds,
     Seeded,
     Tasks,
@@ -43,8 +44,9 @@ BASE_URL_VAR = "OPENAI_BASE_URL"
 class EvalFlags(
     WorldName,
     Tasks,
-    Limit,
+    NumTasks,
     SampleIds,
+    Repeats,
     Seeded,
     MaxFailed,
     BatchSize,
@@ -62,7 +64,6 @@ class EvalFlags(
         "name (run in process), one of the world's scripted agents, or module:ATTRIBUTE.",
         aliases=("agent_model",),
     )
-    epochs: int = flag(1, "repeats of every task; pass@k and pass^k are over them.", at_least=1)
     retries: int = flag(
         2, "how often episodes that failed for want of a service are played again.", at_least=0, shown="all"
     )
@@ -184,9 +185,9 @@ def eval(flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Op
     printed, and lies as report.json beside episodes.jsonl, which `sweet-rl compare` and the viewers take.
 
     The smallest run needs no model and no server:
-    sweet-rl eval --model expert --world code --tasks mini:test --limit 50
+    sweet-rl eval --model expert --world code --tasks mini:test --num_tasks 50
     A model behind a server, asked four times for each task:
-    sweet-rl eval --model openai/gpt-4o-mini --base_url https://host/v1 --tasks tasks.jsonl --epochs 4 --prices prices.toml
+    sweet-rl eval --model openai/gpt-4o-mini --base_url https://host/v1 --tasks tasks.jsonl --repeats 4 --prices prices.toml
     """
     from sweet_rl.commands import evaluating
 

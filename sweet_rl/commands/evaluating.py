@@ -90,7 +90,7 @@ class Evaluation:
                 world=flags.world,
                 num_tasks=len(self.tasks),
                 sample_ids=flags.sample_ids,
-                best_of_n=flags.epochs,
+                repeats=flags.repeats,
                 batch_size=flags.batch_size,
                 to_continue=path.exists() and not anew,
                 overwrite=anew,
@@ -147,11 +147,11 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     """
     world = world_of(flags.world)
     source = flags.tasks or world.test_tasks
-    tasks = simulation.tasks_of(source, flags.limit, flags.sample_ids, world)
+    tasks = simulation.tasks_of(source, flags.num_tasks, flags.sample_ids, world)
     check_tasks(world, tasks, source)
     grading = grading_by(
         world,
-        {"k": flags.epochs, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),
+        {"k": flags.repeats, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),
         {name: value for name, value in vars(options).items() if name != "compat"}
         | {"unsafe_no_sandbox": agent.unsafe_no_sandbox, "quiet": flags.quiet},
     )
@@ -184,7 +184,7 @@ def _report(
     flags, listener = this.flags, tracking.current()
     tasks, played, failed = counts_of(found)
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
-    repeats = f" x {flags.epochs}" if flags.epochs > 1 else ""
+    repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
     return Report(
         f"{player.model} in {this.world.name}, {Path(this.source).name}{repeats}",
         tasks,
@@ -199,7 +199,7 @@ def _report(
                 "world": this.world.name,
                 "tasks": this.source,
                 "tasks_digest": digest([dict(task.row) for task in this.tasks]),
-                "epochs": flags.epochs,
+                "repeats": flags.repeats,
                 "seed": flags.seed,
                 "rules": this.world.settings(this.options),
             },

@@ -47,15 +47,15 @@ class Parts:
         }
 
 
-def tasks_of(source: str, limit: int | None, sample_ids: str | None, world: World) -> list[Task]:
+def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: World) -> list[Task]:
     """What is played: of the tasks that are named, or of all, the first so many.
 
     Raises:
         UsageError: there is no such source, or no such task in it.
     """
     if sample_ids is None:
-        return load_tasks(source, limit=limit, seed=0, world=world)
-    return chosen_tasks(load_tasks(source, seed=0, world=world), sample_ids, source)[:limit]
+        return load_tasks(source, num_tasks=num_tasks, seed=0, world=world)
+    return chosen_tasks(load_tasks(source, seed=0, world=world), sample_ids, source)[:num_tasks]
 
 
 def run(flags: SimulationFlags, parts: Parts, *, again: str = "with --to_continue ") -> int:
@@ -80,7 +80,7 @@ def run(flags: SimulationFlags, parts: Parts, *, again: str = "with --to_continu
     tasks = tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, parts.world)
     check_tasks(parts.world, tasks, flags.input_path)
     settings = parts.settings(flags.seed)
-    episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)
+    episodes = schedule(tasks, flags.repeats, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         todo = plan(
             episodes,

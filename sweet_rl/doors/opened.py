@@ -35,7 +35,7 @@ def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
         DataError: a task is wrong.
     """
     world = world_of(choice.world)
-    return world, tasks_for(world, choice.tasks, choice.limit)
+    return world, tasks_for(world, choice.tasks, choice.num_tasks)
 
 
 @asynccontextmanager

@@ -52,7 +52,7 @@ class Below(Settings):
 class NumTasks(Settings):
     """Tasks."""
 
-    num_tasks: int = flag(1000, "take the first so many tasks.", at_least=1)
+    num_tasks: int | None = flag(None, "the first so many; default all.", at_least=1, aliases=("limit",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +73,6 @@ class Tasks(Settings):
     tasks: str | None = flag(
         None, "what is played: one of the world's lists, or a file; default: the world's own."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limit(Settings):
-    """Tasks."""
-
-    limit: int | None = flag(None, "the first so many tasks; default all.", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,10 +285,15 @@ class Listening(ListeningPort):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestOfN(Settings):
+class Repeats(Settings):
     """Tasks."""
 
-    best_of_n: int = flag(1, "repeats of every task.", at_least=1)
+    repeats: int = flag(
+        1,
+        "episodes of every task; pass@k and pass^k are over them.",
+        at_least=1,
+        aliases=("best_of_n", "epochs"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +345,7 @@ class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
 
     k: int | None = flag(
         None,
-        "repeats of each task in the file (--best_of_n of the simulation); default: what its rows say, 1 where they "
+        "repeats of each task in the file (--repeats of the simulation); default: what its rows say, 1 where they "
         "say nothing, as published ones.",
         at_least=1,
     )

@@ -32,8 +32,8 @@ def evaluate(
     *,
     agent: Policy | str = "auto",
     human: User | str | None = None,
-    limit: int | None = None,
-    epochs: int = 1,
+    num_tasks: int | None = None,
+    repeats: int = 1,
     seed: int = 0,
     **more: Any,
 ) -> Evaluated:
@@ -44,8 +44,8 @@ def evaluate(
         tasks: what is played.
         agent: who acts.
         human: who answers.
-        limit: how many tasks at most.
-        epochs: episodes of each task; pass@k and pass^k are over them.
+        num_tasks: how many at most, from the first on.
+        repeats: episodes of each task; pass@k and pass^k are over them.
         seed: of all draws.
         more: further arguments of `simulate`.
 
@@ -54,11 +54,11 @@ def evaluate(
     """
     played = world_of(world) if isinstance(world, str) else world
     trajectories = simulate(
-        played, tasks, agent=agent, human=human, limit=limit, repeats=epochs, seed=seed, **more
+        played, tasks, agent=agent, human=human, num_tasks=num_tasks, repeats=repeats, seed=seed, **more
     )
     graded = grade(trajectories)
     found = episodes_of(graded, played)
-    title = f"{name_of(agent)} in {played.name}" + (f" x {epochs}" if epochs > 1 else "")
+    title = f"{name_of(agent)} in {played.name}" + (f" x {repeats}" if repeats > 1 else "")
     about = {} if played.answered_by == "world" else {"human": {"model": name_of(human)}}
     return Evaluated(
         Report(title, *counts_of(found), lines_of(found), families_of(found), about=about), graded

@@ -46,7 +46,7 @@ def options_for(world: World, options: Options | Mapping[str, Json] | None) -> O
     return world.options(**given)
 
 
-def tasks_for(world: World, tasks: Tasks | None, limit: int | None) -> list[Task]:
+def tasks_for(world: World, tasks: Tasks | None, num_tasks: int | None) -> list[Task]:
     """What is played.
 
     Raises:
@@ -55,11 +55,11 @@ def tasks_for(world: World, tasks: Tasks | None, limit: int | None) -> list[Task
     """
     if tasks is None or isinstance(tasks, str):
         source = tasks if tasks is not None else world.test_tasks
-        some = load_tasks(source, limit=limit, world=world)
+        some = load_tasks(source, num_tasks=num_tasks, world=world)
     else:
         source = "tasks"
         some = [one if isinstance(one, Task) else task_from_row(one) for one in tasks]
-        some = unique_tasks(some)[:limit]
+        some = unique_tasks(some)[:num_tasks]
     check_tasks(world, some, source)
     return some
 

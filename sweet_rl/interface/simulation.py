@@ -52,7 +52,7 @@ async def play(
         agent=agent,
         agent_prompt=agent_prompt,
         human=human,
-        limit=1,
+        num_tasks=1,
         seed=seed,
         options=options,
     )
@@ -67,7 +67,7 @@ async def simulate(
     agent: Policy | str = "auto",
     agent_prompt: str | None = None,
     human: User | str | None = None,
-    limit: int | None = None,
+    num_tasks: int | None = None,
     repeats: int = 1,
     seed: int = 0,
     options: Options | Mapping[str, Json] | None = None,
@@ -90,7 +90,7 @@ async def simulate(
         agent_prompt: instructions of an agent that is named: a file, or the name of a packaged prompt;
             default: the world's.
         human: who answers: a `User`; or a name likewise; default: the human without a model.
-        limit: how many tasks at most, from the first on.
+        num_tasks: how many at most, from the first on.
         repeats: episodes of each task.
         seed: of all draws.
         options: of the world, by name (`{"max_turns": 5}`) or as an object of `world.options`.
@@ -114,7 +114,7 @@ async def simulate(
         raise UsageError(f"repeats and concurrency must be at least 1, got {repeats} and {concurrency}.")
     played = world_of(world) if isinstance(world, str) else world
     chosen = options_for(played, options)
-    some = tasks_for(played, tasks, limit)
+    some = tasks_for(played, tasks, num_tasks)
     episodes = schedule(some, repeats, seed=seed)
     if not (to_continue or overwrite):
         played.check_place(chosen)

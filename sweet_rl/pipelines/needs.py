@@ -120,7 +120,7 @@ def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
         memory, offloaded = gpu_bytes(size, way), main_memory_bytes(size, way)
         return Needed(seconds, disk_bytes(size, way), memory, offloaded or None)
     if step.run == "simulate_interactions":
-        return Needed(seconds, bytes_of_dialogues("", flags.num_tasks * flags.best_of_n))
+        return Needed(seconds, bytes_of_dialogues("", flags.num_tasks * flags.repeats))
     if step.run == _COPIES:
         return Needed(seconds, bytes_of_dialogues(flags.input_path, None) or None)
     if step.run == "sample_best_of_n":
@@ -223,7 +223,7 @@ def _dialogues(path: str, steps: Sequence[Step]) -> int | None:
         flags = _flags(step)
         if getattr(flags, "output_path", None) == path:
             if step.run == "simulate_interactions":
-                return int(flags.num_tasks * flags.best_of_n)
+                return int(flags.num_tasks * flags.repeats)
             if step.run == _COPIES:
                 return _dialogues(flags.input_path, [one for one in steps if one is not step])
     return None

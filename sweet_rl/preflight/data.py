@@ -27,7 +27,7 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: 
     if source.endswith(".jsonl") and not Path(source).is_file():
         return missing(what, f"there is no file {source!r}", world_of(world).how_to_get(Path(source)))
     try:
-        tasks = load_tasks(source, limit=wanted)
+        tasks = load_tasks(source, num_tasks=wanted)
     except SweetRLError as error:
         return missing(what, str(error), "name another source, or repair the file")
     if len(tasks) < wanted:

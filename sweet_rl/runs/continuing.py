@@ -203,5 +203,5 @@ def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:
 
 
 def _is_extra_repeat(key: Key, wanted: Mapping[Key, Json]) -> bool:
-    """A repeat beyond `--best_of_n` of a task that is wanted: the file was once made with more repeats."""
+    """A repeat beyond `--repeats` of a task that is wanted: the file was once made with more repeats."""
     return (key[0], 0) in wanted

@@ -8,8 +8,8 @@ from tests.evaluation.samples import row, write
 
 
 def test_two_agents_evaluated_and_compared():
-    ours = sweet_rl.evaluate("code", "mini:test", agent="oracle", limit=4, epochs=2)
-    theirs = sweet_rl.evaluate("code", "mini:test", agent="constant", limit=4, epochs=2)
+    ours = sweet_rl.evaluate("code", "mini:test", agent="oracle", num_tasks=4, repeats=2)
+    theirs = sweet_rl.evaluate("code", "mini:test", agent="constant", num_tasks=4, repeats=2)
     measures = ours.report.to_json()["measures"]
     assert measures["success"]["mean"] == measures["pass^2"]["mean"] == 1
     assert "success, %" in str(ours.report)

@@ -104,7 +104,7 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
     tasks = [step.flags for step in steps if step.run == "generate_tasks" and "train" in step.name]
     played = [step.flags for step in steps if step.run == "simulate_interactions"]
     assert [(one["num_tasks"], one["seed"]) for one in tasks] == [(2, 3), (3, 1_000_003)]
-    first, second, measured = ((one["agent_model"], one["best_of_n"], one["seed"]) for one in played)
+    first, second, measured = ((one["agent_model"], one["repeats"], one["seed"]) for one in played)
     assert first == ("embedded", 4, 3)
     assert second == (str(study.path("first.sweet")), 4, 1_000_003)
     assert measured == (str(study.path("second.sweet")), 1, 3)
