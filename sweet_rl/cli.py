@@ -13,7 +13,8 @@ from sweet_rl.command_line.help_pages import help_text
 from sweet_rl.command_line.process import settle
 from sweet_rl.command_line.terminal import Inert, inert
 from sweet_rl.commands.catalogue import COMMANDS, load, stages, values_of
-from sweet_rl.errors import SweetRLError, UsageError, suggestion
+from sweet_rl.errors import BudgetSpent, SweetRLError, UsageError, suggestion
+from sweet_rl.openai_client import shown
 
 _HELP = frozenset({"-h", "--help", "--help-all", "--help_all"})
 
@@ -49,7 +50,7 @@ def main() -> None:
 def run(name: str, arguments: Sequence[str] | None = None) -> None:
     """Run the stage `name` with command-line arguments (default: those of this process), then exit.
 
-    Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 130 interrupted.
+    Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 3 stopped by its budget, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):  # an id or a model's words may hold what UTF-8 cannot
@@ -60,7 +61,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
     try:
         _run(name, load(name), arguments)
     except SweetRLError as error:
-        _die(str(error), 1)
+        _die(str(error), 3 if isinstance(error, BudgetSpent) else 1)
     except KeyboardInterrupt:
         _die("interrupted", 130)
     except BrokenPipeError:
@@ -124,5 +125,5 @@ def _complete(what: str, *words: str) -> None:
 
 
 def _die(message: str, status: int) -> NoReturn:
-    print(f"error: {inert(message)}", file=sys.stderr)
+    print(f"error: {inert(shown(message))}", file=sys.stderr)
     sys.exit(status)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,15 +78,6 @@ class EvalFlags(
         engine, _, name = self.model.partition("/")
         return (engine, name) if engine in ENGINES and name else ("auto", self.model)
 
-    @property
-    def folder(self) -> Path:
-        """Where everything goes."""
-        if self.output_dir:
-            return Path(self.output_dir)
-        source = Path(self.tasks).name.removesuffix(".jsonl") if self.tasks else "test"
-        words = (self.world, source, self.engine_and_name[1].rstrip("/").rpartition("/")[2])
-        return Path("evals") / "-".join(re.sub(r"[^\w.=]+", "_", word).strip("_") for word in words)
-
     def check_together(self) -> None:
         """Whether the folder can be one.
 
@@ -95,8 +85,8 @@ class EvalFlags(
             UsageError: it is a file.
         """
         super().check_together()
-        if self.folder.is_file():
-            raise UsageError(f"--output_dir {str(self.folder)!r} is a file; name a folder.")
+        if self.output_dir and Path(self.output_dir).is_file():
+            raise UsageError(f"--output_dir {self.output_dir!r} is a file; name a folder.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +142,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "agent_api": "how the server of openai/NAME is asked: chat, or completions, where it offers them and prompts must be exact.",
         "agent_base_url": f"base URL(s) of the server of openai/NAME; default what {BASE_URL_VAR} says.",
         "env_model": "who plays the human, or answers in question games: scripted (without a model: the default, unless a server is named), auto (the first model that the named server offers), or the server's name for a model.",
-        "output_dir": "folder of episodes, grades and report; default evals/WORLD-TASKS-MODEL. The same command resumes it.",
+        "output_dir": "folder of episodes, grades and report; default evals/WORLD-TASKS-AGENT-HUMAN-SETTINGS, with a digest of the settings. The same command resumes it.",
         "overwrite": "throw away what the folder holds of earlier episodes.",
         "regrade": "grade episodes again that have their grades; nothing is played that is there.",
         "to_continue": "of no effect: the same command resumes.",

@@ -187,4 +187,6 @@ def simulate_interactions(
         reflection=reflection,
         critic=critic,
     )
-    simulation.run(flags, simulation.Parts(world, options, player, Human(human, world, options)))
+    parts = simulation.Parts(world, options, player, Human(human, world, options))
+    tasks = simulation.tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, world)
+    simulation.run(flags, parts, tasks)

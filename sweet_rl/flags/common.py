@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+from sweet_rl.flags.models import ASKED
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Compat
 
@@ -119,6 +120,27 @@ class Prices(Settings):
         "what it has cost.",
         shown="all",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Prices):
+    """What a run may use of models behind servers, all its sessions and retries together; then it stops, resumably."""
+
+    max_cost: float | None = flag(
+        None, "dollars by --prices, which must have every model.", above=0, shown="all", only=ASKED
+    )
+    max_requests: int | None = flag(None, "requests.", at_least=1, shown="all", only=ASKED)
+    max_total_tokens: int | None = flag(None, "tokens read and written.", at_least=1, shown="all", only=ASKED)
+
+    def check_together(self) -> None:
+        """Whether what is spent can be known.
+
+        Raises:
+            UsageError: dollars are bounded, and nobody says what a token costs.
+        """
+        super().check_together()
+        if self.max_cost is not None and self.prices is None:
+            raise UsageError("--max_cost needs --prices, a file with what the models' tokens cost.")
 
 
 @dataclass(frozen=True, kw_only=True)

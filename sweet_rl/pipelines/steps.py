@@ -17,6 +17,7 @@ from sweet_rl.command_line.reading import joined_flags
 from sweet_rl.command_line.recording import is_recorded, recorded, resumes_itself, settings_of
 from sweet_rl.commands.catalogue import load
 from sweet_rl.errors import UsageError
+from sweet_rl.openai_client import shown
 from sweet_rl.training.checkpoints import complete_checkpoints
 from sweet_rl.types import Json
 
@@ -55,7 +56,9 @@ class Step:
     @property
     def command(self) -> str:
         """The line that does the same by hand."""
-        return shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments])
+        return shown(
+            shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments])
+        )
 
     @property
     def arguments(self) -> list[str]:

@@ -22,13 +22,15 @@ except ImportError as error:
 def locked(path: str | Path) -> Iterator[None]:
     """Hold the right to write to `path`, in the form of an empty hidden file beside it.
 
-    The lock is the kernel's: a crash frees it, and the file it leaves behind blocks no other run.
+    The lock is the kernel's: a crash frees it, and the file it leaves behind blocks no other run. Folders that are
+    made for it and stay empty are taken away again.
 
     Raises:
         StorageError: another run holds it, or the folder cannot be written to.
     """
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")
+    made = [folder for folder in target.parents if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _acquire(lock)
@@ -44,6 +46,9 @@ def locked(path: str | Path) -> Iterator[None]:
         with suppress(OSError):
             lock.unlink()
         os.close(descriptor)
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()  # an empty one
 
 
 def is_being_written(path: str | Path) -> bool:
