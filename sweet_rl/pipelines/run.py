@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
@@ -91,7 +90,6 @@ def run(flags: RunFlags, /, *set: str) -> None:
             )
     if flags.preflight == "only":
         return
-    tracking.writes(pipeline.folder, folder=True, continues=True)
     alone = not gpus() and not any(step.launcher for step in steps)
     run_steps(steps, pipeline.folder, How(jobs=flags.jobs, fresh=not alone, replace=flags.replace))
     print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")

@@ -69,9 +69,10 @@ def run_steps(steps: Sequence[Step], folder: Path, how: How | None = None) -> No
         ServiceError: a step failed; names it and its command.
     """
     how = how or How()
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / "pipeline"), _workers(how) as pool:
-        _Run(steps, folder, how, pool).go()
+    with locked(folder / "pipeline"):
+        tracking.writes(folder, folder=True, continues=True)
+        with _workers(how) as pool:
+            _Run(steps, folder, how, pool).go()
 
 
 def seconds_of(folder: Path, steps: Sequence[Step]) -> dict[str, float]:

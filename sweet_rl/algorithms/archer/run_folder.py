@@ -29,6 +29,7 @@ from sweet_rl import tracking
 from sweet_rl.algorithms.archer.replay import Place
 from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
+from sweet_rl.runs.record import without_secrets
 from sweet_rl.training import checkpoints
 from sweet_rl.training.metrics import MetricsLog, last_step
 from sweet_rl.types import Json, Trajectory
@@ -85,6 +86,7 @@ class RunFolder:
         overwrite: bool = False,
         say: Callable[[str], object] = print,
     ) -> None:
+        config = json.loads(without_secrets(json.dumps(dict(config))))
         self.path, self._say = path, say
         if path.exists() and not path.is_dir():
             raise UsageError(f"save_path={str(path)!r} is a file; name a folder.")
@@ -102,7 +104,7 @@ class RunFolder:
             for old in [*checkpoints.checkpoints_in(path), path / "final", path / MODELS]:
                 shutil.rmtree(old, ignore_errors=True)
         tracking.writes(path, folder=True, continues=not overwrite)
-        self._config = [json.dumps(dict(config), indent=1).encode() + b"\n"]
+        self._config = [json.dumps(config, indent=1).encode() + b"\n"]
         if not self._played_before():
             replace_file(path / SETTINGS, self._config)
         self._metrics: MetricsLog | None = None
