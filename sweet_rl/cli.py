@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from sweet_rl import command_line
-from sweet_rl.command_line.help_pages import help_text
-from sweet_rl.command_line.process import settle
-from sweet_rl.command_line.terminal import Inert, inert
+from sweet_rl.command_line import help_pages
+from sweet_rl.command_line.process import Inert, inert, settle
 from sweet_rl.commands.catalogue import COMMANDS, load, stages, values_of
 from sweet_rl.errors import BudgetSpent, SweetRLError, UsageError, suggestion
 from sweet_rl.openai_client import shown
@@ -73,7 +72,7 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
     if not _HELP.isdisjoint(arguments):
         whole = not {"--help-all", "--help_all"}.isdisjoint(arguments)
         beside = [word for word in arguments if word not in _HELP]
-        print(help_text(name, function, whole=whole, arguments=beside), flush=True)
+        print(help_pages.help_text(name, function, whole=whole, arguments=beside), flush=True)
         return
     rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
     try:
@@ -113,13 +112,11 @@ def _limits() -> list[str]:
 
 def _complete(what: str, *words: str) -> None:
     """What a shell asks for: its script, or what the last of the words may become."""
-    from sweet_rl.command_line import completion
-
     try:
         if what == "--completion":
-            print(completion.script_for(words[0] if words else ""), end="")
+            print(help_pages.script_for(words[0] if words else ""), end="")
         else:
-            print("\n".join(completion.candidates(words, stages(), load)))
+            print("\n".join(help_pages.candidates(words, stages(), load)))
     except UsageError as error:
         _die(str(error), 2)
 

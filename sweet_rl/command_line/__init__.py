@@ -4,8 +4,7 @@
 `completion` is for shells. All work on `sweet_rl.flags.Flag`s, which `stage_flags` finds.
 """
 
-from sweet_rl.command_line.applying import Facets, refuse, refuse_idle
-from sweet_rl.command_line.reading import Typed, read, values, with_defaults
+from sweet_rl.command_line.reading import Facets, Typed, read, refuse, refuse_idle, values, with_defaults
 from sweet_rl.command_line.stage_flags import Options, bound, in_front, stage_flags
 
 __all__ = [

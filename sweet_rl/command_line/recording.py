@@ -106,7 +106,7 @@ def _record(
     was_typed: bool,
 ) -> Iterator[None]:
     """Open a record around a stage, and close it with how the stage ended."""
-    from sweet_rl.runs.prices import load_prices
+    from sweet_rl.runs.reading import load_prices
     from sweet_rl.runs.record import Record
 
     parent = tracking.current()

@@ -25,7 +25,7 @@ from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.preferences.turn_keys import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs import open_journal
-from sweet_rl.runs.digests import identity_of
+from sweet_rl.runs.facts import identity_of
 from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json
 

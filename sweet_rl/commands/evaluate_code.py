@@ -58,10 +58,9 @@ def evaluate_code(flags: GradingFlags, /) -> None:
     grading, beside what the best constant answer would score. Lenient is fixed for whatever a person would
     take for the code; the difference is format. The same goes into a JSON report.
     """
-    from sweet_rl.commands import code_evaluation
-    from sweet_rl.commands.evaluation import check_outputs
+    from sweet_rl.commands.evaluation import check_outputs, grade_code
     from sweet_rl.commands.fan_out import cluster_of, grader_of
 
     check_outputs(flags)
     with grader_of(cluster_of(flags), flags) as grader:
-        code_evaluation.run(flags, grader)
+        grade_code(flags, grader)

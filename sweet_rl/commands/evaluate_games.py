@@ -34,8 +34,7 @@ def evaluate_games(flags: GameFlags, /) -> None:
     returns differ by the margin, the better one is preferred; the pairs train critics and policies as those
     of evaluate_code.py do.
     """
-    from sweet_rl.commands import game_evaluation
-    from sweet_rl.commands.evaluation import check_outputs
+    from sweet_rl.commands.evaluation import check_outputs, measure_games
 
     check_outputs(flags)
-    game_evaluation.run(flags)
+    measure_games(flags)

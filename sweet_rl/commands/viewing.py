@@ -117,7 +117,7 @@ def show(
         megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
         _export(library, flags.export, flags, int(megabytes * 1_000_000))
         return
-    from sweet_rl.command_line.terminal import inert
+    from sweet_rl.command_line.process import inert
     from sweet_rl.serving import is_loopback
     from sweet_rl.viewer.server import serve
 

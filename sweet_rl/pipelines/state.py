@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from sweet_rl.chat.names import folder_of
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.runs.digests import unchanged
+from sweet_rl.runs.facts import unchanged
 from sweet_rl.runs.reading import place_of, read_record
 from sweet_rl.runs.record import without_secrets
 from sweet_rl.tracking import RECORD, is_record

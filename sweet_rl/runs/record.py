@@ -26,11 +26,9 @@ from sweet_rl.flags.common import Budget
 from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
-from sweet_rl.runs.digests import digest_of, of_open_file
+from sweet_rl.runs.facts import digest_of, of_open_file
 from sweet_rl.runs.live import Live, now
-from sweet_rl.runs.prices import Price, cost_of
-from sweet_rl.runs.reading import maker_of, place_of, read_record
-from sweet_rl.runs.totals import added, summed
+from sweet_rl.runs.reading import Price, added, cost_of, maker_of, place_of, read_record, summed
 from sweet_rl.tracking import RECORD, Destination, Progress, Usage
 from sweet_rl.types import Json
 

@@ -16,7 +16,7 @@ from sweet_rl.command_line import read
 from sweet_rl.pipelines import state
 from sweet_rl.pipelines.state import Records
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.facts import digest_of
 from sweet_rl.studies.archer import recipe as archer
 from sweet_rl.studies.reflect import recipe as reflect
 from sweet_rl.studies.sweet.recipe import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sweet_rl
-from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
+from sweet_rl.commands.view import visualize_dialogue_histories
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer.choosing import kind_of_trajectories
 from tests.viewer.game_samples import game_rows

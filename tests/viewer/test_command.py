@@ -2,8 +2,7 @@
 
 import pytest
 
-from sweet_rl.commands.visualize_design_dialogue_histories import visualize_design_dialogue_histories
-from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
+from sweet_rl.commands.view import visualize_design_dialogue_histories, visualize_dialogue_histories
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.viewer import server
 from tests.viewer.page_samples import page_rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
+from sweet_rl.commands.view import visualize_dialogue_histories
 from tests.viewer.driving import Viewer
 from tests.viewer.game_samples import ERRAND, game_rows
 from tests.viewer.samples import write_rows
