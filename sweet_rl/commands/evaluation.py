@@ -20,7 +20,7 @@ from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.report import Report, failed_words, repeats_words, summarise
 from sweet_rl.grouping import group_by_identity, group_by_task, repeats_of
-from sweet_rl.preferences.guards import dialogue_hard_negatives
+from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair, margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.records import locked, read_rows, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
@@ -165,7 +165,7 @@ def write_pairs(
         to_rows: the pairs as rows, given the key of `paths`.
         why_none: the reason that is printed where there are none.
         skipped: dialogues that did not fail and cannot stand in a pair.
-        guards: rows of single turns beside the pairs without the solution (`sweet_rl.preferences.guards`).
+        guards: rows of single turns beside the pairs without the solution (`sweet_rl.preferences.step_pairs`).
     """
     remark = "" if pairs else f"({why_none}) "
     for with_ground_truth, path in paths.items():

@@ -13,8 +13,8 @@ from sweet_rl.doors.atif import document_of, trajectory_in
 from sweet_rl.doors.atif_foreign import DOCUMENT
 from sweet_rl.doors.atif_steps import CREDIT
 from sweet_rl.errors import DataError
-from sweet_rl.preferences.credit_files import Scored, credit_in
-from sweet_rl.preferences.turn_keys import KEY_FIELDS
+from sweet_rl.preferences.credit import Scored, credit_in
+from sweet_rl.preferences.trajectory_pairs import KEY_FIELDS
 from sweet_rl.records import replace_file
 from sweet_rl.types import AgentTurn, Trajectory
 

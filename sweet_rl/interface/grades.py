@@ -17,7 +17,7 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.interface.page_grades import page_fields, wants_a_page
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Json, Message, Score, Task, Trajectory
-from sweet_rl.viewer.game import rewards_turns
+from sweet_rl.viewer.content import rewards_turns
 from sweet_rl.worlds import world_in
 from sweet_rl.worlds.dialogue.parsing import parse_published
 

@@ -29,5 +29,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "client" if name in {"ChatReply", "ClientStats", "OpenAIClient"} else "retry"
+    module = "client" if "Client" in name or name == "ChatReply" else "retry"
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

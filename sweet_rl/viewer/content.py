@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Generic, Literal, TypeVar
 
-from sweet_rl.types import AgentTurn, Failure, Json, Trajectory
+from sweet_rl.grading.extraction import published_code
+from sweet_rl.types import AgentTurn, Failure, Json, TestResult, Trajectory
 
 Kind = Literal["code", "game", "design", "turns", "pairs"]
 
@@ -212,3 +213,122 @@ def _thoughts(message: AgentTurn) -> str | None:
     if not message.content or not message.output.endswith(visible):
         return None
     return message.output[: -len(visible)].strip()
+
+
+class CodeContents(Contents[Trajectory]):
+    """Trajectories whose answers are code; see `content.Contents`."""
+
+    kind: Kind = "code"
+
+    @classmethod
+    def entry(cls, item: Trajectory) -> dict[str, Json]:
+        """As in the contract; `published` is a row's grade under published grading, where known."""
+        return entry_of(item) | {"published": numbers(item.extra.get("grades")).get("published")}
+
+    @classmethod
+    def text(cls, item: Trajectory) -> str:
+        """The dialogue and the answer of one trajectory."""
+        return f"{text_of(item)}\n{item.answer or ''}"
+
+    def row(self, position: int) -> dict[str, Json]:
+        """As in the contract.
+
+        `answer` is as it was handed in, `code` is what the grader takes from it. `tests` are the graded
+        tests, or, of an ungraded row, the bare expressions.
+        """
+        trajectory = self.items[position]
+        answer = trajectory.answer
+        return row_of(trajectory) | {
+            "answer": answer,
+            "code": None if answer is None else published_code(answer).strip("\n"),
+            "hidden": trajectory.task.ground_truth.strip("\n"),
+            "tests": _tests(trajectory),
+            "grading_notes": _grading_notes(trajectory),
+        }
+
+
+def _grading_notes(trajectory: Trajectory) -> dict[str, str]:
+    """What evaluation has to say about each grade, by the name of the grading (`fixed_note` and the like)."""
+    details = trajectory.extra.get("grading_details")
+    if not isinstance(details, Mapping):
+        return {}
+    return {
+        str(name).removesuffix("_note"): str(note)
+        for name, note in details.items()
+        if str(name).endswith("_note") and note
+    }
+
+
+def _tests(trajectory: Trajectory) -> list[dict[str, str]]:
+    """Test results as evaluation wrote them. Other people's files may hold anything under that name."""
+    results = trajectory.extra.get("test_results")
+    if not isinstance(results, list):
+        cases = trajectory.task.test_cases
+        return [{"name": name, "expression": expression} for name, expression in cases.items()]
+    names = [field.name for field in fields(TestResult)]
+    return [
+        {name: str(result[name]) for name in names if result.get(name) is not None}
+        for result in results
+        if isinstance(result, Mapping)
+    ]
+
+
+class GameContents(Contents[Trajectory]):
+    """Trajectories whose turns carry rewards; see `content.Contents`."""
+
+    kind: Kind = "game"
+
+    @classmethod
+    def entry(cls, item: Trajectory) -> dict[str, Json]:
+        """As in the contract; `truncated` says whether a row was cut short, None where that is unknown.
+
+        A task goes by its `name_of`: descriptions are often the same in all of them.
+        """
+        return entry_of(item) | {
+            "summary": summary_of(name_of(item)),
+            "truncated": None if item.stop_reason is None else item.stop_reason.truncated,
+        }
+
+    @classmethod
+    def text(cls, item: Trajectory) -> str:
+        """The dialogue, the name and the answer of one trajectory."""
+        return f"{text_of(item)}\n{name_of(item)}\n{item.answer or ''}"
+
+    def row(self, position: int) -> dict[str, Json]:
+        """As in the contract; `name` is the task's, `answer` what the agent ended with, if anything."""
+        trajectory = self.items[position]
+        return row_of(trajectory) | {"name": name_of(trajectory), "answer": trajectory.answer}
+
+
+def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:
+    """Whether any of them comes from a world that rewards turns."""
+    return any(
+        isinstance(message, AgentTurn) and message.reward is not None
+        for trajectory in trajectories
+        for message in trajectory.dialogue_history
+    )
+
+
+def name_of(trajectory: Trajectory) -> str:
+    """The title of a task: the errand, or the hidden information; without either, the description."""
+    task = trajectory.task
+    errand = task.row.get("instruction") or trajectory.extra.get("instruction")
+    for text in (errand, task.row.get("hidden_information")):
+        if isinstance(text, str) and text.strip():
+            return text
+    return f"{task.task_id}: {task.problem_description}"
+
+
+def kind_of_trajectories(trajectories: Sequence[Trajectory]) -> Kind:
+    """The kind that shows them."""
+    if rewards_turns(trajectories):
+        return "game"
+    return "design" if has_pictures(trajectories) else "code"
+
+
+def has_pictures(trajectories: Sequence[Trajectory]) -> bool:
+    """Whether any row names a picture: of the target, of a draft, or as its answer (published rows)."""
+    return any(
+        "target_image" in one.extra or "drafts" in one.extra or (one.answer or "").endswith(".png")
+        for one in trajectories
+    )

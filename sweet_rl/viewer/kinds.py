@@ -14,11 +14,8 @@ from sweet_rl.records import trajectory_from_row
 from sweet_rl.records.files import parse_line
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json, Trajectory
-from sweet_rl.viewer.choosing import kind_of_trajectories
-from sweet_rl.viewer.code import CodeContents
-from sweet_rl.viewer.content import Contents
+from sweet_rl.viewer.content import CodeContents, Contents, GameContents, kind_of_trajectories
 from sweet_rl.viewer.design import DesignContents
-from sweet_rl.viewer.game import GameContents
 from sweet_rl.viewer.indexing import Entry
 from sweet_rl.viewer.pairs import PairContents
 from sweet_rl.viewer.turns import TurnContents

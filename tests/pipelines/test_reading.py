@@ -4,7 +4,7 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.pipelines.building import build
-from sweet_rl.pipelines.planning import plan
+from sweet_rl.pipelines.needs import plan
 from sweet_rl.pipelines.reading import laid_over, override, read_file
 from tests.conftest import ROOT
 

@@ -13,8 +13,7 @@ import pytest
 from sweet_rl.chat import model_path
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
-from sweet_rl.pipelines import state
-from sweet_rl.pipelines.state import Records
+from sweet_rl.pipelines.running import Records, _other_inputs
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.studies.archer import recipe as archer
@@ -183,9 +182,9 @@ def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
 
 def test_another_packaged_agent_is_another_input():
     now = digest_of(Path(model_path("embedded")))
-    assert not state._other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
+    assert not _other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
     then = {"flag": "agent", "source": "embedded", **now, "sha256": "0" * 64}
-    assert state._other_inputs({"inputs": [then]}).endswith("tiny_models/agent has changed")
+    assert _other_inputs({"inputs": [then]}).endswith("tiny_models/agent has changed")
 
 
 def test_workers_end_with_the_study_that_wanted_them():

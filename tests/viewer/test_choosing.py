@@ -8,7 +8,7 @@ import pytest
 import sweet_rl
 from sweet_rl.commands.view import visualize_dialogue_histories
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer.choosing import kind_of_trajectories
+from sweet_rl.viewer.content import kind_of_trajectories
 from tests.viewer.game_samples import game_rows
 from tests.viewer.page_samples import page_rows
 from tests.viewer.samples import sample_rows, write_rows

@@ -6,7 +6,7 @@ import pytest
 
 from sweet_rl.grading.extraction import published_code
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer.code import CodeContents
+from sweet_rl.viewer.content import CodeContents
 from tests.viewer.samples import PUBLISHED, SHIPPING, dialogue, listed, row
 
 

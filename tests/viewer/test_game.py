@@ -3,7 +3,7 @@
 import pytest
 
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer.game import GameContents, rewards_turns
+from sweet_rl.viewer.content import GameContents, rewards_turns
 from tests.viewer.game_samples import ERRAND, KETTLE, game_rows, played
 from tests.viewer.samples import listed, row, sample_rows
 

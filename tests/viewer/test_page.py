@@ -8,7 +8,7 @@ import re
 import pytest
 
 from sweet_rl.errors import StorageError
-from sweet_rl.viewer.code import CodeContents
+from sweet_rl.viewer.content import CodeContents
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.page import build_page, data_block, embed

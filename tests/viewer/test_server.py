@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from sweet_rl.errors import UsageError
 from sweet_rl.serving import is_loopback, is_own_name
-from sweet_rl.viewer.code import CodeContents
+from sweet_rl.viewer.content import CodeContents
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app, serve
 from tests.viewer.samples import write_rows
