@@ -52,6 +52,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
     Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 3 stopped by its budget, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    sys.argv[1:] = map(shown, sys.argv[1:])  # records and trackers keep them
     for stream in (sys.stdout, sys.stderr):  # an id or a model's words may hold what UTF-8 cannot
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

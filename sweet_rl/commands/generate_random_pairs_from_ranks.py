@@ -279,7 +279,7 @@ def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) ->
     """The text that ends each row's candidates: the tokenizer's that is named, or the row's own."""
     if tokenizer is not None:
         from sweet_rl.chat import load_tokenizer
-        from sweet_rl.preferences.tokenizers import end_token_of
+        from sweet_rl.preferences.ranking import end_token_of
 
         return [end_token_of(load_tokenizer(tokenizer))] * len(rows)
     found = []

@@ -23,13 +23,13 @@ from sweet_rl.preferences.ranking import (
     Encoding,
     Model,
     advantage,
+    encoding_of,
     moved_scores,
     reduced,
     said_of_scores,
     stored_reference,
     with_others_solutions,
 )
-from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields
 from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal

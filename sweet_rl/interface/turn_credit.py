@@ -20,8 +20,7 @@ from sweet_rl.preferences.credit import (
     own_turns,
 )
 from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, hidden_of, messages_of
-from sweet_rl.preferences.ranking import Model
-from sweet_rl.preferences.tokenizers import encoding_of
+from sweet_rl.preferences.ranking import Model, encoding_of
 from sweet_rl.runs.facts import identity_of
 from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json, Trajectory

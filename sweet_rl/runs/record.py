@@ -102,40 +102,26 @@ class Record:
             UsageError: its dollars are bounded, and it has no price.
             BudgetSpent: it has used what it may, or nobody knows how much it has used.
         """
-        if (budget := self._budget) is None:
+        budget = self._budget
+        if budget is None or not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
             return
-        bounds = {"max_cost": budget.max_cost, "max_requests": budget.max_requests}
-        bounds = {
-            name: most
-            for name, most in (bounds | {"max_total_tokens": budget.max_total_tokens}).items()
-            if most
-        }
-        if not bounds:
-            return
-        if budget.max_cost is not None and model and model not in (self._prices or {}):
+        if budget.max_cost and model and model not in (self._prices or {}):
             raise UsageError(
-                f"--max_cost needs the price of {model!r}, and --prices {budget.prices} has none. Add it."
+                f"--max_cost needs the price of {model!r}, and {budget.prices} has none. Add it."
             )
         used = [row for models in self.usage().values() for row in models.values()]
-        cost = self.cost() or {}
+        tokens = sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in used)
+        uncounted = any(row["replies_without_usage"] for row in used)
         spent = {
-            "max_cost": cost.get("usd"),
+            "max_cost": (self.cost() or {}).get("usd"),
             "max_requests": sum(row["requests"] for row in used),
-            "max_total_tokens": None
-            if any(row["replies_without_usage"] for row in used)
-            else sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in used),
+            "max_total_tokens": None if uncounted else tokens,
         }
-        for name, most in bounds.items():
-            if spent[name] is None:
-                unknown = ", ".join(
-                    cost.get("unknown", ["the tokens of replies whose server does not count them"])
-                )
-                raise BudgetSpent(f"Stopped: --{name} {most:g} cannot be kept, as nobody says {unknown}.")
-            if spent[name] >= most:
-                raise BudgetSpent(
-                    f"Stopped by --{name} {most:g}: the run has used {spent[name]:,.6g}, with retries and earlier sessions. "
-                    f"A larger --{name} goes on from here."
-                )
+        for name, value in spent.items():
+            if (most := getattr(budget, name)) is not None and (value is None or value >= most):
+                why = "a server does not count its tokens, or a model has no price"
+                known = f"the run has used {value:,.6g}, with retries and earlier sessions. A larger one goes on from here"
+                raise BudgetSpent(f"Stopped by --{name} {most:g}: {why if value is None else known}.")
 
     def usage(self) -> dict[str, dict[str, Json]]:
         """Counters by role, then by model, of this session and those before it."""

@@ -17,8 +17,7 @@ from sweet_rl.types import Json, Trajectory
 from sweet_rl.viewer.content import CodeContents, Contents, GameContents, kind_of_trajectories
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.indexing import Entry
-from sweet_rl.viewer.pairs import PairContents
-from sweet_rl.viewer.turns import TurnContents
+from sweet_rl.viewer.pairs import PairContents, TurnContents
 
 FileKind = Literal["code", "game", "design", "turns", "pairs", "credit", "metrics", "report", "record"]
 

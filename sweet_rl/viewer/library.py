@@ -27,7 +27,7 @@ from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.documents import read_metrics, read_object
 from sweet_rl.viewer.indexing import FileIndex, Row
 from sweet_rl.viewer.kinds import LAYOUTS, TRAJECTORIES, FileKind, RowReader, is_report, kind_of
-from sweet_rl.viewer.turns import alternatives, read_turn
+from sweet_rl.viewer.pairs import alternatives, read_turn
 
 MOST_FILES = 2000
 """Of a folder; a run has some dozens."""

@@ -13,6 +13,7 @@ from sweet_rl.preferences.offline_turns import offline_turns, sampled_row
 from sweet_rl.preferences.ranking import (
     advantage,
     context_of,
+    encoding_of,
     logprobs_of,
     published_request,
     published_tokens,
@@ -20,7 +21,6 @@ from sweet_rl.preferences.ranking import (
     stored_reference,
 )
 from sweet_rl.preferences.step_pairs import allowed_pairs, draw_pairs, pair_row, published_draws
-from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.records import read_rows
 from sweet_rl.types import Completion, FinishReason
 
