@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from sweet_rl import command_line
-from sweet_rl.command_line import help_pages
+from sweet_rl.command_line.help_pages import candidates, help_text, script_for
 from sweet_rl.command_line.process import Inert, inert, settle
 from sweet_rl.commands.catalogue import COMMANDS, load, stages, values_of
 from sweet_rl.errors import BudgetSpent, SweetRLError, UsageError, suggestion
@@ -73,7 +73,7 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
     if not _HELP.isdisjoint(arguments):
         whole = not {"--help-all", "--help_all"}.isdisjoint(arguments)
         beside = [word for word in arguments if word not in _HELP]
-        print(help_pages.help_text(name, function, whole=whole, arguments=beside), flush=True)
+        print(help_text(name, function, whole=whole, arguments=beside), flush=True)
         return
     rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
     try:
@@ -115,9 +115,9 @@ def _complete(what: str, *words: str) -> None:
     """What a shell asks for: its script, or what the last of the words may become."""
     try:
         if what == "--completion":
-            print(help_pages.script_for(words[0] if words else ""), end="")
+            print(script_for(words[0] if words else ""), end="")
         else:
-            print("\n".join(help_pages.candidates(words, stages(), load)))
+            print("\n".join(candidates(words, stages(), load)))
     except UsageError as error:
         _die(str(error), 2)
 

@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 from sweet_rl.errors import UsageError
 
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s\"'`<>\\,/?#]*)([^\s\"'`<>\\,]*)")
-_NAMED: Final = re.compile(
-    r"secret|token|passw|credential|api[-_.]?key|(?<![a-z])(key|auth|sk|pk|hf|ghp|gsk|xai)([-_=:]|$)", re.I
+_SECRET: Final = re.compile(
+    r"""secret|token|passw|credential|api[-_.]?key|(?<![a-z])(key|auth|sk|pk|hf|ghp|gsk|xai)([-_=:]|$)
+    |[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}  # a UUID
+    |[a-z0-9]{20}|(?<![a-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{10}  # words that no person wrote""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 _PLAIN: Final = frozenset({"api-version", "api_version", "version", "model", "deployment", "region"})
 """Parameters of a query that are shown with their values; any other's value may be a key."""
 
@@ -61,7 +63,7 @@ def _without_secrets(address: re.Match[str]) -> str:
     )
     parts, before = path.split("/"), ""
     for number, part in enumerate(parts):
-        if part and (_looks_secret(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I)):
+        if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I)):
             parts[number] = "[secret]"
         before = part
     pairs = [value.partition("=") for value in re.split("[&;#]", values)] if query else []
@@ -70,12 +72,3 @@ def _without_secrets(address: re.Match[str]) -> str:
         for name, equals, value in pairs
     ]
     return f"{scheme}{place}{'/'.join(parts)}{query}{'&'.join(kept)}{rest[len(whole) :]}"
-
-
-def _looks_secret(part: str) -> bool:
-    """Whether a part of a path is named like a key, or is a word of letters and digits that no person wrote."""
-    if _NAMED.search(part) or _UUID.fullmatch(part):
-        return True
-    words = re.split("[^A-Za-z0-9]", part)
-    mixed = (word for word in words if re.search("[0-9]", word) and re.search("[A-Za-z]", word))
-    return any(len(word) >= 10 for word in mixed) or any(len(word) >= 20 for word in words)
