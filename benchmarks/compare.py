@@ -34,7 +34,7 @@ def command(*words: object) -> None:
 def written(folder: Path, agent: str, rows: int) -> Path:
     """A graded run of so many rows."""
     here = ("--output_dir", folder / agent, "--quiet")
-    command("eval", "--model", agent, "--tasks", "mini:test", "--limit", TASKS, *here)
+    command("eval", "--model", agent, "--tasks", "mini:test", "--num_tasks", TASKS, *here)
     played = [json.loads(line) for line in (folder / agent / "episodes.jsonl").open()]
     path = folder / f"{agent}.jsonl"
     with path.open("w") as file:

@@ -243,7 +243,9 @@ def main() -> None:
     parser.add_argument("--browsers", type=int, default=2)
     parser.add_argument("--output", default=None)
     arguments = parser.parse_args()
-    tasks = [dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), limit=arguments.pages)]
+    tasks = [
+        dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), num_tasks=arguments.pages)
+    ]
     print(f"{heading()}\nload {os.getloadavg()[0]:.1f} before\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--heavy", type=int, default=8, help="heavy tasks; 0: none")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    tasks = load_tasks(arguments.tasks or default_tasks(), limit=arguments.num_tasks)
+    tasks = load_tasks(arguments.tasks or default_tasks(), num_tasks=arguments.num_tasks)
     plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
     print(f"{heading()}\nload {os.getloadavg()[0]:.1f}")
     print(

@@ -28,7 +28,7 @@ from _machine import machine_line
 from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.runs import facts
-from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.facts import digest_of
 from sweet_rl.statistics import mean_of
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.results import Results

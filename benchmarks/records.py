@@ -22,8 +22,8 @@ from _machine import heading
 from sweet_rl import tracking
 from sweet_rl.cli import stages
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.runs.digests import digest_of
-from sweet_rl.runs.finding import survey
+from sweet_rl.runs.facts import digest_of
+from sweet_rl.runs.reading import survey
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/runs_of_each_stage.md"

@@ -219,7 +219,7 @@ def main() -> None:
     print(heading())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tasks = load_tasks("mini:train", limit=arguments.episodes)
+        tasks = load_tasks("mini:train", num_tasks=arguments.episodes)
         (folder / "tasks.jsonl").write_text("".join(json.dumps(dict(task.row)) + "\n" for task in tasks))
         ours = measure_ours(arguments.episodes, arguments.concurrency, latency, folder)
         published = measure_lock_step(tasks, arguments.concurrency, latency, folder)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from sweet_rl import command_line
-from sweet_rl.command_line.help_pages import help_text
-from sweet_rl.command_line.process import settle
-from sweet_rl.command_line.terminal import Inert, inert
+from sweet_rl.command_line.help_pages import candidates, help_text, script_for
+from sweet_rl.command_line.process import Inert, inert, settle
 from sweet_rl.commands.catalogue import COMMANDS, load, stages, values_of
-from sweet_rl.errors import SweetRLError, UsageError, suggestion
+from sweet_rl.errors import BudgetSpent, SweetRLError, UsageError, suggestion
+from sweet_rl.openai_client import shown
 
 _HELP = frozenset({"-h", "--help", "--help-all", "--help_all"})
 
@@ -50,9 +50,10 @@ def main() -> None:
 def run(name: str, arguments: Sequence[str] | None = None) -> None:
     """Run the stage `name` with command-line arguments (default: those of this process), then exit.
 
-    Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 130 interrupted.
+    Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 3 stopped by its budget, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    sys.argv[1:] = map(shown, sys.argv[1:])  # records and trackers keep them
     for stream in (sys.stdout, sys.stderr):  # an id or a model's words may hold what UTF-8 cannot
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -72,7 +73,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
         _run(name, load(name), arguments)
         done.append(name)
     except SweetRLError as error:
-        _die(str(error), 1)
+        _die(str(error), 3 if isinstance(error, BudgetSpent) else 1)
     except KeyboardInterrupt:
         _die("interrupted", 130)
     except BrokenPipeError:
@@ -116,17 +117,15 @@ def _overview(group: str = "") -> str:
 
 def _complete(what: str, *words: str) -> None:
     """What a shell asks for: its script, or what the last of the words may become."""
-    from sweet_rl.command_line import completion
-
     try:
         if what == "--completion":
-            print(completion.script_for(words[0] if words else ""), end="")
+            print(script_for(words[0] if words else ""), end="")
         else:
-            print("\n".join(completion.candidates(words, stages(), load)))
+            print("\n".join(candidates(words, stages(), load)))
     except UsageError as error:
         _die(str(error), 2)
 
 
 def _die(message: str, status: int) -> NoReturn:
-    print(f"error: {inert(message)}", file=sys.stderr)
+    print(f"error: {inert(shown(message))}", file=sys.stderr)
     sys.exit(status)

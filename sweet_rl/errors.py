@@ -80,6 +80,10 @@ class StorageError(SweetRLError):
     """For the person who owns the disk: it is full, read-only, or the file is in use by another run."""
 
 
+class BudgetSpent(SweetRLError):
+    """For the person who pays: the run has used what it may; it is not finished, and can be resumed."""
+
+
 class SandboxError(SweetRLError):
     """For the person who administers the machine: answers cannot be run safely here."""
 

@@ -35,7 +35,7 @@ def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | Non
             f"holds {rows} rows, which is not a multiple of k",
             path=path,
             value=k,
-            repair="Give --k the number of repeats (--best_of_n) that the file was made with.",
+            repair="Give --k the number of repeats (--repeats) that the file was made with.",
         )
     if _in_published_order(trajectories, k):
         num_tasks = rows // k

@@ -104,6 +104,10 @@ class Listener(Protocol):
         """A model has been opened, and counts there."""
         ...
 
+    def permits(self, model: str) -> None:
+        """Return where this model may be asked once more (`sweet_rl.tracking.permits`)."""
+        ...
+
     def usage(self) -> Mapping[str, Mapping[str, Mapping[str, int | None]]]:
         """What models have done in this run so far, all its sessions together: by role, then by model."""
         ...
@@ -251,6 +255,23 @@ def joining(usage: Counts) -> Counts:
     if (listener := _listener.get()) is not None:
         listener.uses(usage)
     return usage
+
+
+def asks(usage: Usage) -> None:
+    """Count a request that is about to be sent to a server; raises as `permits`, and then it must not be sent."""
+    permits(usage.model)
+    usage.requests += 1
+
+
+def permits(model: str) -> None:
+    """Whether the run may ask this model once more; call it also before the first output begins.
+
+    Raises:
+        UsageError: the run's dollars are bounded, and the model has no price.
+        BudgetSpent: the run has used what it may.
+    """
+    if (listener := _listener.get()) is not None:
+        listener.permits(model)
 
 
 @contextmanager

@@ -230,7 +230,7 @@ class UserContext:
 class UserReply:
     """The human's words; `failure` says why they are `NO_RESPONSE`."""
 
-    text: str
+    content: str
     failure: Failure | None = None
 
 

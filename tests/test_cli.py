@@ -13,7 +13,7 @@ import pytest
 
 from sweet_rl import command_line
 from sweet_rl.cli import help_text, load, stages
-from sweet_rl.command_line.terminal import Inert, drawn_on
+from sweet_rl.command_line.process import Inert, drawn_on
 from tests.conftest import ROOT
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}

@@ -33,7 +33,7 @@ from sweet_rl.worlds.frontend_design.human import ScriptedViewer
 from sweet_rl.worlds.frontend_design.pictures import PictureFolder
 from tests.pages.fake_renderer import FakeRenderer, draw
 
-TASKS = load_tasks("mini:test", limit=4)
+TASKS = load_tasks("mini:test", num_tasks=4)
 TASK = TASKS[0]
 ANSWERS = {task.task_id: task.ground_truth for task in TASKS}
 
@@ -149,9 +149,9 @@ def test_human(make, server):
 
     replies = asyncio.run(main())
     assert all(isinstance(reply, UserReply) and reply.failure is None for reply in replies)
-    assert len({reply.text for reply in replies}) == 1  # no state of one episode reaches another
-    assert replies[0].text.strip()
-    assert TASK.ground_truth not in replies[0].text
+    assert len({reply.content for reply in replies}) == 1  # no state of one episode reaches another
+    assert replies[0].content.strip()
+    assert TASK.ground_truth not in replies[0].content
 
 
 def test_both_humans_are_the_same_person(server):
@@ -169,7 +169,7 @@ def test_both_humans_are_the_same_person(server):
         user = make(server)
         replies = [await user.reply(context) for context in contexts]
         await user.close()
-        return [reply.text for reply in replies]
+        return [reply.content for reply in replies]
 
     assert asyncio.run(ask(USERS["scripted"])) == asyncio.run(ask(USERS["openai"]))
 

@@ -177,7 +177,7 @@ def test_dialogues_become_pairs_and_a_policy(beside, tmp_path, capsys):
 
     model = save_tiny_llama(tmp_path / "model")
     stage(
-        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --best_of_n 4 --num_tasks 3"
+        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 4 --num_tasks 3"
     )
     stage("evaluate_games g.jsonl --k 4 --ground_truth_preference_path whole.jsonl")
     stage(
@@ -258,18 +258,18 @@ def test_they_are_names_in_python_too(beside):
     import sweet_rl
 
     played = sweet_rl.simulate(
-        "number_guessing", agent="number_counter", human="guessing.human:Liar", limit=2
+        "number_guessing", agent="number_counter", human="guessing.human:Liar", num_tasks=2
     )
     assert [one.reward for one in played] == [0, -2]
     assert played[1].dialogue_history[2].content == "Lower."
     for wrong in ({"agent": "number_counte"}, {"human": "number_lia"}):
         with pytest.raises(UsageError, match=r"did you mean number_(counter|liar)\?"):
-            sweet_rl.simulate("number_guessing", limit=1, **wrong)
+            sweet_rl.simulate("number_guessing", num_tasks=1, **wrong)
 
 
 def test_a_grader_scores_any_world(beside, tmp_path, capsys):
     stage(
-        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --best_of_n 2 --num_tasks 3"
+        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 2 --num_tasks 3"
     )
     before = games("g.jsonl")
     stage("evaluate g.jsonl --k 2 --grader brevity --margin 0.01 --preference_path p.jsonl --quiet")

@@ -11,7 +11,7 @@ import pytest
 
 from sweet_rl.chat import SMOLLM2, TokenizerChat, load_tokenizer, model_path
 from sweet_rl.cli import load
-from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.facts import digest_of
 from sweet_rl.types import Message
 
 pytestmark = [pytest.mark.smollm2, pytest.mark.timeout(300), pytest.mark.xdist_group("smollm2")]

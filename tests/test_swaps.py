@@ -116,7 +116,7 @@ def oracle_behind_gradio(hidden):
 
 
 def scripted(user, question):
-    return lambda hidden: asyncio.run(user.reply(about(hidden, question))).text
+    return lambda hidden: asyncio.run(user.reply(about(hidden, question))).content
 
 
 def critic(solution):

@@ -87,7 +87,7 @@ def test_a_rollout_has_curves_of_its_speed_and_its_tokens(here):
 
 def test_an_evaluation_ends_with_its_report_and_keeps_the_curves_of_its_bounds_apart(here):
     load("eval")(
-        model="random", world="twenty_questions", tasks="twenty-questions:ten", limit=5, bounds="best",
+        model="random", world="twenty_questions", tasks="twenty-questions:ten", num_tasks=5, bounds="best",
         output_dir="out", quiet=True, log_to="tensorboard",
     )  # fmt: skip
     report, found = json.loads((here / "out/report.json").read_text()), curves("out/tensorboard")

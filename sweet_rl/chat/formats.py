@@ -73,8 +73,7 @@ class TokenizerChat:
         if not tokenizer.chat_template:
             raise UsageError(
                 f"The tokenizer of {tokenizer.name_or_path!r} has no chat template. Put a "
-                "chat_template.jinja into the model's folder, use an instruction-tuned model, or choose the "
-                "plain chat format."
+                "chat_template.jinja into the model's folder, or use an instruction-tuned model."
             )
         self.tokenizer = tokenizer
         self._in_parts = self.folds_system = False
@@ -115,7 +114,7 @@ class TokenizerChat:
             repair = (
                 "Messages with pictures need a vision-language model."
                 if shown
-                else ("Choose the plain chat format or another model.")
+                else "Repair its chat_template.jinja, or choose another model."
             )
             raise UsageError(
                 f"The chat template of {self.tokenizer.name_or_path!r} refuses a dialogue with the roles "

@@ -1,11 +1,10 @@
 """A command line to the arguments of a stage, checked before anything runs; its help and completion.
 
-`reading` takes a line apart, `applying` refuses what has no meaning in a run, `help_pages` explains a stage,
-`completion` is for shells. All work on `sweet_rl.flags.Flag`s, which `stage_flags` finds.
+`reading` takes a line apart and refuses what has no meaning in a run, `help_pages` explains a stage and completes
+its flags. All work on `sweet_rl.flags.Flag`s, which `stage_flags` finds.
 """
 
-from sweet_rl.command_line.applying import Facets, refuse, refuse_idle
-from sweet_rl.command_line.reading import Typed, read, values, with_defaults
+from sweet_rl.command_line.reading import Facets, Typed, read, refuse, refuse_idle, values, with_defaults
 from sweet_rl.command_line.stage_flags import Options, bound, in_front, stage_flags
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a process that runs stages is told before it does: how to look for garbage, and to keep what it frees."""
+"""The process that runs stages: how it looks for garbage and keeps what it frees; what its terminal may not obey."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import ctypes
 import gc
 import os
 import sys
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """The numbers of glibc's `malloc.h`."""
@@ -35,3 +36,42 @@ def settle() -> None:
         if mallopt is not None:
             mallopt(_MMAP_THRESHOLD, _APART)
             mallopt(_TRIM_THRESHOLD, _KEPT)
+
+
+_ESCAPED: Final = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
+}
+
+
+def inert(text: str) -> str:
+    """The text with its control characters written out in hexadecimal; tabs and ends of lines stay."""
+    return text.translate(_ESCAPED)
+
+
+class Inert:
+    """A stream of text that writes control characters out; all else is the stream's own.
+
+    Attributes:
+        stream: behind it, for what a stage draws itself.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write it; returns the number of characters of the text."""
+        self.stream.write(inert(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of them."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def drawn_on(stream: Any) -> Any:
+    """The stream that obeys sequences: for frames that a stage draws, whose texts it has made inert."""
+    return stream.stream if isinstance(stream, Inert) else stream

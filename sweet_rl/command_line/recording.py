@@ -16,9 +16,10 @@ from typing import Any
 from sweet_rl import tracking
 from sweet_rl.chat.names import SMOLLM2, model_path
 from sweet_rl.command_line import bound, with_defaults
-from sweet_rl.errors import SweetRLError
+from sweet_rl.errors import BudgetSpent, DataError, NonFiniteError, SweetRLError, UsageError
 from sweet_rl.flags import flags_of
-from sweet_rl.flags.common import Prices
+from sweet_rl.flags.common import Budget
+from sweet_rl.openai_client import shown
 from sweet_rl.types import Json
 
 Stage = Callable[..., None]
@@ -32,7 +33,7 @@ PARENT = "SWEET_RL_PARENT_RUN"
 STEP = "SWEET_RL_STEP"
 """Environment variable with the name that a pipeline has for the stage that a process runs."""
 
-_PRICES = flags_of(Prices)[0]
+_SPENDING = sorted(flags_of(Budget), key=lambda one: one.name != "prices")
 _HAS = "__recorded__"
 _RESUMES = "__resumes__"
 
@@ -45,7 +46,7 @@ def recorded(
     Args:
         name: the stage's, as in `sweet_rl.commands.catalogue.COMMANDS`.
         reads: flags that name files, folders, models or tasks that the outputs depend on.
-        prices: give the stage the flag --prices; for those whose models may cost money.
+        prices: give the stage the flags --prices and --max_...; for those whose models may cost money.
         resumes: the same command resumes what was interrupted, without a flag.
     """
 
@@ -67,14 +68,15 @@ def recorded(
             )
             given.apply_defaults()
             values: dict[str, Any] = dict(given.arguments)
-            table = values.pop("prices", None) if prices else None
+            spending = {one.name: values.pop(one.name) for one in _SPENDING} if prices else {}
+            budget = Budget(**spending)
             typed = _flat(plain, values)
             flat = with_defaults(function, typed) | typed
-            settings = flat | ({"prices": table} if prices else {})
+            settings = flat | spending
             # a server's model is not loaded here, whatever it is called
             served = any(flat.get(f"{role}base_url") is not None for role in ("", "agent_", "reflection_"))
-            with _record(name, signature, explicit, settings, table, was_typed=was_typed):
-                tracking.reads("prices", table)
+            with _record(name, signature, explicit, settings, budget, was_typed=was_typed):
+                tracking.reads("prices", budget.prices)
                 for flag in reads:
                     value = flat.get(flag)
                     for source in value if isinstance(value, tuple) else (value,):
@@ -85,7 +87,7 @@ def recorded(
 
         stage.__signature__ = signature  # type: ignore[attr-defined]
         if prices:
-            stage.flags = (*getattr(function, "flags", ()), _PRICES)  # type: ignore[attr-defined]
+            stage.flags = (*getattr(function, "flags", ()), *_SPENDING)  # type: ignore[attr-defined]
         setattr(stage, _HAS, name)
         setattr(stage, _RESUMES, resumes)
         return stage
@@ -99,12 +101,12 @@ def _record(
     signature: inspect.Signature,
     explicit: Mapping[str, Any],
     values: Mapping[str, Any],
-    table: str | None,
+    budget: Budget,
     *,
     was_typed: bool,
 ) -> Iterator[None]:
     """Open a record around a stage, and close it with how the stage ended."""
-    from sweet_rl.runs.prices import load_prices
+    from sweet_rl.runs.reading import load_prices
     from sweet_rl.runs.record import Record
 
     parent = tracking.current()
@@ -113,7 +115,8 @@ def _record(
         {flag: _plain(value) for flag, value in values.items()},
         command=_command(name, signature, explicit),
         argv=list(sys.argv) if was_typed else None,
-        prices=load_prices(table) if table is not None else None,
+        prices=load_prices(budget.prices) if budget.prices is not None else None,
+        budget=budget,
         parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
         step=(os.environ.get(STEP) or None) if parent is None else None,
     )
@@ -121,7 +124,8 @@ def _record(
         with tracking.listening(record):
             yield
     except BaseException as error:
-        record.close(*_end(error))
+        refused = isinstance(error, (UsageError, DataError)) and not isinstance(error, NonFiniteError)
+        record.close(*_end(error), refused=refused)
         raise
     record.close("finished")
 
@@ -152,16 +156,17 @@ def _end(error: BaseException) -> tuple[str, str | None]:
         done = error.code in {None, 0}
         return ("finished", None) if done else ("failed", f"exit status {error.code}")
     words = str(error) if isinstance(error, SweetRLError) else f"{type(error).__name__}: {error}"
-    return "failed", words[:2000]
+    return "interrupted" if isinstance(error, BudgetSpent) else "failed", words[:2000]
 
 
 def _with_prices(signature: inspect.Signature) -> inspect.Signature:
-    flag = inspect.Parameter(
-        _PRICES.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_PRICES.annotation
-    )
+    flags = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=one.annotation)
+        for one in _SPENDING
+    ]
     before = [*signature.parameters.values()]
     options = [before.pop()] if before and before[-1].kind is inspect.Parameter.VAR_KEYWORD else []
-    return signature.replace(parameters=[*before, flag, *options])
+    return signature.replace(parameters=[*before, *flags, *options])
 
 
 def _flat(signature: inspect.Signature, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,4 +193,4 @@ def _command(name: str, signature: inspect.Signature, explicit: Mapping[str, Any
             words += map(str, value)
         elif known is None or value != known.default:
             words += [f"--{flag}", str(value)]
-    return shlex.join(words)
+    return shown(shlex.join(words))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from tqdm import tqdm
 
 from sweet_rl import tracking
-from sweet_rl.errors import ServiceError
+from sweet_rl.errors import BudgetSpent, ServiceError
 from sweet_rl.records import read_rows, replace_file
 from sweet_rl.types import Failure, Json
 
@@ -117,6 +117,8 @@ def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> 
     except (KeyboardInterrupt, asyncio.CancelledError):
         print(f"\nStopped. {words()}", file=sys.stderr)
         raise KeyboardInterrupt from None
+    except BudgetSpent as error:
+        raise BudgetSpent(f"{error} What was under way is dropped. {words()}") from None
 
 
 def run_until_stopped(
@@ -131,7 +133,7 @@ def run_until_stopped(
     """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume."""
 
     def words() -> str:
-        there = sum(1 for _ in read_rows(path))
+        there = sum(1 for _ in read_rows(path)) if Path(path).exists() else 0
         return f"{there} of {total} {noun} are in {path}; the same command {again}{verb} the rest."
 
     until_stopped(work, words)

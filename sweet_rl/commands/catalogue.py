@@ -66,6 +66,7 @@ of worlds, too.
 """
 
 _ELSEWHERE = {
+    "train_reward_model": "sweet_rl.commands.train_sft",
     "visualize_dialogue_histories": "sweet_rl.commands.view",
     "visualize_design_dialogue_histories": "sweet_rl.commands.view",
     "run": "sweet_rl.pipelines.run",
@@ -77,7 +78,7 @@ _ELSEWHERE = {
     "demo_archer": "sweet_rl.studies.archer.demo",
     "demo_reflect": "sweet_rl.studies.reflect.demo",
 }
-"""Stages that are in no module of their own name."""
+"""Stages in modules of other names: what is declared together, and clients of the other stages."""
 
 
 def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[str, Any]:

@@ -127,11 +127,11 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     show = Demonstrations(shown)
     show.check()
     folder = Path(pupil.output_dir).expanduser()
-    _make_room(folder, overwrite=pupil.overwrite)
+    _check_room(folder, overwrite=pupil.overwrite)
     recipe = _recipe(pupil)
     tracking.sets(dict(recipe))
     tracking.writes(folder, folder=True, continues=(folder / _FILE).exists())
-    paths = shown.dataset.split(",") if shown.dataset else [_played(show, folder)]
+    paths = shown.dataset.split(",") if shown.dataset else [_played(show, folder, overwrite=pupil.overwrite)]
     games = _games(paths, show)
     template, eos_str, max_new_tokens = _form(show)
     turns = [_demonstration(step, show) for game in games for step in game]
@@ -166,6 +166,7 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
         recipe["iterations"] = max(3, math.ceil(_TINY_STEPS / steps))
     losses = clone(settings, turns, unfinished / POLICY, quiet=shown.quiet, **recipe)
     for part in (CRITIC, POLICY):  # the policy last: with it the folder is whole
+        shutil.rmtree(folder / part, ignore_errors=True)
         if (unfinished / part).is_dir():
             (unfinished / part).rename(folder / part)
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -206,48 +207,50 @@ def clone(
     return losses
 
 
-def _make_room(folder: Path, *, overwrite: bool) -> None:
+def _check_room(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
-    known = {"policy", "critic", "unfinished"}
-    ours = [
-        entry for entry in folder.glob("*") if entry.name in known or entry.name.startswith(Path(_FILE).stem)
-    ]
-    others = sorted(
-        {entry.name for entry in folder.glob("*")} - {entry.name for entry in ours} - {"run.json"}
-    )
+    known, there = {"policy", "critic", "unfinished", "run.json"}, {entry.name for entry in folder.glob("*")}
+    others = sorted(name for name in there - known if not name.startswith(Path(_FILE).stem))
     if others:
         raise UsageError(f"--output_dir {str(folder)!r} holds {others[0]!r}; name an empty or a new folder.")
     if (folder / "policy").exists() and not overwrite:
         raise UsageError(
             f"--output_dir {str(folder)!r} holds a policy already; pass --overwrite, or name another folder."
         )
-    for entry in ours if overwrite else []:
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    if not (folder / "policy").exists():  # moved there by a run that was killed before its policy followed
-        shutil.rmtree(folder / "critic", ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 _FILE: Final = "demonstrations.jsonl"
 
 
-def _played(show: Demonstrations, folder: Path) -> str:
+_TASKS, _GAMES = 1000, 5000
+"""Of the scripted agent at most, where nothing else is said: some lists of tasks have no end."""
+
+
+def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
     """The file of games that a scripted agent has played; continues one that was begun."""
     from sweet_rl.commands.simulate_interactions import simulate_interactions
 
-    path = folder / _FILE
+    path, games = folder / _FILE, show.flags.games or show.world.games_shown
+    every = load_tasks(show.played, num_tasks=show.flags.num_tasks)
+    number = len(every) if show.flags.num_tasks else min(len(every), _TASKS, max(1, _GAMES // games))
+    print(
+        f"{number * games:,} games are played to be imitated: {number:,} of {len(every):,} tasks of {show.played}, "
+        f"{games} of each (--num_tasks, --games)."
+    )
     simulate_interactions(
         show.played,
         str(path),
         world=show.flags.world,
         agent_model=show.flags.agent_model,
         skill=show.flags.skill,
-        best_of_n=show.flags.games or show.world.games_shown,
+        num_tasks=number,
+        repeats=games,
         place=show.flags.env_load_path,
         **({"env_model": "scripted"} if show.graded else {}),
         seed=show.flags.seed,
-        to_continue=path.exists(),
+        to_continue=path.exists() and not overwrite,
+        overwrite=overwrite,
         quiet=show.flags.quiet,
     )
     return str(path)

@@ -13,7 +13,7 @@ from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, r
 from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.report import Report, shown, summarise
-from sweet_rl.preferences.guards import dialogue_hard_negatives
+from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.types import NO_ANSWER, Json
 

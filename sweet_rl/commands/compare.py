@@ -50,8 +50,8 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     rules or graders are refused.
 
     The smallest comparison:
-    sweet-rl eval --model expert --limit 50 --output_dir a
-    sweet-rl eval --model random --limit 50 --output_dir b
+    sweet-rl eval --model expert --num_tasks 50 --output_dir a
+    sweet-rl eval --model random --num_tasks 50 --output_dir b
     sweet-rl compare a b
 
     Args:

@@ -20,12 +20,11 @@ from sweet_rl.errors import UsageError
 from sweet_rl.preferences.credit import WHY, Crediting, OwnTurn, check_reference, credited, own_turns, summary
 from sweet_rl.preferences.credit_server import CreditServer
 from sweet_rl.preferences.dialogue_credit import DialogueCritic
-from sweet_rl.preferences.ranking import Model
-from sweet_rl.preferences.tokenizers import encoding_of
-from sweet_rl.preferences.turn_keys import twice
+from sweet_rl.preferences.ranking import Model, encoding_of
+from sweet_rl.preferences.trajectory_pairs import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs import open_journal
-from sweet_rl.runs.digests import identity_of
+from sweet_rl.runs.facts import identity_of
 from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json
 

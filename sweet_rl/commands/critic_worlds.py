@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from sweet_rl.runs.lineage import worlds_behind
-from sweet_rl.runs.reading import maker_of
+from sweet_rl.runs.reading import maker_of, worlds_behind
 from sweet_rl.types import Trajectory
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +19,13 @@ from sweet_rl.flags import REQUIRED, Only, Settings, flag
 from sweet_rl.flags.common import (
     BatchSize,
     ContinuingOtherwise,
-    Limit,
     LogTo,
     MaxFailed,
+    NumTasks,
     OutputDir,
     Quiet,
     Regrade,
+    Repeats,
     SampleIds,
     Seeded,
     Tasks,
@@ -39,8 +39,9 @@ from sweet_rl.worlds import Options, ScriptedFlags, agents_with, first_for, worl
 class EvalFlags(
     WorldName,
     Tasks,
-    Limit,
+    NumTasks,
     SampleIds,
+    Repeats,
     Seeded,
     MaxFailed,
     BatchSize,
@@ -58,7 +59,6 @@ class EvalFlags(
         "name (run in process), one of the world's scripted agents, or module:ATTRIBUTE.",
         aliases=("agent_model",),
     )
-    epochs: int = flag(1, "repeats of every task; pass@k and pass^k are over them.", at_least=1)
     retries: int = flag(
         2, "how often episodes that failed for want of a service are played again.", at_least=0, shown="all"
     )
@@ -68,15 +68,6 @@ class EvalFlags(
         "names with commas between them.",
     )
 
-    @property
-    def folder(self) -> Path:
-        """Where everything goes."""
-        if self.output_dir:
-            return Path(self.output_dir)
-        source = Path(self.tasks).name.removesuffix(".jsonl") if self.tasks else "test"
-        words = (self.world, source, engine_and_name(self.model)[1].rstrip("/").rpartition("/")[2])
-        return Path("evals") / "-".join(re.sub(r"[^\w.=]+", "_", word).strip("_") for word in words)
-
     def check_together(self) -> None:
         """Whether the folder can be one.
 
@@ -84,8 +75,8 @@ class EvalFlags(
             UsageError: it is a file.
         """
         super().check_together()
-        if self.folder.is_file():
-            raise UsageError(f"--output_dir {str(self.folder)!r} is a file; name a folder.")
+        if self.output_dir and Path(self.output_dir).is_file():
+            raise UsageError(f"--output_dir {self.output_dir!r} is a file; name a folder.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +134,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "agent_api": "how the server of openai/NAME is asked: chat, or completions, where it offers them and prompts must be exact.",
         "agent_base_url": f"base URL(s) of the server of openai/NAME; default what {BASE_URL_VAR} says.",
         "env_model": "who plays the human, or answers in question games: scripted (without a model: the default, unless a server is named), auto (the first model that the named server offers), or the server's name for a model.",
-        "output_dir": "folder of episodes, grades and report; default evals/WORLD-TASKS-MODEL. The same command resumes it.",
+        "output_dir": "folder of episodes, grades and report; default evals/WORLD-TASKS-AGENT-HUMAN-SETTINGS, with a digest of the settings. The same command resumes it.",
         "overwrite": "throw away what the folder holds of earlier episodes.",
         "regrade": "grade episodes again that have their grades; nothing is played that is there.",
         "to_continue": "of no effect: the same command resumes.",
@@ -177,9 +168,9 @@ def eval(flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Op
     episodes.jsonl, which `sweet-rl compare` and the viewers take.
 
     The smallest run needs no model and no server:
-    sweet-rl eval --model expert --world code --tasks mini:test --limit 50
+    sweet-rl eval --model expert --world code --tasks mini:test --num_tasks 50
     A model behind a server, asked four times for each task:
-    sweet-rl eval --model openai/gpt-4o-mini --base_url https://host/v1 --tasks tasks.jsonl --epochs 4 --prices prices.toml
+    sweet-rl eval --model openai/gpt-4o-mini --base_url https://host/v1 --tasks tasks.jsonl --repeats 4 --prices prices.toml
     """
     from sweet_rl.commands import evaluating
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -23,13 +24,14 @@ from sweet_rl.evaluation.page import report_page
 from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
 from sweet_rl.evaluation.sources import EPISODES
 from sweet_rl.flags import listed
+from sweet_rl.openai_client import shown
 from sweet_rl.records import read_rows, replace_file
 from sweet_rl.runs.continuing import has_failed
 from sweet_rl.runs.live import now
 from sweet_rl.statistics import Estimate
 from sweet_rl.types import Json, Task, digest
 from sweet_rl.version import __version__
-from sweet_rl.worlds import Options, World, check_tasks, world_of
+from sweet_rl.worlds import Options, World, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.commands.eval import EvalFlags
@@ -47,6 +49,7 @@ class Evaluation:
         world: that is played.
         options: of it.
         human: who answers.
+        folder: of everything.
         source: of the tasks.
         tasks: of them those that are played.
         grading: grades a file, given its path.
@@ -56,6 +59,7 @@ class Evaluation:
     world: World
     options: Options
     human: Human
+    folder: Path
     source: str
     tasks: tuple[Task, ...]
     grading: Callable[..., None]
@@ -81,29 +85,35 @@ class Evaluation:
             path: of the file.
             name: of the agent, where it is not the one that is evaluated.
         """
-        flags = self.flags
-        parts = simulation.Parts(self.world, self.options, player, self.human, name)
-        for left in range(flags.retries, -1, -1):
-            anew = flags.overwrite and left == flags.retries
-            wanted = SimulationFlags(
-                input_path=self.source,
-                output_path=str(path),
-                world=flags.world,
-                num_tasks=len(self.tasks),
-                sample_ids=flags.sample_ids,
-                best_of_n=flags.epochs,
-                batch_size=flags.batch_size,
-                to_continue=path.exists() and not anew,
-                overwrite=anew,
-                force_continue=flags.force_continue,
-                max_failed=1.0,
-                seed=flags.seed,
-                quiet=flags.quiet,
-            )
-            failed = simulation.run(wanted, parts, again="")
+        for left in range(self.flags.retries, -1, -1):
+            wanted, parts = self.simulated(player, path, name, anew=left == self.flags.retries)
+            failed = simulation.run(wanted, parts, self.tasks, again="")
             if not failed or not left:
                 return
             print(f"The {failed} that failed are played again.")
+
+    def simulated(
+        self, player: Player, path: Path, name: str = "", *, anew: bool = True
+    ) -> tuple[SimulationFlags, simulation.Parts]:
+        """What plays in a file; `anew` does with it what the flags say of what it holds."""
+        flags = self.flags
+        overwrite = flags.overwrite and anew
+        wanted = SimulationFlags(
+            input_path=self.source,
+            output_path=str(path),
+            world=flags.world,
+            repeats=flags.repeats,
+            batch_size=flags.batch_size,
+            to_continue=path.exists() and not overwrite,
+            overwrite=overwrite,
+            force_continue=flags.force_continue,
+            max_failed=1.0,
+            seed=flags.seed,
+            quiet=flags.quiet,
+        )
+        repair = f"Use what the first run in {str(self.folder)!r} had, or name another --output_dir."
+        parts = simulation.Parts(self.world, self.options, player, self.human, name, self.folder, repair)
+        return wanted, parts
 
     def grade(self, path: Path, report: Path) -> dict[str, Json]:
         """Grade what has no grades; what the world's stage reports."""
@@ -129,13 +139,12 @@ class Evaluation:
                 raise no_such(f"scripted agent of {self.world.name} for --bounds", name, agents)
         return names
 
-    def bound(self, name: str, player: PlayerFlags, folder: Path) -> list[Line]:
+    def bound(self, name: str, agent: Player) -> list[Line]:
         """The first numbers of a scripted agent that plays the same tasks."""
-        path = folder / f"{name}.jsonl"
-        agent = self.player(replace(player, agent="scripted", agent_model=name))
+        path = self.folder / "bounds" / f"{name}.jsonl"
         print(f"{name}:")
         self.play(agent, path, name)
-        self.grade(path, folder / f"{name}.{GRADING}")
+        self.grade(path, path.with_name(f"{name}.{GRADING}"))
         lines = lines_of(read_episodes(path, self.world))
         return [line for line in lines if not line.name.startswith("pass")][:2]
 
@@ -148,22 +157,30 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     """
     world = world_of(flags.world)
     source = flags.tasks or world.test_tasks
-    tasks = simulation.tasks_of(source, flags.limit, flags.sample_ids, world)
-    check_tasks(world, tasks, source)
+    tasks = simulation.tasks_of(source, flags.num_tasks, flags.sample_ids, world)
     grading = grading_by(
         world,
-        {"k": flags.epochs, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),
+        {"k": flags.repeats, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),
         {name: value for name, value in vars(options).items() if name != "compat"}
         | {"unsafe_no_sandbox": agent.unsafe_no_sandbox, "quiet": flags.quiet},
     )
-    this = Evaluation(flags, world, options, Human(human, world, options), source, tuple(tasks), grading)
-    player, folder, bounds = this.player(agent), flags.folder, this.bound_names()
-    tracking.writes(folder, folder=True, continues=True)
-    path = folder / EPISODES
+    answers, given = Human(human, world, options), Path(flags.output_dir or "evals")
+    this = Evaluation(flags, world, options, answers, given, source, tuple(tasks), grading)
+    player = this.player(agent)
+    if not flags.output_dir:
+        this = replace(this, folder=given / _folder_name(this, player))
+    folder, path = this.folder, this.folder / EPISODES
+    bounds = {
+        name: this.player(replace(agent, agent="scripted", agent_model=name)) for name in this.bound_names()
+    }
+    files = {path: player} | {folder / "bounds" / f"{name}.jsonl": one for name, one in bounds.items()}
+    for file, one in files.items():  # what is refused is refused before anything is written, and asked
+        with simulation.planned(*this.simulated(one, file), this.tasks):
+            pass
     this.play(player, path)
     graded = this.grade(path, folder / GRADING)
     found = read_episodes(path, world)
-    known = dict(_floors(graded)) | {name: this.bound(name, agent, folder / "bounds") for name in bounds}
+    known = dict(_floors(graded)) | {name: this.bound(name, one) for name, one in bounds.items()}
     report = _report(this, player, found, known)
     tracking.logs(report.played, report.means())
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
@@ -184,12 +201,29 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     )
 
 
+def _folder_name(this: Evaluation, player: Player) -> str:
+    """World, tasks, agent, human, and a digest of all else that makes it another evaluation."""
+    human, agent = this.human.flags, player.flags
+    servers = [agent.agent_base_url, *([] if this.human.in_process else this.human.flags.urls)]
+    settings = simulation.Parts(this.world, this.options, player, this.human).settings(this.flags.seed)
+    known = {
+        "servers": [shown(str(url)) for url in servers],
+        "tasks": this.source,
+        "ids": this.flags.sample_ids,
+    }
+    answers = [] if this.world.answered_by == "world" else [human.env_model]
+    source = Path(this.source).name.removesuffix(".jsonl") if this.flags.tasks else "test"
+    words = (this.world.name, source, player.model, *answers)
+    last = (re.sub(r"[^\w.=]+", "_", word.rstrip("/").rpartition("/")[2]).strip("_") for word in words)
+    return "-".join((*last, digest(settings | known, 6)))
+
+
 def _report(
     this: Evaluation, player: Player, found: Episodes, bounds: Mapping[str, Sequence[Line]]
 ) -> Report:
     flags, listener = this.flags, tracking.current()
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
-    repeats = f" x {flags.epochs}" if flags.epochs > 1 else ""
+    repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
     changes = [] if listener is None else listener.server_changes()
     changed = {"server_changes": changes} if changes else {}
     return report_of(
@@ -202,7 +236,7 @@ def _report(
                 "world": this.world.name,
                 "tasks": this.source,
                 "tasks_digest": digest([dict(task.row) for task in this.tasks]),
-                "epochs": flags.epochs,
+                "repeats": flags.repeats,
                 "seed": flags.seed,
                 "rules": this.world.settings(this.options),
             },
@@ -236,7 +270,7 @@ def _human(this: Evaluation, provenance: Mapping[str, Json]) -> dict[str, Json]:
     return known | {
         "prompt": prompt,
         "prompt_digest": human.settings().get("user_prompt", ""),
-        "version": f"as {', '.join(human.flags.urls)} has it",
+        "version": shown(f"as {', '.join(human.flags.urls)} has it"),
     }
 
 

@@ -12,7 +12,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import read_episodes
 from sweet_rl.evaluation.report import measures_of
 from sweet_rl.grading.report import failed_words, repeats_words
-from sweet_rl.preferences.guards import dialogue_hard_negatives
+from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
 from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, StopReason, Trajectory

@@ -196,7 +196,7 @@ def _guards(
     rng: random.Random,
 ) -> list[dict[str, Json]]:
     """Hard negatives and twins, as many as the flags say or there are."""
-    from sweet_rl.preferences.guards import hard_negatives
+    from sweet_rl.preferences.step_pairs import hard_negatives
 
     guards: list[dict[str, Json]] = []
     least = 1.0 if flags.min_reward is None else flags.min_reward
@@ -225,7 +225,7 @@ def _twins(
     rows: Sequence[Candidates], end_tokens: Sequence[str], flags: StepPairFlags, least: float
 ) -> list[dict[str, Json]]:
     """Every turn of a successful dialogue, on both sides."""
-    from sweet_rl.preferences.guards import succeeded, twin, twins_of
+    from sweet_rl.preferences.step_pairs import succeeded, twin, twins_of
     from sweet_rl.records import load_trajectories
 
     if flags.twins_from is None:
@@ -279,7 +279,7 @@ def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) ->
     """The text that ends each row's candidates: the tokenizer's that is named, or the row's own."""
     if tokenizer is not None:
         from sweet_rl.chat import load_tokenizer
-        from sweet_rl.preferences.tokenizers import end_token_of
+        from sweet_rl.preferences.ranking import end_token_of
 
         return [end_token_of(load_tokenizer(tokenizer))] * len(rows)
     found = []

@@ -20,7 +20,7 @@ class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
 @recorded("generate_tasks", reads=("source",))
 @stage(
     "output_path",
-    defaults={"source": world_of(first_for("dialogue")).train_tasks},
+    defaults={"num_tasks": 1000, "source": world_of(first_for("dialogue")).train_tasks},
     helps={
         "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all.",
         "num_tasks": "how many; the first ones of a larger number are the same.",
@@ -41,7 +41,7 @@ def generate_tasks(flags: TaskFileFlags, /) -> None:
     if flags.source.partition(":")[0] not in lists:
         raise UsageError(f"--source {flags.source!r} is no world's list. There are {', '.join(lists)}.")
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
-    tasks = load_tasks(flags.source, limit=flags.num_tasks, seed=flags.seed)
+    tasks = load_tasks(flags.source, num_tasks=flags.num_tasks, seed=flags.seed)
     tracking.writes(flags.output_path)
     replace_rows(flags.output_path, (dict(task.row) for task in tasks))
     print(f"{len(tasks)} tasks of {flags.source} are in {flags.output_path}")

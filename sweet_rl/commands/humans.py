@@ -12,6 +12,7 @@ from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
 from sweet_rl.flags import Only, flag, flags_of
 from sweet_rl.flags.models import PatientRequests, ServerPlace
+from sweet_rl.openai_client import shown
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, UserContext, UserReply
 from sweet_rl.users import USERS
@@ -174,6 +175,9 @@ class Human:
         model, here = self.flags.env_model, HUMANS_HERE if self.simulated else ORACLES_HERE
         if self.own:
             USERS.find(model)
+        elif self.flags.server_named and self.world.answered_by == "oracle" and model in here[::2]:
+            words = f"--env_model {model} is the oracle in this process, and {PLACE_FLAGS} name a server. Leave one of them out."
+            raise UsageError(self.words(words))
         elif not self.flags.server_named and model not in here:
             here = (*here, *USERS.names())
             if not self.simulated:
@@ -279,19 +283,29 @@ class NoUser:
 async def _model_of(human: Human, client: OpenAIClient) -> str:
     """The model's name; where no server was named, the usual one is asked for it first."""
     flags = human.flags
-    if flags.env_model != "auto" and flags.server_named:
+    here = flags.env_model in HUMANS_HERE or USERS.knows(flags.env_model)
+    if flags.server_named and not here:
         return flags.env_model
     try:
         models = await client.models()
     except ServiceError as error:
-        if flags.env_model == "auto":
+        if flags.server_named or flags.env_model == "auto":
             raise
         known = (*HUMANS_HERE, *USERS.names())
         hint = human.words(f"{OWN_HUMAN} {SERVER_FLAGS} The usual one: {error}")
         unknown = human.words("--env_model without a server")
         raise no_such(unknown, flags.env_model, known, hint) from error
+    offered, url = [str(model["id"]) for model in models], shown(flags.urls[0])
+    if flags.server_named and flags.env_model not in {"auto", *offered}:
+        answers = (
+            f"--env_model {flags.env_model} answers in this process, and {url} offers no model of that name"
+        )
+        names = f" (it offers {', '.join(offered)})" if offered else ""
+        raise UsageError(
+            human.words(f"{answers}{names}. Leave out {PLACE_FLAGS}, or name another --env_model.")
+        )
     if flags.env_model != "auto":
         return flags.env_model
-    if not models:
-        raise UsageError(human.words(f"{flags.urls[0]} offers no model; name one with --env_model."))
-    return str(models[0]["id"])
+    if not offered:
+        raise UsageError(human.words(f"{url} offers no model; name one with --env_model."))
+    return offered[0]

@@ -17,7 +17,7 @@ from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.report import page_report
 from sweet_rl.grading.report import shown
 from sweet_rl.pages.types import Renderer
-from sweet_rl.preferences.guards import dialogue_hard_negatives
+from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
 from sweet_rl.types import Failure, Json
 

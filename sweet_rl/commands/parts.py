@@ -65,7 +65,7 @@ def _with_critic(acting: Policy, player: Player, model: str, tasks: Sequence[Tas
         )
     from sweet_rl.commands.tokenizers import tokenizer_facts
     from sweet_rl.preferences.best_of_n import BestOfN, SamplingPolicy
-    from sweet_rl.preferences.tokenizers import encoding_of
+    from sweet_rl.preferences.ranking import encoding_of
 
     try:
         from sweet_rl.training.scoring import CandidateScorer

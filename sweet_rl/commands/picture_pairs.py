@@ -48,7 +48,7 @@ def picture_pairs(flags: PicturePairFlags, /) -> None:
     sweet-rl picture_pairs pairs.jsonl runs.jsonl shown.jsonl
     sweet-rl train_dpo --pretrain QWEN2_VL --dataset shown.jsonl --mean_log_prob --max_len 8192 --save_path critic
     """
-    from sweet_rl.preferences.page_pairs import shown_pairs
+    from sweet_rl.preferences.step_pairs import shown_pairs
     from sweet_rl.records import read_rows, replace_rows, trajectories_from_rows
     from sweet_rl.runs import new_file
 

@@ -18,10 +18,19 @@ from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
-from sweet_rl.preferences.ranking import Encoding, Model, advantage, reduced, stored_reference
-from sweet_rl.preferences.swaps import SWAPPED, moved_scores, said_of_scores, with_others_solutions
-from sweet_rl.preferences.tokenizers import encoding_of
-from sweet_rl.preferences.turn_keys import TurnKey, key_fields
+from sweet_rl.preferences.ranking import (
+    SWAPPED,
+    Encoding,
+    Model,
+    advantage,
+    encoding_of,
+    moved_scores,
+    reduced,
+    said_of_scores,
+    stored_reference,
+    with_others_solutions,
+)
+from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields
 from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.types import Json

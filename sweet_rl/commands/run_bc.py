@@ -12,7 +12,16 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import GraderName, OutputDir, Overwriting, Quiet, Seeded, Tasks, WorldName
+from sweet_rl.flags.common import (
+    GraderName,
+    NumTasks,
+    OutputDir,
+    Overwriting,
+    Quiet,
+    Seeded,
+    Tasks,
+    WorldName,
+)
 from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
 from sweet_rl.worlds import first_for
 
@@ -21,7 +30,9 @@ TINY = "tiny"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownFlags(WorldName, Dataset, MinReward, GraderName, Tasks, AgentModel, Skill, Seeded, Quiet):
+class ShownFlags(
+    WorldName, Dataset, MinReward, GraderName, Tasks, NumTasks, AgentModel, Skill, Seeded, Quiet
+):
     """What is imitated."""
 
     games: int | None = flag(None, "games of the scripted agent for each task; default by world.", at_least=1)
@@ -38,6 +49,7 @@ class ShownFlags(WorldName, Dataset, MinReward, GraderName, Tasks, AgentModel, S
         super().check_together()
         given = {
             "games": self.games is not None,
+            "num_tasks": self.num_tasks is not None,
             "agent_model": self.agent_model != "auto",
             "skill": self.skill is not None,
             "env_load_path": self.env_load_path is not None,
@@ -115,6 +127,7 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
         "grader": "where turns are not rewarded, what grades dialogues that have no reward: auto (hidden tests, or the wanted page), or a grader as in `evaluate`.",
         "min_reward": "imitate only games with at least this return; default all.",
         "tasks": "what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.",
+        "num_tasks": "the first so many; default 1000, or as many as make 5000 games.",
         "agent_model": "the scripted agent, one of the world's; default its first, where turns are rewarded.",
         "skill": "of an asker, how often it asks one of the best questions; default 1.",
         "iterations": "passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.",

@@ -12,8 +12,7 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.common import Below, Prices
 
 if TYPE_CHECKING:
-    from sweet_rl.runs.finding import Found, Survey
-    from sweet_rl.runs.prices import Price
+    from sweet_rl.runs.reading import Found, Price, Survey
 
 _SHOWN = 20
 """So many files without a record are named in the table; --json names all."""
@@ -44,8 +43,7 @@ def runs(flags: RunsFlags, /) -> None:
     import json as encoder
     from pathlib import Path
 
-    from sweet_rl.runs.finding import survey
-    from sweet_rl.runs.prices import load_prices
+    from sweet_rl.runs.reading import load_prices, survey
 
     if not Path(flags.folder).is_dir():
         raise UsageError(f"There is no folder {flags.folder!r}.")
@@ -72,7 +70,7 @@ def _one(found: Survey, wanted: str, folder: str) -> Found:
 
 
 def _priced(found: Found, prices: Mapping[str, Price] | None) -> dict[str, Any]:
-    from sweet_rl.runs.prices import cost_of
+    from sweet_rl.runs.reading import cost_of
 
     content = dict(found.content) | {"status": found.status}
     return content | ({"cost": cost_of(content["usage"], prices)} if prices is not None else {})

@@ -16,7 +16,6 @@ from sweet_rl.commands.agent_flags import AgentFlags, Player, engine_of
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import (
     BatchSize,
-    BestOfN,
     Compatible,
     ContinuingOtherwise,
     InputPath,
@@ -32,7 +31,6 @@ from sweet_rl.flags.common import (
 class SamplingFlags(
     InputPath,
     OutputPath,
-    BestOfN,
     BatchSize,
     ContinuingOtherwise,
     Compatible,
@@ -43,6 +41,7 @@ class SamplingFlags(
 ):
     """Tasks."""
 
+    best_of_n: int = flag(16, "candidates for each turn.", at_least=1)
     data_fraction: float = flag(
         1.0, "use the first so large a part of the trajectories; at least one.", above=0
     )
@@ -65,12 +64,11 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "input_path",
     "output_path",
     "agent_model",
-    defaults={"best_of_n": 16, "batch_size": 256, "request_timeout_s": 600.0},
+    defaults={"batch_size": 256, "request_timeout_s": 600.0},
     helps={
         "input_path": "trajectories with rewards: sweet-rl evaluate_code writes them into the file.",
         "output_path": "the .jsonl file that sampled turns are appended to.",
         "agent_model": "the model that samples: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
-        "best_of_n": "candidates for each turn.",
         "batch_size": "turns in flight at once.",
         "overwrite": "throw away what output_path holds.",
         "agent": "what runs agent_model: auto, transformers (in process), vllm (starts its own server), or openai (any server).",

@@ -34,7 +34,7 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
         yield ScorerInThread(scorer, model)
         return
     from sweet_rl.openai_client import OpenAIClient, base_url_from
-    from sweet_rl.preferences.server_scoring import ServerScorer
+    from sweet_rl.preferences.ranking import ServerScorer
 
     if flags.engine == "openai":
         urls = base_url_from("", 0, flags.base_url)

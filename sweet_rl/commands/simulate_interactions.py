@@ -27,7 +27,6 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.common import (
     BatchSize,
-    BestOfN,
     ContinuingOtherwise,
     InputPath,
     LogTo,
@@ -35,6 +34,7 @@ from sweet_rl.flags.common import (
     NumTasks,
     OutputPath,
     Quiet,
+    Repeats,
     SampleIds,
     Seeded,
     WorldName,
@@ -58,7 +58,7 @@ class SimulationFlags(
     WorldName,
     NumTasks,
     SampleIds,
-    BestOfN,
+    Repeats,
     BatchSize,
     ContinuingOtherwise,
     MaxFailed,
@@ -136,7 +136,7 @@ def _named(agent: PlayerFlags, agents: tuple[str, ...]) -> PlayerFlags:
 @stage(
     "input_path",
     "output_path",
-    defaults={"world": first_for("dialogue"), "agent_model": "auto"},
+    defaults={"world": first_for("dialogue"), "agent_model": "auto", "num_tasks": 1000},
     helps={
         "input_path": "tasks: a list of the world's own (such as mini:test; an unknown one is answered with all that there are), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the hub.",
         "output_path": "the .jsonl file that trajectories are appended to.",
@@ -188,4 +188,6 @@ def simulate_interactions(
         reflection=reflection,
         critic=critic,
     )
-    simulation.run(flags, simulation.Parts(world, options, player, Human(human, world, options)))
+    parts = simulation.Parts(world, options, player, Human(human, world, options))
+    tasks = simulation.tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, world)
+    simulation.run(flags, parts, tasks)

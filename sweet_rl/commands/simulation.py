@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING
 from sweet_rl import tracking
 from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.commands.agent_flags import Player
+from sweet_rl.commands.agent_flags import OWN, RECAP, Player
 from sweet_rl.commands.humans import Human, make_user
 from sweet_rl.commands.parts import make_policy
 from sweet_rl.contracts import Policy, User
+from sweet_rl.openai_client import base_url_from
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
-from sweet_rl.runs import Run, finish, open_journal, plan
+from sweet_rl.runs import HOW_TO_MIX, Run, finish, open_journal, plan
 from sweet_rl.types import Failure, Json, Task, Trajectory
 from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, check_tasks, chosen_tasks, load_tasks
+from sweet_rl.worlds.dialogue import HUB_REPOSITORY
 
 if TYPE_CHECKING:
     from sweet_rl.commands.simulate_interactions import SimulationFlags
@@ -29,13 +32,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a run is put together from; `name` is what stands before its numbers over time, if others are there."""
+    """What a run is put together from.
+
+    Args:
+        world: that is played.
+        options: of it.
+        agent: who acts.
+        human: who answers.
+        name: what stands before its numbers over time, if others are there.
+        folder: of a command whose output the file is a part of.
+        repair: what a person can do about a file that was made another way.
+    """
 
     world: World
     options: Options
     agent: Player
     human: Human
     name: str = ""
+    folder: Path | None = None
+    repair: str = HOW_TO_MIX
+
+    def check(self) -> None:
+        """Find what is wrong with agent and human before anything starts.
+
+        Raises:
+            UsageError: a name, an address, a key, a price.
+        """
+        self.human.check()
+        key_in(self.human.flags.env_api_key_var)
+        self.agent.check_keys()
+        named = (self.agent.flags.agent_base_url, self.agent.reflection.reflection_base_url)
+        for urls in (*named, None if self.human.in_process else ",".join(self.human.flags.urls)):
+            if urls is not None:
+                base_url_from("", 0, urls)
+        models = [] if self.agent.engine() in {OWN, "scripted"} else [self.agent.model]
+        for model in (*models, self.agent.reflection.reflection_model):
+            if model not in {None, RECAP}:
+                tracking.permits(str(model))
 
     def settings(self, seed: int) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
@@ -47,23 +80,59 @@ class Parts:
         }
 
 
-def tasks_of(source: str, limit: int | None, sample_ids: str | None, world: World) -> list[Task]:
-    """What is played: of the tasks that are named, or of all, the first so many.
+def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: World) -> list[Task]:
+    """What is played: of the tasks that are named, or of all, the first so many; says how many more there are.
 
     Raises:
-        UsageError: there is no such source, or no such task in it.
+        UsageError: there is no such source, or no such task in it; they are another world's.
     """
-    if sample_ids is None:
-        return load_tasks(source, limit=limit, seed=0, world=world)
-    return chosen_tasks(load_tasks(source, seed=0, world=world), sample_ids, source)[:limit]
+    endless = not (Path(source).expanduser().is_file() or source.startswith(HUB_REPOSITORY))
+    tasks = load_tasks(source, num_tasks=num_tasks if endless and sample_ids is None else None, world=world)
+    if sample_ids is not None:
+        tasks = chosen_tasks(tasks, sample_ids, source)
+    check_tasks(world, tasks, source)
+    if num_tasks is not None and num_tasks < len(tasks):
+        print(f"{num_tasks:,} of {len(tasks):,} tasks of {source} are played (--num_tasks).")
+    return tasks[:num_tasks]
 
 
-def run(flags: SimulationFlags, parts: Parts, *, again: str = "with --to_continue ") -> int:
+@contextmanager
+def planned(
+    flags: SimulationFlags, parts: Parts, tasks: Sequence[Task]
+) -> Iterator[tuple[Journal, Run, dict[str, Json]]]:
+    """The output file, what is missing in it, and the settings; nothing is written yet.
+
+    Raises:
+        SweetRLError: the file may not be continued like this, or something is wrong with agent, human or world.
+    """
+    parts.check()
+    settings = parts.settings(flags.seed)
+    episodes = schedule(tasks, flags.repeats, seed=flags.seed)
+    with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        todo = plan(
+            episodes,
+            journal.rows,
+            settings=settings,
+            path=flags.output_path,
+            force=flags.force_continue,
+            retry_failed=flags.retry == "failed",
+            repair=parts.repair,
+        )
+        if not (journal.rows or flags.overwrite or flags.to_continue):
+            parts.world.check_place(parts.options)
+        journal.rows.clear()
+        yield journal, todo, settings
+
+
+def run(
+    flags: SimulationFlags, parts: Parts, tasks: Sequence[Task], *, again: str = "with --to_continue "
+) -> int:
     """Play the missing episodes of the output file, then sort it in the published order.
 
     Args:
         flags: of `simulate_interactions`.
         parts: agent, human and world.
+        tasks: that are played (`tasks_of`).
         again: how the same command resumes the run, in messages.
 
     Returns:
@@ -74,39 +143,29 @@ def run(flags: SimulationFlags, parts: Parts, *, again: str = "with --to_continu
             episodes failed.
         KeyboardInterrupt: likewise, after printing how to continue.
     """
-    parts.human.check()
-    key_in(parts.human.flags.env_api_key_var)
-    parts.agent.check_keys()
-    tasks = tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, parts.world)
-    check_tasks(parts.world, tasks, flags.input_path)
-    settings = parts.settings(flags.seed)
-    episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)
-    with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        todo = plan(
-            episodes,
-            journal.rows,
-            settings=settings,
-            path=flags.output_path,
-            force=flags.force_continue,
-            retry_failed=flags.retry == "failed",
-        )
-        if not (journal.rows or flags.overwrite or flags.to_continue):
-            parts.world.check_place(parts.options)
-        journal.rows.clear()
-        tracking.sets(settings)
-        tracking.writes(flags.output_path, continues=flags.to_continue)
-        stats = RolloutStats(episodes=len(episodes) - len(todo.todo))
+    total = len(tasks) * flags.repeats
+    with planned(flags, parts, tasks) as (journal, todo, settings):
+
+        def begin() -> None:
+            """All that may be refused has passed: from now on things are written."""
+            tracking.sets(settings)
+            if parts.folder is not None:
+                tracking.writes(parts.folder, folder=True, continues=True)
+            tracking.writes(flags.output_path, continues=flags.to_continue)
+            journal.begin()
+
+        stats = RolloutStats(episodes=total - len(todo.todo))
         outcome = Outcome()
         if todo.todo:
-            work = _simulate(flags, parts, tasks, todo, journal, settings, stats, outcome)
-            run_until_stopped(
-                work, flags.output_path, len(episodes), noun="episodes", verb="plays", again=again
-            )
+            work = _simulate(flags, parts, tasks, todo, journal, settings, stats, outcome, begin)
+            run_until_stopped(work, flags.output_path, total, noun="episodes", verb="plays", again=again)
+        else:
+            begin()
         failed = finish(flags.output_path, todo)
-    _summarise(flags, len(episodes), stats, outcome)
+    _summarise(flags, total, stats, outcome)
     judge_failed(
         len(failed),
-        len(episodes),
+        total,
         next((words_of(row["error"]) for row in failed if isinstance(row.get("error"), dict)), "unknown"),
         noun="episodes",
         kept=f"{flags.output_path} stays as it is; the same command {again}plays them again.",
@@ -152,6 +211,7 @@ async def _simulate(
     settings: dict[str, Json],
     stats: RolloutStats,
     outcome: Outcome,
+    begin: Callable[[], None],
 ) -> None:
     bar = ProgressBar(stats, outcome, len(run_.order), quiet=flags.quiet, name=parts.name)
     user: User | None = None
@@ -165,11 +225,14 @@ async def _simulate(
     try:
         with tracking.role("user"):
             user = await make_user(parts.human, concurrency=at_once)
+            if not parts.human.in_process:
+                tracking.permits(user.name)
         with tracking.role("agent"):
             policy = await make_policy(parts.agent, tasks, concurrency=at_once)
         samples = {(one.task.task_id, one.seed): one.sample_index for one in run_.todo}
         options = parts.world.beside(parts.options, Path(flags.output_path), samples)
         async with parts.world.open(options, user) as make_env:
+            begin()
             started = time.perf_counter()
             await rollout(
                 run_.todo,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.commands.agent_flags import Player
-from sweet_rl.preferences.tokenizers import end_token_of
+from sweet_rl.preferences.ranking import end_token_of
 
 
 class TokenizerFacts(NamedTuple):

@@ -8,11 +8,15 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,
     FieldFlags,
+    Loss,
+    PairFlags,
     TrainedOn,
     TrainingFlags,
     training_stage,
 )
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Compatible
 from sweet_rl.flags.models import MinReward
 
 
@@ -62,3 +66,52 @@ def train_sft(flags: ImitationFlags, training: TrainingFlags, /) -> None:
     from sweet_rl.training import sft
 
     sft.train(settings, SelectionSettings(flags.min_reward, flags.best_of_task), print)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticFlags(TrainedOn, Compatible, Loss):
+    """The critic."""
+
+
+@recorded("train_reward_model", reads=("pretrain", "dataset", "deepspeed_config"))
+@training_stage(
+    learning_rate=9e-6,
+    loss="sigmoid",
+    micro_train_batch_size=1,
+    ckpt_path="./ckpt/checkpoints_rm",
+    wandb_project="openrlhf_train_rm",
+    helps={
+        "loss": "of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.",
+        "pretrain": "the model to begin from: a folder, a hub name or smollm2; its head is new unless it is such a critic.",
+        "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
+    },
+)
+def train_reward_model(flags: CriticFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
+    """Train a critic with a regression head on preference pairs.
+
+    The logits of the model give way to one number, its value at the last token of a text; the chosen side is to
+    have the larger one. What is saved is a sequence classifier with one label, which rank_best_of_n.py takes as
+    its critic: a candidate's score is the value at its last token, after the dialogue that it continues. That is
+    the advantage up to what all candidates of a turn share, so no reference is subtracted.
+
+    train_reward_model.py --pretrain MODEL --dataset gt_pairs.jsonl --max_len 8192 --save_path critic
+    rank_best_of_n.py sampled.jsonl ranked.jsonl critic
+    """
+    from sweet_rl.training.losses import check_loss, reduction_of
+    from sweet_rl.training.settings import LossSettings
+
+    name = flags.loss or "sigmoid"
+    if reduction_of(name) is not None:
+        raise UsageError(f"--loss {name} is of means over tokens, and this critic has one value for a text.")
+    loss = LossSettings(name=name, beta=1.0)
+    check_loss(loss)
+    published = flags.compat == "published"
+    settings = training.settings(
+        pairs.data(training, flags.dataset, published=published),
+        training.model(flags.pretrain),
+        loss=loss,
+        published=published,
+    )
+    from sweet_rl.training import critic
+
+    critic.train(settings, print)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweet_rl.errors import UsageError
-from sweet_rl.preferences.turn_keys import TurnKey, key_of
+from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.runs import HOW_TO_MIX, check_settings
 from sweet_rl.types import Json

@@ -139,7 +139,7 @@ def show(
             megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
             _export(library, flags.export, flags, int(megabytes * 1_000_000))
             return
-        from sweet_rl.command_line.terminal import inert
+        from sweet_rl.command_line.process import inert
         from sweet_rl.serving import is_loopback
         from sweet_rl.viewer.server import serve
 
@@ -164,7 +164,7 @@ def show(
 def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
     """The paths, with logs of inspect_ai in them as files of trajectories in the folder `made`."""
     from sweet_rl.records import replace_rows, trajectory_to_row
-    from sweet_rl.runs.digests import entries_of
+    from sweet_rl.runs.facts import entries_of
 
     doors = importlib.import_module("sweet_rl.doors.export")  # a client of ours, as in the catalogue
     for path in paths:

@@ -23,8 +23,8 @@ from urllib.parse import quote
 
 from sweet_rl.doors.foreign import trajectory_of
 from sweet_rl.errors import DataError
-from sweet_rl.preferences.credit_files import Scored, credit_in
-from sweet_rl.preferences.turn_keys import KEY_FIELDS
+from sweet_rl.preferences.credit import Scored, credit_in
+from sweet_rl.preferences.trajectory_pairs import KEY_FIELDS
 from sweet_rl.records import replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
 from sweet_rl.version import __version__

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flag, no_flag
-from sweet_rl.flags.common import Limit, Seeded, Tasks, WorldName
+from sweet_rl.flags.common import NumTasks, Seeded, Tasks, WorldName
 from sweet_rl.types import Json
 from sweet_rl.worlds import first_for
 
@@ -19,7 +19,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorldChoice(WorldName, Tasks, Limit, Seeded):
+class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
     """The world; all of it can stand in another tool's configuration.
 
     Every episode's seed is derived from `seed`, as in our own loop. `options` are the world's, and `grading`

@@ -196,8 +196,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     from sweet_rl.commands.critic_worlds import warn_of_a_file
     from sweet_rl.commands.tables import write_table
     from sweet_rl.doors.tokens import credited_rows
-    from sweet_rl.preferences.credit import Way
-    from sweet_rl.preferences.credit_files import advantages_in
+    from sweet_rl.preferences.credit import Way, advantages_in
     from sweet_rl.records import load_trajectories
     from sweet_rl.runs import new_file
 

@@ -31,7 +31,7 @@ from sweet_rl.worlds import Options, World, world_of
 def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
     """The world, and the tasks that will be played."""
     world = world_of(choice.world)
-    return world, tasks_for(world, choice.tasks, choice.limit)
+    return world, tasks_for(world, choice.tasks, choice.num_tasks)
 
 
 @asynccontextmanager

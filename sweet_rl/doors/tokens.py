@@ -14,8 +14,7 @@ from typing import Any
 
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.credit import own_turn, spells
-from sweet_rl.preferences.ranking import Encoding
-from sweet_rl.preferences.tokenizers import encoding_by
+from sweet_rl.preferences.ranking import Encoding, encoding_by
 from sweet_rl.types import AgentTurn, FinishReason, Json, Trajectory
 
 Credit = list[float | None]

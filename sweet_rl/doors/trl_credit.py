@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 
 from sweet_rl.doors.tokens import agent_turn, agent_turns, centred, on_tokens
 from sweet_rl.interface import Critic
-from sweet_rl.preferences.tokenizers import encoding_by
+from sweet_rl.preferences.ranking import encoding_by
 from sweet_rl.types import Json
 
 

@@ -15,7 +15,7 @@ from verl.trainer.ppo.core_algos import register_adv_est
 
 from sweet_rl.doors.tokens import Credit, agent_turns, centred, on_tokens, runs
 from sweet_rl.interface import Critic
-from sweet_rl.preferences.tokenizers import encoding_by
+from sweet_rl.preferences.ranking import encoding_by
 from sweet_rl.types import Json
 
 

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+from sweet_rl.flags.models import ASKED
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Compat
 
@@ -52,7 +53,7 @@ class Below(Settings):
 class NumTasks(Settings):
     """Tasks."""
 
-    num_tasks: int = flag(1000, "take the first so many tasks.", at_least=1)
+    num_tasks: int | None = flag(None, "the first so many; default all.", at_least=1, aliases=("limit",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +74,6 @@ class Tasks(Settings):
     tasks: str | None = flag(
         None, "what is played: one of the world's lists, or a file; default: the world's own."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limit(Settings):
-    """Tasks."""
-
-    limit: int | None = flag(None, "the first so many tasks; default all.", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +120,27 @@ class Prices(Settings):
         "what it has cost.",
         shown="all",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Prices):
+    """What a run may use of models behind servers, all its sessions and retries together; then it stops, resumably."""
+
+    max_cost: float | None = flag(
+        None, "dollars by --prices, which must have every model.", above=0, shown="all", only=ASKED
+    )
+    max_requests: int | None = flag(None, "requests.", at_least=1, shown="all", only=ASKED)
+    max_total_tokens: int | None = flag(None, "tokens read and written.", at_least=1, shown="all", only=ASKED)
+
+    def check_together(self) -> None:
+        """Whether what is spent can be known.
+
+        Raises:
+            UsageError: dollars are bounded, and nobody says what a token costs.
+        """
+        super().check_together()
+        if self.max_cost is not None and self.prices is None:
+            raise UsageError("--max_cost needs --prices, a file with what the models' tokens cost.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,10 +301,15 @@ class Listening(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestOfN(Settings):
+class Repeats(Settings):
     """Tasks."""
 
-    best_of_n: int = flag(1, "repeats of every task.", at_least=1)
+    repeats: int = flag(
+        1,
+        "episodes of every task; pass@k and pass^k are over them.",
+        at_least=1,
+        aliases=("best_of_n", "epochs"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,7 +361,7 @@ class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
 
     k: int | None = flag(
         None,
-        "repeats of each task in the file (--best_of_n of the simulation); default: what its rows say, 1 where they "
+        "repeats of each task in the file (--repeats of the simulation); default: what its rows say, 1 where they "
         "say nothing, as published ones.",
         at_least=1,
     )

@@ -133,7 +133,7 @@ def tasks_for(world: World, tasks: Tasks | None, num_tasks: int | None) -> list[
         check_whole(1, num_tasks=num_tasks)
     if tasks is None or isinstance(tasks, str | Path):
         source = str(tasks) if tasks is not None else world.test_tasks
-        some = load_tasks(source, limit=num_tasks, world=world)
+        some = load_tasks(source, num_tasks=num_tasks, world=world)
     else:
         source = "tasks"
         some = unique_tasks(tasks_in(tasks, source))[:num_tasks]

@@ -347,9 +347,9 @@ class Own:
         if not hasattr(self._one, "reply"):
             return UserReply(await self._say(with_system(context.hidden_information, context.messages)))
         found = await self._one.reply(context)
-        if isinstance(found, UserReply) and isinstance(found.text, str):
+        if isinstance(found, UserReply) and isinstance(found.content, str):
             return found
-        raise _wrong(f"`reply` of {self._whose}", found, "sweet_rl.UserReply(text)")
+        raise _wrong(f"`reply` of {self._whose}", found, "sweet_rl.UserReply(content)")
 
     async def close(self) -> None:
         """Do nothing: its owner closes it."""

@@ -30,12 +30,11 @@ from sweet_rl.preferences.credit import (
 )
 from sweet_rl.preferences.credit import View as TurnView
 from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, hidden_of, messages_of
-from sweet_rl.preferences.ranking import Model
-from sweet_rl.preferences.tokenizers import encoding_of
+from sweet_rl.preferences.ranking import Model, encoding_of
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.runs import new_file
-from sweet_rl.runs.digests import identity_of
+from sweet_rl.runs.facts import identity_of
 from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json, Trajectory
 from sweet_rl.viewer.design import DesignContents

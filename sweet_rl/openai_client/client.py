@@ -286,8 +286,8 @@ class OpenAIClient:
         endpoint.outstanding += 1
         try:
             async with limiter.place(spent.ticket, again=spent.requests > 0) as sent_at:
+                tracking.asks(self.stats)
                 spent.requests += 1
-                self.stats.requests += 1
                 with self._refusals.under_way(sent_at):
                     try:
                         result, seconds = await self._exchange(endpoint, route, payload, read)

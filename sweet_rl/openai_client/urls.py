@@ -1,10 +1,22 @@
-"""Server addresses, from what a person typed."""
+"""Server addresses: from what a person typed, and as they may be seen."""
 
 from __future__ import annotations
 
+import re
+from typing import Final
 from urllib.parse import urlsplit
 
 from sweet_rl.errors import UsageError
+
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s\"'`<>\\,/?#]*)([^\s\"'`<>\\,]*)")
+_SECRET: Final = re.compile(
+    r"""secret|token|passw|credential|api[-_.]?key|(?<![a-z])(key|auth|sk|pk|hf|ghp|gsk|xai)([-_=:]|$)
+    |[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}  # a UUID
+    |[a-z0-9]{20}|(?<![a-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{10}  # words that no person wrote""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_PLAIN: Final = frozenset({"api-version", "api_version", "version", "model", "deployment", "region"})
+"""Parameters of a query that are shown with their values; any other's value may be a key."""
 
 
 def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list[str]:
@@ -15,18 +27,48 @@ def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list
     """
     urls = [url.strip().rstrip("/") for url in (base_url or f"http://{hostname}:{port}/v1").split(",")]
     for url in urls:
-        if "@" in url:  # it would be shown in messages
-            raise UsageError("A base URL must not hold a user name or key; keys come from the environment.")
-        if not _is_http(url):
-            raise UsageError(f"A base URL looks like http://host:8000/v1, got {url!r}.")
+        try:
+            parts = urlsplit(url)
+            parts.port  # noqa: B018 - raises where it is not a number
+        except ValueError:
+            parts = urlsplit("")
+        if "@" in parts.netloc or (hostname and "@" in hostname):
+            raise UsageError(
+                "A base URL must not hold a user name or password; keys come from the environment."
+            )
+        path_repeats = "//" in parts.path  # a whole URL was given where a host name belongs
+        if parts.scheme not in {"http", "https"} or not parts.hostname or path_repeats:
+            raise UsageError(f"A base URL looks like http://host:8000/v1, got {shown(url)!r}.")
     return urls
 
 
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises where it is not a number
-    except ValueError:
-        return False
-    path_repeats = "//" in parts.path  # a whole URL was given where a host name belongs
-    return parts.scheme in {"http", "https"} and bool(parts.hostname) and not path_repeats
+def shown(text: str) -> str:
+    """An address, or a text with addresses in it, without what looks like a secret.
+
+    Passwords, parts of a path that look like keys, and the values of a query (but for those of versions, models
+    and regions) are `[secret]`. An address is used as it was given, and shown like this: stored, printed, raised.
+    """
+    return _ADDRESS.sub(_without_secrets, text) if "://" in text else text
+
+
+def _without_secrets(address: re.Match[str]) -> str:
+    scheme, place, rest = address.groups()
+    if "@" in place:
+        place = f"[secret]@{place.rpartition('@')[2]}"
+    if not scheme.lower().startswith(("http", "ws")):
+        return f"{scheme}{place}{rest}"
+    whole = rest.rstrip(".;:!)}")
+    path, query, values = (
+        re.split(r"([?#])", whole, maxsplit=1) if re.search("[?#]", whole) else (whole, "", "")
+    )
+    parts, before = path.split("/"), ""
+    for number, part in enumerate(parts):
+        if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I)):
+            parts[number] = "[secret]"
+        before = part
+    pairs = [value.partition("=") for value in re.split("[&;#]", values)] if query else []
+    kept = [
+        f"{name}={value}" if name.lower() in _PLAIN else f"{name}=[secret]" if equals else "[secret]"
+        for name, equals, value in pairs
+    ]
+    return f"{scheme}{place}{'/'.join(parts)}{query}{'&'.join(kept)}{rest[len(whole) :]}"

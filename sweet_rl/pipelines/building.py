@@ -13,8 +13,7 @@ from sweet_rl.command_line import stage_flags
 from sweet_rl.command_line.reading import joined_flags
 from sweet_rl.commands.catalogue import COMMANDS, stages, values_of
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
-from sweet_rl.pipelines.reading import Node
-from sweet_rl.pipelines.scope import Scope
+from sweet_rl.pipelines.reading import Node, Scope
 from sweet_rl.pipelines.steps import Step, function_of
 
 _KEYS: Final = (
@@ -22,7 +21,7 @@ _KEYS: Final = (
 )
 _STAGE_KEYS: Final = ("run", "with", "args", "needs", "launcher", "once")
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w-]*")
-_OURS: Final = {"copy": "sweet_rl.pipelines.copying:copy"}
+_OURS: Final = {"copy": "sweet_rl.pipelines.steps:copy"}
 """Steps that are no commands."""
 
 _NO_STEPS: Final = frozenset({"run", "demo", "demo_archer", "demo_reflect", "preflight", "play"})

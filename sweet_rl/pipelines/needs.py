@@ -1,7 +1,4 @@
-"""Needs of a pipeline's stages: estimates of time, disk and memory, and a check before the first stage.
-
-The estimates are those of `sweet_rl.preflight`; where there is no basis for one, it is None.
-"""
+"""What a pipeline will do and take, told before it begins: its plan, and what its steps need."""
 
 from __future__ import annotations
 
@@ -20,20 +17,22 @@ from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
 from sweet_rl.pages.flags import RenderFlags
-from sweet_rl.pipelines.state import Records
+from sweet_rl.pipelines.running import Look, Records
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.preflight import Finding, fine, missing
-from sweet_rl.preflight.data import bytes_of_dialogues, look_at_dialogues, look_at_tasks
-from sweet_rl.preflight.machine import (
+from sweet_rl.preflight.findings import (
+    GB,
+    bytes_of_dialogues,
     gpus,
+    look_at_dialogues,
     look_at_disk,
     look_at_gpus,
     look_at_main_memory,
     look_at_output,
     look_at_programs,
+    look_at_tasks,
 )
 from sweet_rl.preflight.models import (
-    GB,
     Size,
     Training,
     disk_bytes,
@@ -51,7 +50,7 @@ _CANDIDATES_BYTES: Final = 100e3
 """What the turns of one dialogue take with 16 candidates each."""
 
 _TRAINS: Final = frozenset({"train_dpo", "train_sft", "train_reward_model"})
-_COPIES: Final = "sweet_rl.pipelines.copying:copy"
+_COPIES: Final = "sweet_rl.pipelines.steps:copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
         memory, offloaded = gpu_bytes(size, way), main_memory_bytes(size, way)
         return Needed(seconds, disk_bytes(size, way), memory, offloaded or None)
     if step.run == "simulate_interactions":
-        return Needed(seconds, bytes_of_dialogues("", flags.num_tasks * flags.best_of_n))
+        return Needed(seconds, bytes_of_dialogues("", flags.num_tasks * flags.repeats))
     if step.run == _COPIES:
         return Needed(seconds, bytes_of_dialogues(flags.input_path, None) or None)
     if step.run == "sample_best_of_n":
@@ -223,7 +222,7 @@ def _dialogues(path: str, steps: Sequence[Step]) -> int | None:
         flags = _flags(step)
         if getattr(flags, "output_path", None) == path:
             if step.run == "simulate_interactions":
-                return int(flags.num_tasks * flags.best_of_n)
+                return int(flags.num_tasks * flags.repeats)
             if step.run == _COPIES:
                 return _dialogues(flags.input_path, [one for one in steps if one is not step])
     return None
@@ -357,3 +356,67 @@ def _partly(text: str, known: int, every: int) -> str:
     return f"about {text}" + (
         f" for {known} of {every} stages, unknown for the others" if known < every else ""
     )
+
+
+_WORDS: Final = {"new": "would run", "changed": "would run again", "begun": "would resume", "done": "done"}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One step: its state, what it is expected to take, and the steps before it that would run."""
+
+    step: Step
+    look: Look
+    needed: Needed
+    after: tuple[str, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it would run now; outputs of earlier steps are not known yet."""
+        return self.look.state != "done" or bool(self.after)
+
+    def lines(self, place: str) -> Iterator[str]:
+        """Its line in a plan."""
+        words, why = _WORDS[self.look.state], self.look.why
+        if self.look.state == "done" and self.after:
+            words, why = "would run if its inputs change", f"after {', '.join(self.after)}"
+        yield f"[{place}] {self.step.name}: {words}" + (f" ({why})" if why else "")
+        yield f"    $ {self.step.command}"
+        if self.runs:
+            yield f"    {self.needed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps of a run."""
+
+    steps: tuple[Planned, ...]
+
+    @property
+    def to_run(self) -> list[Step]:
+        """The steps that are not done yet, in their order."""
+        return [one.step for one in self.steps if one.runs]
+
+    def lines(self) -> Iterator[str]:
+        """The plan as it is printed, line by line."""
+        for number, one in enumerate(self.steps, 1):
+            yield from one.lines(f"{number}/{len(self.steps)}")
+        running = [one.needed for one in self.steps if one.runs]
+        yield f"{len(running)} of {len(self.steps)} stages would run."
+        if running:
+            yield f"Together: {Needed.together(running)}"
+
+
+def plan(steps: Sequence[Step], folder: Path) -> Plan:
+    """Look at every step; nothing is run or written."""
+    records = Records(folder, steps)
+    planned: list[Planned] = []
+    running: set[str] = set()
+    for step in steps:
+        look = records.look(step)
+        after = tuple(name for name in step.needs if name in running)
+        one = Planned(step, look, needed(step, records, steps), after)
+        planned.append(one)
+        if one.runs:
+            running.add(step.name)
+    return Plan(tuple(planned))

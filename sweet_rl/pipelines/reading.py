@@ -1,16 +1,15 @@
-"""Pipeline files as trees of texts with their positions: YAML, files that extend others, overrides.
-
-Every value stays the text that was written, until a flag reads it as its own kind: 2e-7 is a number and no
-is a word wherever a flag says so.
-"""
+"""Files of pipelines taken apart: their trees, laid over each other, and what `${...}` stands for in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sweet_rl.commands.catalogue import COMMANDS, stages
 from sweet_rl.errors import UsageError, missing_package, suggestion
 
 _NULL: Final = "tag:yaml.org,2002:null"
@@ -189,3 +188,188 @@ def _entries(read: Any, path: Path) -> Iterator[tuple[str, Node]]:
         one = _node(value, path)
         one.place = f"{path}, line {line}"
         yield name, one
+
+
+_REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
+_HINT: Final = (
+    "write ${values.NAME}, ${STAGE.FLAG} (what that flag of another stage is), ${folder} or ${round}"
+)
+
+
+class Scope:
+    """The names of one round.
+
+    Args:
+        tree: the whole file.
+        number: of the round, from 1 on.
+        before: the round before it.
+    """
+
+    def __init__(self, tree: Node, number: int, before: Scope | None) -> None:
+        self._tree, self._number, self._before = tree.mapping, number, before
+        self._values = dict(self._part("values"))
+        self._next = self._part("next") if before is not None else {}
+        for name, node in self._part("next").items():
+            if name not in self._values:
+                raise node.error(
+                    f"there is no value {name!r}{suggestion(name, self._values)} for the next round"
+                )
+        self._open: list[str] = []
+        every = {name: node for name, node in self._part("stages").items() if node.value is not None}
+        self._every = every
+        later = number > 1
+        self.stages = {name: node for name, node in every.items() if not (later and _once(node))}
+        for part in ("defaults", "launchers"):
+            for run, node in self._part(part).items():
+                if ":" not in run and run not in COMMANDS and run not in stages():
+                    raise node.error(f"there is no stage {run!r}{suggestion(run, stages())}")
+
+    @property
+    def folder(self) -> str:
+        """The folder of the round; the first one has the pipeline's own."""
+        whole = self._text(self._tree["folder"], set())
+        return whole if self._number == 1 else f"{whole}/round-{self._number}"
+
+    def full(self, name: str) -> str:
+        """A stage's name among those of all rounds."""
+        if self._number == 1 or _once(self._every[name]):
+            return name
+        return f"round-{self._number}/{name}"
+
+    def run_of(self, name: str) -> str:
+        """The command that a stage runs.
+
+        Raises:
+            UsageError: it names none.
+        """
+        stage = self._every[name]
+        if "run" not in stage.mapping:
+            raise stage.error(f"the stage {name!r} needs `run`: a command, for example train_dpo")
+        return " ".join(self._text(stage.mapping["run"], set()).split())
+
+    def flags_of(self, name: str) -> dict[str, Node]:
+        """A stage's flags: the defaults of its command, and its own over them."""
+        defaults = self._part("defaults").get(self.run_of(name))
+        own = self._every[name].mapping.get("with")
+        given = {**(defaults.mapping if defaults else {}), **(own.mapping if own else {})}
+        return {flag.replace("-", "_"): node for flag, node in given.items()}
+
+    def args(self, name: str, needs: set[str]) -> list[str]:
+        """A stage's further flags, as on a command line."""
+        node = self._every[name].mapping.get("args")
+        return [] if node is None else _split(node, self.text(node, needs) or "")
+
+    def launcher(self, name: str, needs: set[str]) -> tuple[str, ...]:
+        """The words that begin a stage; none for one process."""
+        node = self._every[name].mapping.get("launcher", self._part("launchers").get(self.run_of(name)))
+        return () if node is None else tuple(_split(node, self.text(node, needs) or ""))
+
+    def said_needs(self, name: str) -> set[str]:
+        """The steps that a stage is declared to need, beside those that its flags name."""
+        node = self._every[name].mapping.get("needs")
+        if node is None or node.value is None:
+            return set()
+        listed = node.value if isinstance(node.value, list) else [node]
+        return {self._known(one.text, one.place).full(one.text) for one in listed}
+
+    def text(self, node: Node, needs: set[str]) -> str | None:
+        """A value with its references replaced; None where it is null.
+
+        Args:
+            node: the value; a list becomes a text with commas.
+            needs: takes the names of steps that are referred to.
+
+        Raises:
+            UsageError: a reference to an unknown name, or to itself.
+        """
+        if isinstance(node.value, list):
+            return ",".join(self._text(one, needs) for one in node.value)
+        if node.value is None:
+            return None
+        whole = _REFERENCE.fullmatch(node.text)
+        if whole is not None:
+            return self._refer(whole[1], node.place, needs)
+        return _REFERENCE.sub(lambda found: self._inner(found[1], node.place, needs), node.text)
+
+    def _text(self, node: Node, needs: set[str]) -> str:
+        text = self.text(node, needs)
+        if text is None:
+            raise node.error("needs a value")
+        return text
+
+    def _inner(self, name: str, place: str, needs: set[str]) -> str:
+        text = self._refer(name, place, needs)
+        if text is None:
+            raise UsageError(f"{place}: ${{{name}}} has no value, and is part of a longer text.")
+        return text
+
+    def _refer(self, name: str, place: str, needs: set[str]) -> str | None:
+        if name in self._open:
+            raise UsageError(f"{place}: ${{{name}}} refers to itself ({' -> '.join([*self._open, name])}).")
+        self._open.append(name)
+        try:
+            return self._meaning(name, place, needs)
+        finally:
+            self._open.pop()
+
+    def _meaning(self, name: str, place: str, needs: set[str]) -> str | None:
+        first, dot, second = name.strip().partition(".")
+        if name.strip() == "folder":
+            return self.folder
+        if name.strip() == "round":
+            return str(self._number)
+        if not dot:
+            raise UsageError(f"{place}: ${{{name}}} is not defined: {_HINT}.")
+        if first == "values":
+            return self._value(second, place, needs)
+        owner = self._known(first, place)
+        needs.add(owner.full(first))
+        flags = owner.flags_of(first)
+        if second not in flags:
+            close = suggestion(second, flags)
+            raise UsageError(
+                f"{place}: the stage {first!r} is given no {second!r}{close}. "
+                f"It has: {', '.join(flags) or 'none'}."
+            )
+        return owner.text(flags[second], set())
+
+    def _value(self, name: str, place: str, needs: set[str]) -> str | None:
+        if name in self._next and self._before is not None:
+            return self._before.text(self._next[name], needs)
+        if name not in self._values:
+            names = ", ".join(self._values) or "none"
+            raise UsageError(
+                f"{place}: there is no value {name!r}{suggestion(name, self._values)}. Known: {names}."
+            )
+        return self.text(self._values[name], needs)
+
+    def _known(self, name: str, place: str) -> Scope:
+        """The round that has this stage."""
+        if name in self.stages:
+            return self
+        if name in self._every and self._before is not None:
+            return self._before._known(name, place)
+        known = ", ".join(self._every)
+        raise UsageError(
+            f"{place}: there is no stage {name!r}{suggestion(name, self._every)}. Known: {known}."
+        )
+
+    def _part(self, name: str) -> Mapping[str, Node]:
+        node = self._tree.get(name)
+        return {} if node is None else node.mapping
+
+
+def _once(stage: Node) -> bool:
+    node = stage.mapping.get("once")
+    if node is None or node.value is None:
+        return False
+    if node.text.lower() not in {"true", "false"}:
+        raise node.error(f"once must be true or false, got {node.text!r}")
+    return node.text.lower() == "true"
+
+
+def _split(node: Node, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise node.error(f"a quote is open ({error})") from None

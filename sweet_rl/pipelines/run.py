@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
@@ -61,11 +60,10 @@ def run(flags: RunFlags, /, *set: str) -> None:
         set: --set NAME=VALUE gives a value of the file another one: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
     """
     from sweet_rl.pipelines.building import build
-    from sweet_rl.pipelines.needs import look
-    from sweet_rl.pipelines.planning import plan
+    from sweet_rl.pipelines.needs import look, plan
     from sweet_rl.pipelines.reading import laid_over, override, read_file
     from sweet_rl.pipelines.running import How, run_steps
-    from sweet_rl.preflight.machine import gpus
+    from sweet_rl.preflight.findings import gpus
 
     tree = functools.reduce(laid_over, map(read_file, listed(flags.file)))
     for setting in set:
@@ -91,7 +89,6 @@ def run(flags: RunFlags, /, *set: str) -> None:
             )
     if flags.preflight == "only":
         return
-    tracking.writes(pipeline.folder, folder=True, continues=True)
     alone = not gpus() and not any(step.launcher for step in steps)
     run_steps(steps, pipeline.folder, How(jobs=flags.jobs, fresh=not alone, replace=flags.replace))
     print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")

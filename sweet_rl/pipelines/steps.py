@@ -12,11 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from sweet_rl import tracking
 from sweet_rl.command_line import stage_flags, with_defaults
 from sweet_rl.command_line.reading import joined_flags
 from sweet_rl.command_line.recording import is_recorded, recorded, resumes_itself, settings_of
 from sweet_rl.commands.catalogue import load
 from sweet_rl.errors import UsageError
+from sweet_rl.openai_client import shown
+from sweet_rl.records import replace_file
+from sweet_rl.runs import new_file
 from sweet_rl.training.checkpoints import complete_checkpoints
 from sweet_rl.types import Json
 
@@ -55,7 +59,9 @@ class Step:
     @property
     def command(self) -> str:
         """The line that does the same by hand."""
-        return shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments])
+        return shown(
+            shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments])
+        )
 
     @property
     def arguments(self) -> list[str]:
@@ -180,3 +186,24 @@ def _places(step: Step, folder: Path) -> frozenset[Path]:
     words = (str(value) for value in (*step.words, *step.flags.values()))
     paths = (Path(found) for word in words for found in _PLAIN.findall(word))
     return frozenset(path for path in paths if folder in path.parents)
+
+
+_PIECE = 1 << 20
+
+
+@recorded("copy", reads=("input_path",))
+def copy(input_path: str, output_path: str) -> None:
+    """Copy a file, at once or not at all.
+
+    Args:
+        input_path: the file.
+        output_path: where the copy shall be.
+    """
+    source = Path(input_path)
+    if not source.is_file():
+        raise UsageError(f"There is no file {input_path!r} to copy.")
+    new_file(output_path, "output_path", overwrite=False)
+    tracking.writes(output_path)
+    with source.open("rb") as file:
+        replace_file(output_path, iter(lambda: file.read(_PIECE), b""))
+    print(f"{output_path} is a copy of {input_path}")

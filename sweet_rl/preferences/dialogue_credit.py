@@ -24,7 +24,7 @@ from sweet_rl.preferences.credit import (
     own_turn,
 )
 from sweet_rl.preferences.ranking import Model
-from sweet_rl.preferences.turn_keys import TurnKey
+from sweet_rl.preferences.trajectory_pairs import TurnKey
 from sweet_rl.records import message_from_row
 from sweet_rl.types import AgentTurn, Json, Message
 

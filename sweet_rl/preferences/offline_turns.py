@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.preferences.trajectory_pairs import with_solution
-from sweet_rl.preferences.turn_keys import TurnKey, key_fields, twice
+from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields, twice, with_solution
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.types import AgentTurn, Completion, Failure, Json, Trajectory
 

@@ -9,14 +9,24 @@ Published behaviour: docs/published/sweet_rl.md#ranking, #in-sampling-ranking-an
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from math import fsum, sqrt
+from statistics import fmean
+from typing import Any, NamedTuple, Protocol
 
+from sweet_rl.chat import TokenizerChat, TurnTemplate, load_tokenizer, tokenizer_digest
+from sweet_rl.chat.formats import read_back
+from sweet_rl.chat.turns import turn_end
+from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.grouping import other_places
+from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.preferences.candidates import Candidate, Candidates
 from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.types import Json
 
 
 class Scorer(Protocol):
@@ -181,3 +191,262 @@ def stored_reference(candidate: Candidate, *, use_sum: bool) -> float | None:
 def advantage(critic: float | None, reference: float | None) -> float | None:
     """Critic minus reference; None where one of them is missing."""
     return None if critic is None or reference is None else critic - reference
+
+
+SWAPPED = "judge_result_swapped"
+"""Field of a row: the candidates' scores with another task's solution."""
+
+_EQUAL = 1e-6
+"""Difference of the scores of equals in different batches, at most."""
+
+
+def with_others_solutions(rows: Sequence[Candidates]) -> list[Candidates]:
+    """The same turns, each with the hidden solution of another task.
+
+    One without a line of the task's own, but for lines that all have; where there is none, any other.
+
+    Raises:
+        UsageError: all have the same.
+    """
+    solutions = {row.key[0]: row.ground_truth for row in rows}
+    lines = {solution: frozenset(solution.splitlines()) for solution in solutions.values()}
+    of_all = frozenset.intersection(*lines.values()) if lines else frozenset()
+
+    def apart(own: str, other: str) -> bool:
+        return own != other and lines[own] & lines[other] <= of_all
+
+    texts = list(solutions.values())
+    places = (
+        far if texts[far] != text else near
+        for text, far, near in zip(texts, other_places(texts, apart), other_places(texts), strict=True)
+    )
+    given = {task: texts[place] for task, place in zip(solutions, places, strict=True)}
+    if any(given[task] == own for task, own in solutions.items()):
+        raise UsageError(
+            "--swap_test needs turns of tasks with different hidden solutions; here all are the same."
+        )
+    return [replace(row, ground_truth=given[row.key[0]]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How far values move with another input.
+
+    Attributes:
+        groups: of values that are compared, each of at least two.
+        correlation: of both values within groups; 1 where the input is not read, None where all are equal.
+        best: share of the groups in which another one is best then.
+    """
+
+    groups: int
+    correlation: float | None
+    best: float
+
+
+def moved(groups: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Moved | None:
+    """How far values move; None where no group has two of them.
+
+    Args:
+        groups: of values among which a choice is made: with their own input, and with another.
+    """
+    own_all, other_all, changed = list[float](), list[float](), list[bool]()
+    for own, other in groups:
+        if len(own) < 2:
+            continue
+        best = max(range(len(own)), key=own.__getitem__)
+        changed.append(max(other) - other[best] > _EQUAL)
+        own_all += [value - fmean(own) for value in own]
+        other_all += [value - fmean(other) for value in other]
+    if not changed:
+        return None
+    spread = sqrt(fsum(value * value for value in own_all) * fsum(value * value for value in other_all))
+    products = fsum(own * other for own, other in zip(own_all, other_all, strict=True))
+    return Moved(len(changed), products / spread if spread else None, fmean(changed))
+
+
+def moved_scores(rows: Iterable[Mapping[str, Json]]) -> Moved | None:
+    """The same for the candidates of ranked turns that were scored with another task's solution as well."""
+
+    def both(row: Mapping[str, Json]) -> tuple[list[float], list[float]]:
+        pairs = [pair for pair in zip(row["judge_result"], row[SWAPPED], strict=True) if None not in pair]
+        return [own for own, _ in pairs], [other for _, other in pairs]
+
+    return moved(map(both, rows))
+
+
+def said_of_scores(found: Moved) -> str:
+    """That, for people."""
+    how = "no correlation" if found.correlation is None else f"a correlation of {found.correlation:.4f}"
+    return (
+        f"Swap test: with another task's solution the scores of a turn's candidates have {how} with the "
+        "right ones (1: the critic does not read the solution), and another candidate is best in "
+        f"{found.best:.1%} of {found.groups} turns."
+    )
+
+
+_IN_FLIGHT = 128
+
+
+class ServerScorer:
+    """Sends context and candidate as token ids, one request for each distinct pair.
+
+    Only vLLM has `prompt_logprobs`; its temperature does not touch them, and is sent as 1 all the same.
+
+    Args:
+        client: of the server; closed with the scorer.
+        model: the name under which it is served.
+    """
+
+    has_value_head = False
+
+    def __init__(self, client: OpenAIClient, model: str) -> None:
+        self._client = client
+        self._model = model
+        self._in_flight = asyncio.Semaphore(_IN_FLIGHT)
+        self.context_length: int | None = None
+
+    async def start(self) -> None:
+        """Look at the server's models.
+
+        Raises:
+            ServiceError: it does not answer.
+            UsageError: it is not vLLM, or does not serve this model.
+        """
+        models = await self._client.models()
+        ours = next((model for model in models if model.get("id") == self._model), None)
+        if ours is None:
+            offered = ", ".join(repr(model.get("id")) for model in models) or "nothing"
+            raise UsageError(f"The server does not serve {self._model!r}, but {offered}.")
+        if ours.get("owned_by") != "vllm":
+            raise UsageError(
+                "Ranking needs the log-probabilities of given tokens, which only vLLM's server returns. Use "
+                "--engine vllm or --engine transformers."
+            )
+        length = ours.get("max_model_len")
+        if isinstance(length, int):
+            self.context_length = length - 1  # vLLM must be asked for one new token
+
+    async def score(
+        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
+    ) -> list[list[list[float]]]:
+        """See `sweet_rl.preferences.ranking.Scorer`.
+
+        Raises:
+            ServiceError: the server fails for good, or answers without log-probabilities.
+        """
+        pairs = {
+            (tuple(context), tuple(candidate))
+            for context, row in zip(contexts, candidates, strict=True)
+            for candidate in row
+        }
+        tasks = {pair: asyncio.create_task(self._ask(*pair)) for pair in sorted(pairs)}
+        try:
+            await asyncio.gather(*tasks.values())
+        finally:
+            for task in tasks.values():  # when one has failed, the others are not awaited
+                task.cancel()
+        return [
+            [tasks[tuple(context), tuple(candidate)].result() for candidate in row]
+            for context, row in zip(contexts, candidates, strict=True)
+        ]
+
+    async def close(self) -> None:
+        """Close the client and its connections."""
+        await self._client.close()
+
+    async def _ask(self, context: tuple[int, ...], candidate: tuple[int, ...]) -> list[float]:
+        ids = [*context, *candidate]
+        body = {
+            "model": self._model,
+            "prompt": ids,
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "prompt_logprobs": 0,
+        }
+        async with self._in_flight:
+            try:
+                (choice, *_) = await self._client.complete(body)
+            except RequestFailed as error:
+                failure = error.failure
+                raise ServiceError(
+                    f"The server did not score a candidate ({failure.kind}: {failure.detail}). What had "
+                    "finished is on disk: --to_continue resumes from there."
+                ) from error
+        return _logprobs(choice, ids)[len(context) :]
+
+
+def _logprobs(choice: Mapping[str, Json], ids: Sequence[int]) -> list[float]:
+    """Log-probability of each prompt token; 0 for the first, which has none."""
+    positions: Json = choice.get("prompt_logprobs")
+    try:
+        found = [
+            float(entry[str(token)]["logprob"]) for entry, token in zip(positions[1:], ids[1:], strict=True)
+        ]
+    except (TypeError, ValueError, LookupError) as error:
+        raise ServiceError(
+            "The server's reply lacks the log-probabilities of the prompt's tokens (prompt_logprobs). Use a "
+            "current vLLM, or --engine transformers."
+        ) from error
+    return [0.0, *found]
+
+
+def end_token_of(tokenizer: Any) -> str:
+    """The text of the token that ends a turn: the chat template's, or eos_token where it writes none.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    if not (end := turn_end(tokenizer)):
+        raise UsageError(
+            f"The end of a turn is unknown under the tokenizer of {tokenizer.name_or_path!r}: no chat "
+            "template with an end token, no eos_token. Set eos_token in its tokenizer_config.json."
+        )
+    return end
+
+
+def encoding_of(name: str, *, needs_header: bool) -> Encoding:
+    """The tokenizer of a model folder, as ranking needs it.
+
+    Args:
+        name: folder, or name on the hub.
+        needs_header: published ranking puts the header of an assistant turn after every candidate.
+
+    Raises:
+        UsageError: no tokenizer; with `needs_header`, no chat template to read the header from.
+    """
+    return encoding_by(load_tokenizer(name), needs_header=needs_header)
+
+
+def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
+    """The same of a tokenizer that is loaded.
+
+    Raises:
+        UsageError: it has no end token; with `needs_header`, no chat template.
+    """
+    chat = TokenizerChat(tokenizer) if tokenizer.chat_template else None
+    header = TurnTemplate(TokenizerChat(tokenizer)).header if needs_header else ""
+
+    def encode(text: str) -> list[int]:
+        if (
+            chat is not None and (given := read_back(text)) is not None and not given[2]
+        ):  # as training writes it, too
+            text = given[0] + chat.render(given[1])
+        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def encode_with_special(text: str) -> list[int]:
+        ids: list[int] = tokenizer(text)["input_ids"]
+        return ids
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    return Encoding(
+        encode=encode,
+        encode_with_special=encode_with_special,
+        header=header,
+        header_length=len(encode(header)),
+        end_ids=tuple(encode(end_token_of(tokenizer))),
+        digest=tokenizer_digest(tokenizer),
+        decode=decode,
+    )

@@ -14,7 +14,6 @@ from sweet_rl.chat.names import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.preflight.findings import Finding, fine, missing, warn
 
-GB: Final = 1e9
 _TRAINED: Final = 16
 """Bytes of a trained parameter: weight, gradient, Adam's two states, and of a half one a float32 copy."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sweet_rl.errors import SweetRLError
-from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
+from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, shown
 from sweet_rl.preflight.findings import Finding, fine, missing, warn
 from sweet_rl.types import Json
 
@@ -73,7 +73,7 @@ async def _look(server: Server, url: str) -> Finding:
 
 
 async def _ask(server: Server, client: OpenAIClient, url: str) -> Finding:
-    model, offered = server.model, list[str]()
+    model, offered, url = server.model, list[str](), shown(url)
     try:
         offered = [str(one.get("id")) for one in await client.models()]
     except SweetRLError:
@@ -108,6 +108,7 @@ def _message(server: Server, model: str) -> Mapping[str, Json]:
 
 
 def _words(url: str, error: BaseException) -> str:
+    url = shown(url)
     if isinstance(error, RequestFailed):
         failure = error.failure
         status = f" {failure.status}" if failure.status else ""

@@ -14,8 +14,7 @@ from sweet_rl.records.files import (
     replace_rows,
     sync_path,
 )
-from sweet_rl.records.journal import Journal
-from sweet_rl.records.lock import is_being_written, locked
+from sweet_rl.records.journal import Journal, is_being_written, locked
 from sweet_rl.records.rows import (
     message_from_row,
     task_from_row,

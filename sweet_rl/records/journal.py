@@ -9,28 +9,30 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
+import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sweet_rl.errors import DataError, StorageError
+from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records.files import encode_row, parse_line, sync_path
-from sweet_rl.records.lock import locked
 from sweet_rl.types import Json
 
 
 class Journal:
     """Durable appends to one JSON Lines file, by one process at a time.
 
-    Opening locks the file, creates it where it is missing, cuts off a torn last line and reads what is there
-    into `rows` (line number, object). `overwrite` empties it first.
+    Opening locks the file, reads what is there into `rows` (line number, object), and changes nothing: a run may
+    still be refused. `begin`, or the first row, creates the file, cuts off a torn last line, and with `overwrite`
+    empties it.
 
     Args:
         path: the file.
-        overwrite: empty it first.
+        overwrite: what the file holds is thrown away, and not read.
         each: called with every row that exists (line number, byte where its line begins, object) in place of
             `rows`, so that a file may be larger than memory.
 
@@ -51,18 +53,14 @@ class Journal:
         self._each = each or (lambda number, _start, row: self.rows.append((number, row)))
         self._waiting: list[tuple[bytes, asyncio.Future[int]]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._size, self._begun, self._descriptor = 0, False, -1
         self._cleanup = contextlib.ExitStack()
         self._cleanup.enter_context(locked(self.path))
         try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            self._cleanup.callback(os.close, self._descriptor)
-            if overwrite:
-                os.ftruncate(self._descriptor, 0)
-            self._size = self._recover()
-            sync_path(self.path.parent)
-        except OSError as error:
-            self._cleanup.close()
-            raise StorageError(f"Cannot open {str(path)!r} for writing: {error.strerror}.") from error
+            if self.path.exists():
+                self._open()
+            if self._descriptor >= 0 and not overwrite:
+                self._size = self._read_rows()
         except BaseException:
             self._cleanup.close()
             raise
@@ -75,6 +73,26 @@ class Journal:
     ) -> None:
         self.close()
 
+    def begin(self) -> None:
+        """From now on the file is this run's: there, whole, and empty with `overwrite`.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        if self._begun:
+            return
+        if self._descriptor < 0:
+            self._open()
+        try:
+            os.ftruncate(self._descriptor, self._size)
+            if self._size and os.pread(self._descriptor, 1, self._size - 1) != b"\n":
+                os.pwrite(self._descriptor, b"\n", self._size)  # whole, but its newline was torn off
+                self._size += 1
+            sync_path(self.path.parent)
+        except OSError as error:
+            raise StorageError(f"Cannot write to {str(self.path)!r}: {error.strerror}.") from error
+        self._begun = True
+
     def append(self, rows: Sequence[Json]) -> None:
         """Append rows and return once they are on the disk.
 
@@ -82,6 +100,7 @@ class Journal:
             StorageError: for example, the disk is full. The rows that still had room are in the file, whole,
                 and all before them.
         """
+        self.begin()
         _, error = self._write([encode_row(row) for row in rows])
         if error is not None:
             raise error
@@ -97,6 +116,7 @@ class Journal:
         Raises:
             StorageError: this row is not in the file.
         """
+        self.begin()
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((encode_row(row), future))
         if self._writer is None:
@@ -162,8 +182,15 @@ class Journal:
             "safe, and all rows that fitted; free some space, then run the same command with --to_continue."
         )
 
-    def _recover(self) -> int:
-        """Read the rows, cut off a torn tail, and return the size of what is whole."""
+    def _open(self) -> None:
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise StorageError(f"Cannot open {str(self.path)!r} for writing: {error.strerror}.") from error
+        self._cleanup.callback(os.close, self._descriptor)
+
+    def _read_rows(self) -> int:
+        """Read the rows up to a torn tail; returns the size of what is whole."""
         size, number = 0, 0
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
@@ -177,8 +204,78 @@ class Journal:
                         break  # torn by a crash
                     self._each(number, size, row)
                 size += len(line)
-        os.ftruncate(self._descriptor, size)
-        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            os.pwrite(self._descriptor, b"\n", size)  # whole, but its newline was torn off
-            size += 1
         return size
+
+
+try:
+    import fcntl
+except ImportError as error:
+    raise UsageError(
+        "Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/install.md)."
+    ) from error
+
+
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """Hold the right to write to `path`, in the form of an empty hidden file beside it.
+
+    The lock is the kernel's: a crash frees it, and the file it leaves behind blocks no other run. Folders that are
+    made for it and stay empty are taken away again.
+
+    Raises:
+        StorageError: another run holds it, or the folder cannot be written to.
+    """
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(f".{target.name}.lock")
+    made = [folder for folder in target.parents if not folder.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _acquire(lock)
+    except BlockingIOError as error:
+        raise StorageError(
+            f"Another run is writing to {str(path)!r}. Wait for it, stop it, or choose another file."
+        ) from error
+    except OSError as error:
+        raise StorageError(f"Cannot write beside {str(path)!r}: {error.strerror}.") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+        os.close(descriptor)
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()  # an empty one
+
+
+def is_being_written(path: str | Path) -> bool:
+    """Whether a run holds the right to write to `path` at this moment."""
+    target = Path(os.path.realpath(path))
+    try:
+        descriptor = os.open(target.with_name(f".{target.name}.lock"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in {errno.EWOULDBLOCK, errno.EACCES}
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _acquire(lock: Path) -> int:
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == lock.stat().st_ino:
+                return descriptor
+        except FileNotFoundError:
+            pass  # its last holder removed it between our two calls: try again
+        except OSError as error:
+            if error.errno in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
+                return descriptor  # a file system without locks: better to run than to refuse
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

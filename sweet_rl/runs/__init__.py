@@ -1,7 +1,7 @@
 """Runs on disk: which episodes a file has, how it is resumed, and the record of where it came from.
 
-`continuing` is for stages that append episodes; `record` keeps a `run.json` with every output, and `finding`
-looks records up. `digests`, `facts`, `totals` and `prices` are what a record says.
+`continuing` is for stages that append episodes; `record` keeps a `run.json` with every output, `reading`
+finds and reads them. `facts` and `live` are what a record says.
 """
 
 from sweet_rl.runs.continuing import (

@@ -102,6 +102,7 @@ def plan(
     path: str | Path,
     force: bool = False,
     retry_failed: bool = True,
+    repair: str = HOW_TO_MIX,
 ) -> Run:
     """Compare the rows on disk with the plan.
 
@@ -115,6 +116,7 @@ def plan(
         path: the file, for errors.
         force: accept rows of other tasks and settings; they are kept.
         retry_failed: False leaves episodes that failed as they are.
+        repair: what a person can do about a file that was made another way.
 
     Raises:
         UsageError: the file was made from other tasks or with other settings, and `force` is not set.
@@ -130,14 +132,12 @@ def plan(
         where = f"{str(path)!r}, line {line}"
         if not force:
             if key not in wanted and not _is_extra_repeat(key, wanted):
-                raise UsageError(f"{where}: this episode is of a task that is not among yours. {HOW_TO_MIX}")
+                raise UsageError(f"{where}: this episode is of a task that is not among yours. {repair}")
             if key in wanted and row.get("task") != wanted[key]:
-                raise UsageError(
-                    f"{where}: the task {key[0]!r} differs from yours of that name. {HOW_TO_MIX}"
-                )
+                raise UsageError(f"{where}: the task {key[0]!r} differs from yours of that name. {repair}")
             theirs = (row.get("provenance") or {}).get("settings")
             if theirs is not None:
-                check_settings(theirs, settings, where)
+                check_settings(theirs, settings, where, repair)
         if key in done and key not in failed:
             raise DataError(
                 "is an episode that is in the file twice",
@@ -160,13 +160,16 @@ def has_failed(row: Mapping[str, Json]) -> bool:
     return isinstance(reason, str) and reason in _FAILED
 
 
-def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str) -> None:
+def check_settings(
+    theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, repair: str = HOW_TO_MIX
+) -> None:
     """Refuse to continue a file that was made with other settings.
 
     Args:
         theirs: the settings of a row on disk.
         ours: those of this run.
         where: the row, for the message.
+        repair: what a person can do.
 
     Raises:
         UsageError: names every setting that differs.
@@ -174,7 +177,7 @@ def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: 
     changed = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
     if changed:
         differences = ", ".join(f"{n} was {theirs.get(n)!r}, is {ours.get(n)!r}" for n in changed)
-        raise UsageError(f"{where}: the file was made with other settings: {differences}. {HOW_TO_MIX}")
+        raise UsageError(f"{where}: the file was made with other settings: {differences}. {repair}")
 
 
 def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
@@ -203,5 +206,5 @@ def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:
 
 
 def _is_extra_repeat(key: Key, wanted: Mapping[Key, Json]) -> bool:
-    """A repeat beyond `--best_of_n` of a task that is wanted: the file was once made with more repeats."""
+    """A repeat beyond `--repeats` of a task that is wanted: the file was once made with more repeats."""
     return (key[0], 0) in wanted

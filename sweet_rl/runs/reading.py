@@ -1,4 +1,4 @@
-"""Records of runs, read: where they are, what they say, who made a path.
+"""Records of runs, read: where they are, what they say, what runs have used and cost, who made a path.
 
 A `run.json` may be another program's, torn, or edited: what has not the form of a record is none.
 """
@@ -6,12 +6,21 @@ A `run.json` may be another program's, torn, or edited: what has not the form of
 from __future__ import annotations
 
 import json
+import math
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from sweet_rl.tracking import RECORD
+from sweet_rl.chat.names import folder_of
+from sweet_rl.errors import UsageError
+from sweet_rl.runs.facts import entries_of, unchanged
+from sweet_rl.tracking import RECORD, Usage, is_record
 from sweet_rl.types import Json
 
 _Objects: Final = list[dict[str, Any]] | None
@@ -94,3 +103,254 @@ def trained_from(critic: str | Path) -> str | None:
         return None
     there = Path(str(found.get("folder") or ""), base)
     return str(there) if there.is_dir() else base
+
+
+_DEEP = 20
+"""Runs behind runs that are looked at: more than a chain of stages has, so that a circle ends."""
+
+
+def worlds_behind(path: str | Path, deep: int = _DEEP) -> set[str]:
+    """The worlds whose dialogues an output was made from; none where no record says it.
+
+    Args:
+        path: a file or folder, such as a critic's.
+        deep: how many runs behind it are looked at.
+    """
+    found = maker_of(Path(path).expanduser()) if deep else None
+    if found is None:
+        return set()
+    if world := found.get("settings", {}).get("task_type"):
+        return {str(world)}
+    there = Path(str(found.get("folder", ".")))
+    sources = (there / Path(str(one["source"])).expanduser() for one in found.get("inputs", ()))
+    return {world for source in sources if source.exists() for world in worlds_behind(source, deep - 1)}
+
+
+_NUMBERS = ("requests", "retries", "failed_requests", "replies", "replies_without_usage", "reasoning_tokens")
+_TOKENS = ("prompt_tokens", "completion_tokens")
+
+
+def summed(usages: Iterable[Usage]) -> dict[str, dict[str, Json]]:
+    """Of all models that were asked anything; tokens are null where no reply reported them.
+
+    Who only asked a server which models it has asked none of them.
+    """
+    return added(
+        {usage.role: {usage.model: _row(usage)}}
+        for usage in usages
+        if usage.requests and (usage.model or usage.replies)
+    )
+
+
+def added(parts: Iterable[Mapping[str, Mapping[str, Json]]]) -> dict[str, dict[str, Json]]:
+    """The sums of several such tables. A number that is unknown in one of them is ignored."""
+    totals: dict[str, dict[str, Json]] = {}
+    for part in parts:
+        for role, models in part.items():
+            for model, row in models.items():
+                old = totals.setdefault(role, {}).get(model)
+                totals[role][model] = dict(row) if old is None else _plus(old, row)
+    return totals
+
+
+def _row(usage: Usage) -> dict[str, Json]:
+    known = usage.replies > usage.uncounted or not usage.replies
+    return {
+        "requests": usage.requests,
+        "retries": sum(usage.retries.values()),
+        "failed_requests": sum(usage.failed.values()),
+        "replies": usage.replies,
+        "replies_without_usage": usage.uncounted,
+        "prompt_tokens": usage.prompt_tokens if known else None,
+        "completion_tokens": usage.completion_tokens if known else None,
+        "reasoning_tokens": usage.reasoning_tokens,
+    }
+
+
+def _plus(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    both: dict[str, Json] = {name: one.get(name, 0) + other.get(name, 0) for name in _NUMBERS}
+    for name in _TOKENS:
+        known = [row[name] for row in (one, other) if row.get(name) is not None]
+        both[name] = sum(known) if known else None
+    return both
+
+
+_FORMAT = (
+    'A table of prices is TOML or JSON: for each model the US dollars of a million tokens, ["gpt-4o-mini"] '
+    "with input = 0.15 and output = 0.60 below it."
+)
+
+
+class Price(NamedTuple):
+    """US dollars of a million tokens that a model reads, and writes."""
+
+    input: float
+    output: float
+
+
+def load_prices(path: str) -> dict[str, Price]:
+    """The table in a file, by the model's name.
+
+    Raises:
+        UsageError: it is not there, or not such a table.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        table = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"--prices {path!r} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise UsageError(f"--prices {path!r} is broken: {error}. {_FORMAT}") from error
+    if not isinstance(table, dict):
+        raise UsageError(f"--prices {path!r} holds no table. {_FORMAT}")
+    return {name: _price(name, entry, path) for name, entry in table.items()}
+
+
+def cost_of(usage: Mapping[str, Mapping[str, Json]], prices: Mapping[str, Price]) -> dict[str, Json]:
+    """Dollars by role, and in all; null where a price or a number of tokens is unknown: `unknown` says which.
+
+    A model that never replied has cost nothing.
+
+    Args:
+        usage: by role, then by model, as in a record.
+        prices: the table.
+    """
+    roles: dict[str, Json] = {}
+    unknown: list[str] = []
+    for role, models in usage.items():
+        parts: list[float] = []
+        for model, used in models.items():
+            if not used["replies"]:
+                parts.append(0.0)
+            elif model not in prices:
+                unknown.append(f"the price of {model!r} ({role})")
+            elif used["prompt_tokens"] is None or used["replies_without_usage"]:
+                unknown.append(f"the tokens of {model!r} ({role})")
+            else:
+                price = prices[model]
+                millions = used["prompt_tokens"] * price.input + used["completion_tokens"] * price.output
+                parts.append(millions / 1e6)
+        roles[role] = round(sum(parts), 6) if len(parts) == len(models) else None
+    known = [dollars for dollars in roles.values() if dollars is not None]
+    total = round(sum(known), 6) if len(known) == len(roles) else None
+    return {"usd": total, **{f"{role}_usd": dollars for role, dollars in roles.items()}} | (
+        {"unknown": unknown} if unknown else {}
+    )
+
+
+def _price(name: str, entry: Json, path: str) -> Price:
+    if isinstance(entry, dict) and set(entry) == {"input", "output"}:
+        values = entry["input"], entry["output"]
+        if all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf for v in values):
+            return Price(*values)
+    raise UsageError(f"--prices {path!r}: {name!r} is {entry!r}. {_FORMAT}")
+
+
+_DATA: Final = frozenset({".jsonl", ".json", ".html", ".parquet", ".safetensors", ".pdf", ".png", ".txt"})
+"""Suffixes of what stages write."""
+
+_SILENT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record and its path (the first one, where several outputs have it)."""
+
+    place: Path
+    content: Mapping[str, Json]
+
+    @property
+    def status(self) -> str:
+        """As recorded; also whether a running one has been silent for a minute."""
+        status = str(self.content["status"])
+        if status != "running":
+            return status
+        try:
+            seen = datetime.fromisoformat(str(self.content.get("updated")))
+        except ValueError:
+            return "interrupted"
+        silent = (datetime.now(UTC) - seen).total_seconds()
+        return "running" if silent < _SILENT_S else "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The records below a folder.
+
+    `unrecorded` are files that no run says it wrote. `stale` are paths that a run's record no longer fits: an
+    input or an output file that is another one now, or not there any more.
+    """
+
+    runs: list[Found]
+    unrecorded: list[Path]
+    stale: list[tuple[Found, str, str]]
+
+
+def survey(folder: Path) -> Survey:
+    """Everything below a folder, oldest run first."""
+    files = list(entries_of(folder))
+    found: dict[str, Found] = {}
+    for place in files:
+        if is_record(place) and (content := read_record(place)) is not None:
+            found.setdefault(str(content["id"]), Found(place, content))
+    runs = sorted(found.values(), key=lambda run: (str(run.content.get("started")), str(run.content["id"])))
+    outputs = {path for run in runs for path in _outputs(run)}
+    folders = {place.parent.resolve() for place in files if place.name == RECORD and read_record(place)}
+    return Survey(
+        runs,
+        [path for path in files if path.suffix in _DATA and not _is_known(path.resolve(), outputs, folders)],
+        [(run, source, how) for run in runs for source, how in [*_stale(run), *_lost(run, runs)]],
+    )
+
+
+def _is_known(path: Path, outputs: set[Path], folders: set[Path]) -> bool:
+    return is_record(path) or path in outputs or any(above in folders for above in path.parents)
+
+
+def _outputs(run: Found) -> Iterable[Path]:
+    for output in run.content.get("outputs") or []:
+        if (path := _now_at(run, str(output.get("path")))) is not None:
+            yield path
+
+
+def _stale(run: Found) -> Iterable[tuple[str, str]]:
+    own = {
+        str(output.get("path")): output for output in run.content.get("outputs") or [] if "sha256" in output
+    }
+    for entry in run.content.get("inputs") or []:
+        source = str(entry.get("source"))
+        if "sha256" not in entry or folder_of(source) is not None:  # ours are checked where they are loaded
+            continue
+        path = _now_at(run, source)
+        then = own.get(source, entry)  # what it has changed itself
+        same = None if path is None else unchanged(path, then)
+        if not same:
+            yield source, "input changed" if same is False else "input gone"
+
+
+def _lost(run: Found, runs: Sequence[Found]) -> Iterable[tuple[str, str]]:
+    """Files that the run wrote last, and that are others now."""
+    written = str(run.content.get("updated"))
+    later = {path for one in runs if str(one.content.get("updated")) > written for path in _outputs(one)}
+    for entry in run.content.get("outputs") or []:
+        if "sha256" not in entry or "files" in entry:
+            continue
+        path = _now_at(run, str(entry["path"]))
+        if path is None:
+            yield str(entry["path"]), "output gone"
+        elif path not in later and not unchanged(path, entry):
+            yield str(entry["path"]), "output changed"
+
+
+def _now_at(run: Found, path: str) -> Path | None:
+    """Where a path of the record is now: as then, or as far from the record as then; None where nowhere."""
+    then = Path(str(run.content.get("folder") or ""), path).expanduser()
+    if then.exists():
+        return then.resolve()
+    for output in run.content.get("outputs") or []:
+        made = Path(str(run.content.get("folder") or ""), str(output.get("path"))).expanduser()
+        was_in = made if run.place.name == RECORD else made.parent
+        moved = Path(os.path.normpath(run.place.parent / os.path.relpath(then, was_in)))
+        if moved.exists():
+            return moved.resolve()
+    return None

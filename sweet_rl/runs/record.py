@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Final
 
 from sweet_rl.chat.names import folder_of
-from sweet_rl.errors import StorageError
+from sweet_rl.errors import BudgetSpent, StorageError, UsageError
+from sweet_rl.flags.common import Budget
+from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
-from sweet_rl.runs.digests import digest_of, of_open_file
+from sweet_rl.runs.facts import digest_of, of_open_file
 from sweet_rl.runs.live import Live, now
-from sweet_rl.runs.prices import Price, cost_of
-from sweet_rl.runs.reading import maker_of, place_of, read_record
-from sweet_rl.runs.totals import added, summed
+from sweet_rl.runs.reading import Price, added, cost_of, maker_of, place_of, read_record, summed
 from sweet_rl.tracking import RECORD, Destination, Progress, Usage
 from sweet_rl.types import Json
 
@@ -39,10 +39,7 @@ _PER_SESSION: Final = ("stage", "settings", "seeds", "inputs", "versions", "libr
 """What a session that was continued says for itself where the last one differs."""
 
 _SECRET_NAMES: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECASE)
-_SECRET_PLACES: Final = (
-    (re.compile(r"(://)[^/@\s\"']+@"), r"\1[secret]@"),
-    (re.compile(r"(--?(?:api[-_]key|token|password)[ =]+)[^\s\"'\\]+", re.IGNORECASE), r"\1[secret]"),
-)
+_SECRET_FLAG: Final = re.compile(r"(--?(?:api[-_]key|token|password)[ =]+)[^\s\"'\\]+", re.IGNORECASE)
 
 
 class Record:
@@ -54,6 +51,7 @@ class Record:
         command: that would do the same.
         argv: what was typed; None where the stage was called from Python.
         prices: dollars of tokens, by model.
+        budget: what may be used, all sessions together.
         parent: id of the run that this one is a part of.
         step: its name in the pipeline that runs it.
     """
@@ -66,12 +64,13 @@ class Record:
         command: str,
         argv: list[str] | None = None,
         prices: Mapping[str, Price] | None = None,
+        budget: Budget | None = None,
         parent: str | None = None,
         step: str | None = None,
     ) -> None:
         self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         self.stage, self.settings, self.command = stage, dict(settings), command
-        self._prices, self._parent = prices, parent
+        self._prices, self._parent, self._budget = prices, parent, budget
         self._step, self._flags = step, dict(settings)
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
         self._session |= {"boot": facts.boot()}
@@ -84,6 +83,7 @@ class Record:
         self._unread: list[tuple[dict[str, Json], Path, BufferedReader | None]] = []
         self._outputs: dict[Path, dict[str, Json]] = {}
         self._places: dict[Path, Path] = {}
+        self._before: dict[Path, tuple[bytes | None, Json]] = {}
         self._earlier: list[dict[str, Json]] = []
         self._about: dict[str, Json] = {}
         self._writes_here = os.environ.get("RANK", "0") in {"", "0"}  # one process of a launcher
@@ -94,6 +94,34 @@ class Record:
     def uses(self, usage: Usage) -> None:
         """A model has been opened."""
         self._usage.append(usage)
+
+    def permits(self, model: str) -> None:
+        """Whether the run may ask this model once more.
+
+        Raises:
+            UsageError: its dollars are bounded, and it has no price.
+            BudgetSpent: it has used what it may, or nobody knows how much it has used.
+        """
+        budget = self._budget
+        if budget is None or not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
+            return
+        if budget.max_cost and model and model not in (self._prices or {}):
+            raise UsageError(
+                f"--max_cost needs the price of {model!r}, and {budget.prices} has none. Add it."
+            )
+        used = [row for models in self.usage().values() for row in models.values()]
+        tokens = sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in used)
+        uncounted = any(row["replies_without_usage"] for row in used)
+        spent = {
+            "max_cost": (self.cost() or {}).get("usd"),
+            "max_requests": sum(row["requests"] for row in used),
+            "max_total_tokens": None if uncounted else tokens,
+        }
+        for name, value in spent.items():
+            if (most := getattr(budget, name)) is not None and (value is None or value >= most):
+                why = "a server does not count its tokens, or a model has no price"
+                known = f"the run has used {value:,.6g}, with retries and earlier sessions. A larger one goes on from here"
+                raise BudgetSpent(f"Stopped by --{name} {most:g}: {why if value is None else known}.")
 
     def usage(self) -> dict[str, dict[str, Json]]:
         """Counters by role, then by model, of this session and those before it."""
@@ -169,9 +197,7 @@ class Record:
                 self._go_on(old)
             elif continues and whole.is_file() and whole.stat().st_size:
                 self._about["begun_without_record"] = True
-            if folder:
-                whole.mkdir(parents=True, exist_ok=True)
-            self._begin(whole, place, {"path": str(path)})
+            self._begin(whole, place, {"path": str(path)}, folder=folder)
 
     def changes(self, path: Path) -> None:
         """A file is changed in place: the record is beside that of the run that made it."""
@@ -182,8 +208,11 @@ class Record:
                 place = whole.with_name(f"{whole.name}.{self.stage.replace(' ', '_')}.{RECORD}")
                 self._begin(whole, place, {"path": str(path), "changed_in_place": True})
 
-    def _begin(self, whole: Path, place: Path, entry: dict[str, Json]) -> None:
+    def _begin(self, whole: Path, place: Path, entry: dict[str, Json], *, folder: bool = False) -> None:
         old = read_record(place)
+        self._before[whole] = (place.read_bytes() if place.is_file() else None, _state_of(whole))
+        if folder:
+            whole.mkdir(parents=True, exist_ok=True)
         if old is not None and old["id"] != self.id:
             self._about["replaces"] = old["id"]
         self._places[whole], self._outputs[whole] = place, entry
@@ -206,12 +235,13 @@ class Record:
             place.with_name(name), run=self.id, stage=self.stage, continues=bool(self._earlier), config=config
         )
 
-    def close(self, status: str, error: str | None = None) -> None:
+    def close(self, status: str, error: str | None = None, *, refused: bool = False) -> None:
         """The run is over.
 
         Args:
             status: finished, interrupted or failed.
             error: why.
+            refused: it may not run as it was asked for: where it has made nothing, the records are those that were there.
 
         Raises:
             StorageError: a finished run's record cannot be written.
@@ -229,6 +259,10 @@ class Record:
             return
         with self._lock:
             self._session |= {"finished": now(), "status": status} | ({"error": error} if error else {})
+            idle = refused and not summed(self._usage)
+            if idle and all(_state_of(path) == self._before[path][1] for path in self._places):
+                self._put_back()
+                return
             for path, place in list(self._places.items()):
                 if not path.exists():  # nothing came of it
                     del self._places[path], self._outputs[path]
@@ -242,6 +276,17 @@ class Record:
             except StorageError:
                 if status == "finished":
                     raise
+
+    def _put_back(self) -> None:
+        for path, place in self._places.items():
+            before, state = self._before[path]
+            if before is not None:
+                replace_file(place, [before])
+                continue
+            place.unlink(missing_ok=True)
+            with suppress(OSError):
+                if state is None:
+                    path.rmdir()
 
     def _go_on(self, old: dict[str, Json]) -> None:
         """This session continues an earlier run; of several, the one whose output was named first."""
@@ -366,13 +411,20 @@ def _revision(name: str) -> str | None:
     return None
 
 
+def _state_of(path: Path) -> Json:
+    """What tells whether a file, or anything in a folder, has changed; None where there is none."""
+    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+    files = [one.stat() for one in inside if one.is_file() and one.name != RECORD]
+    return [(one.st_ino, one.st_size, one.st_mtime_ns) for one in files] if path.exists() else None
+
+
 def _absolute(path: Path) -> Path:
     """Where it is, wherever the process goes; links stay as they are."""
     return Path(os.path.abspath(path.expanduser()))  # links stay
 
 
 def without_secrets(text: str, names: Sequence[str] = ()) -> str:
-    """The text without passwords in URLs and the values of environment variables that hold keys.
+    """The text without secrets in URLs (`shown`) and the values of environment variables that hold keys.
 
     Args:
         text: JSON.
@@ -381,6 +433,4 @@ def without_secrets(text: str, names: Sequence[str] = ()) -> str:
     for name, value in os.environ.items():
         if (name in names or _SECRET_NAMES.search(name)) and len(value) >= 8:
             text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], "[secret]")
-    for pattern, shown in _SECRET_PLACES:
-        text = pattern.sub(shown, text)
-    return text
+    return shown(_SECRET_FLAG.sub(r"\1[secret]", text))

@@ -12,6 +12,7 @@ from sweet_rl.command_line.stages import Stage, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, flags_of
 from sweet_rl.flags.models import BaseUrl, KeyVar, Requests
+from sweet_rl.openai_client import shown
 from sweet_rl.types import Json
 
 PUBLISHED_MODELS = ("gpt-4", "gpt-3.5-turbo")
@@ -62,7 +63,7 @@ class TeacherFlags(BaseUrl, KeyVar, Requests):
             embedded: what the embedded player knows that a model does not.
         """
         if self.teacher == "openai":
-            return f"Measured: the model {self.model} at {self.base_url}."
+            return shown(f"Measured: the model {self.model} at {self.base_url}.")
         return (
             f"Measured: the embedded player, which {embedded}; no model was asked. To measure one: "
             "--teacher openai --base_url https://host/v1 --model NAME"

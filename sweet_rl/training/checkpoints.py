@@ -21,7 +21,7 @@ from typing import Any
 from sweet_rl.chat.names import model_path
 from sweet_rl.errors import StorageError, UsageError, first_line
 from sweet_rl.records import locked, sync_path
-from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.facts import digest_of
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 
@@ -215,7 +215,7 @@ def check_same(
 def identity_of(source: str | None) -> str | None:
     """What a model, a file or a folder goes by, wherever it lies: a digest; on the hub its name and commit.
 
-    Of a model's folder weights and `config.json` count; of large weights a sample (`sweet_rl.runs.digests`).
+    Of a model's folder weights and `config.json` count; of large weights a sample (`sweet_rl.runs.facts`).
     """
     if source is None:
         return None

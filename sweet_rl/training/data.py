@@ -203,7 +203,7 @@ def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[T
         raise UsageError(
             f"There is nothing to imitate in {data.dataset!r}"
             + "".join(f"; {line}" for line in report.lines())
-            + ". Lower --min_reward, or sample more dialogues (--best_of_n)."
+            + ". Lower --min_reward, or sample more dialogues (--repeats)."
         )
     return texts, report
 

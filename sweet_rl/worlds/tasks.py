@@ -18,7 +18,7 @@ HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.j
 
 
 def load_tasks(
-    source: str | Path, *, limit: int | None = None, seed: int = 0, world: World | None = None
+    source: str | Path, *, num_tasks: int | None = None, seed: int = 0, world: World | None = None
 ) -> list[Task]:
     """Tasks from a file, the hub, or a world's own list.
 
@@ -26,16 +26,18 @@ def load_tasks(
         source: path to a JSON Lines file in ColBench's format, the list of a world (`World.sources`) with
             what it wants behind a colon (`mini:test`, say), or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
-        limit: how many tasks at most, from the first on; None for all of them.
+        num_tasks: how many at most, from the first on; None for all of them.
         seed: draws tasks that are generated; of no effect on files.
         world: looked at first; it may be one without a name in the registry.
 
     Raises:
-        UsageError: there is no such source, no file, no network, or the limit is negative.
+        UsageError: there is no such source, no file, no network, or their number is negative.
         DataError: a row is wrong; names file, line and field.
     """
-    if limit is not None and (not isinstance(limit, int) or limit < 0):
-        raise UsageError(f"the number of tasks must be 0 or more, got {limit!r}. Leave it out for all tasks.")
+    if num_tasks is not None and (not isinstance(num_tasks, int) or num_tasks < 0):
+        raise UsageError(
+            f"the number of tasks must be 0 or more, got {num_tasks!r}. Leave it out for all tasks."
+        )
     if not isinstance(source, str | Path):
         raise UsageError(f"tasks are loaded by the name of a list or a file, got {source!r}.")
     source = str(source)
@@ -43,14 +45,14 @@ def load_tasks(
 
     name, _, where = source.partition(":")
     if name == HUB_REPOSITORY:
-        return load_tasks_file(_download(where or "test"))[:limit]
+        return load_tasks_file(_download(where or "test"))[:num_tasks]
     for one in (world,) if world is not None and name in world.sources else _worlds_with(name):
-        return [task_from_row(row) for row in one.rows(name, where, limit=limit, seed=seed)][:limit]
+        return [task_from_row(row) for row in one.rows(name, where, limit=num_tasks, seed=seed)][:num_tasks]
     path = Path(source).expanduser()
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "is no file that exists"
         raise UsageError(f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be {_sources()}.")
-    return load_tasks_file(path)[:limit]
+    return load_tasks_file(path)[:num_tasks]
 
 
 def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:

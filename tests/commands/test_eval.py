@@ -15,7 +15,7 @@ from sweet_rl.commands.eval import eval as evaluate
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.users.server_process import start_server
 
-SMALL = {"model": "expert", "tasks": "mini:test", "limit": 8, "quiet": True}
+SMALL = {"model": "expert", "tasks": "mini:test", "num_tasks": 8, "quiet": True}
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def rows(path):
 
 
 def test_the_numbers_are_those_of_the_episodes(tmp_path, capsys):
-    evaluate(**SMALL, epochs=3, bounds="world")
-    folder = tmp_path / "evals/code-mini_test-expert"
+    evaluate(**SMALL, repeats=3, bounds="world")
+    (folder,) = (tmp_path / "evals").glob("code-mini_test-expert-scripted-*")
     found, played = report(folder), rows(folder / "episodes.jsonl")
     assert (found["tasks"], found["episodes"], found["failed"]) == (8, 24, 0)
     solved = {}
@@ -70,28 +70,30 @@ def test_the_numbers_are_those_of_the_episodes(tmp_path, capsys):
     assert "human: model scripted" in out
 
 
-def test_the_same_command_resumes_and_more_epochs_are_added(tmp_path, capsys):
+def test_the_same_command_resumes_and_more_repeats_are_added(tmp_path, capsys):
     evaluate(**SMALL, output_dir="out")
     first = rows(tmp_path / "out/episodes.jsonl")
     capsys.readouterr()
     evaluate(**SMALL, output_dir="out")
     assert "nothing was left to do" in capsys.readouterr().out
     assert rows(tmp_path / "out/episodes.jsonl") == first
-    evaluate(**SMALL, output_dir="out", epochs=2)
+    evaluate(**SMALL, output_dir="out", repeats=2)
     assert rows(tmp_path / "out/episodes.jsonl")[:8] == first
     assert report(tmp_path / "out")["measures"]["pass@2"]["episodes"] == 16
     with pytest.raises(UsageError, match="made with other settings: agent_model was 'expert'"):
         evaluate(**SMALL | {"model": "random"}, output_dir="out")
     record = json.loads((tmp_path / "out/run.json").read_text())
     assert record["stage"] == "eval"
-    assert len(record["sessions"]) == 4
+    assert [session["status"] for session in record["sessions"]] == [
+        "finished"
+    ] * 3  # none of the one refused
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "episodes.jsonl", "grading.json", "report.html", "report.json", "run.json"
     }  # fmt: skip
 
 
 def test_failed_episodes_are_played_again_and_are_in_no_number(tmp_path, capsys):
-    served = {"output_dir": "out", "request_attempts": 1, "model": "questioner", "limit": 20}
+    served = {"output_dir": "out", "request_attempts": 1, "model": "questioner", "num_tasks": 20}
     with start_server(fault_rate=0.25, faults="server_error", seed=3) as server:
         with pytest.raises(ServiceError, match="have no score and are in no mean"):
             evaluate(**SMALL | served, env_base_url=server.base_url, env_model="scripted", retries=0)
@@ -186,18 +188,20 @@ def completions_only():
 
 
 def test_some_tasks_alone(tmp_path):
-    evaluate(**SMALL | {"limit": None}, output_dir="out", sample_ids="3, 5-6")
+    evaluate(**SMALL | {"num_tasks": None}, output_dir="out", sample_ids="3, 5-6")
     places = [row["task_id"] for row in rows(tmp_path / "out/episodes.jsonl")]
-    evaluate(**SMALL | {"limit": None}, output_dir="by_id", sample_ids=places[1])
+    evaluate(**SMALL | {"num_tasks": None}, output_dir="by_id", sample_ids=places[1])
     assert [row["task_id"] for row in rows(tmp_path / "by_id/episodes.jsonl")] == places[1:2]
     assert len(places) == 3
     for wrong in ("500", "nothing", "6-5"):
         with pytest.raises(UsageError, match="for --sample_ids"):
-            evaluate(**SMALL | {"limit": None}, output_dir="other", sample_ids=wrong)
+            evaluate(**SMALL | {"num_tasks": None}, output_dir="other", sample_ids=wrong)
 
 
 def test_a_world_that_rewards_turns(tmp_path):
-    evaluate(model="planner", world="dangerous_taxi", limit=5, quiet=True, output_dir="out", bounds="random")
+    evaluate(
+        model="planner", world="dangerous_taxi", num_tasks=5, quiet=True, output_dir="out", bounds="random"
+    )
     found = report(tmp_path / "out")
     won = [row["game"]["won"] for row in rows(tmp_path / "out/episodes.jsonl")]
     assert found["measures"]["success"]["mean"] == fmean(won) > 0
@@ -312,6 +316,6 @@ def test_stored_episodes_are_graded_again_where_there_is_something_to_grade(tmp_
         UsageError, match="--regrade has nothing to grade again: dangerous_taxi rewards turns"
     ):
         evaluate(
-            model="planner", world="dangerous_taxi", limit=5, quiet=True, output_dir="taxi", regrade=True
+            model="planner", world="dangerous_taxi", num_tasks=5, quiet=True, output_dir="taxi", regrade=True
         )
     assert not (tmp_path / "taxi").exists()

@@ -7,8 +7,8 @@ import pytest
 
 from sweet_rl.cli import load, stages
 from sweet_rl.errors import UsageError
-from sweet_rl.runs.digests import digest_of
-from sweet_rl.runs.finding import survey
+from sweet_rl.runs.facts import digest_of
+from sweet_rl.runs.reading import survey
 from sweet_rl.users.server_process import start_server
 from tests.conftest import ROOT
 from tests.pages.fake_renderer import FakeRenderer

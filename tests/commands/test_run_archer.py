@@ -181,7 +181,7 @@ class Patience:
     ("more", "worth"), [([], {0.0, 1.0}), (["grader=tests.commands.test_run_archer:Patience"], {0.4})]
 )
 def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
-    rows = [task.row for task in load_tasks("mini:easy:dev", limit=6)]
+    rows = [task.row for task in load_tasks("mini:easy:dev", num_tasks=6)]
     learner, played = handed_in(tmp_path, rows, *more, "rollout_size=12")
     assert {game.reward for game in played} == worth
     for game in played:
@@ -217,7 +217,7 @@ def test_another_human_does_not_go_on_with_a_run(tmp_path, monkeypatch):
 
 
 def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path):
-    good, bad = load_tasks("mini:easy:dev", limit=2)
+    good, bad = load_tasks("mini:easy:dev", num_tasks=2)
     rows = [good.row, {**bad.row, "ground_truth": "def total(:"}]
     _, played = handed_in(tmp_path, rows, "rollout_size=8", "eval_freq=1", "iterations=1")
     left_out = load_trajectories(tmp_path / "run/failures.jsonl")
@@ -228,7 +228,7 @@ def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path)
 
 
 def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, monkeypatch):
-    (task,) = load_tasks("mini-web:test", limit=1)
+    (task,) = load_tasks("mini-web:test", num_tasks=1)
     designer = TargetDesigner({task.task_id: task.hidden_information})
     monkeypatch.setattr(Handing, "rollout_policy", lambda self, greedy: designer)
     few = ["world=html", "rollout_size=2", "eval_freq=9", "iterations=1"]
@@ -531,7 +531,7 @@ def test_settings_are_listed_with_their_meaning(capsys):
 
 
 def test_a_template_is_the_worlds_own_or_a_files(tmp_path):
-    world, tasks = world_of("llm_twenty_questions"), load_tasks("twenty-questions:ten", limit=2)
+    world, tasks = world_of("llm_twenty_questions"), load_tasks("twenty-questions:ten", num_tasks=2)
     own = archer.template_of("own", world, tasks)
     assert own == archer.template_of("ask_for_object_prompt", world, tasks)
     assert all(task.hidden_information in own for task in tasks) and own.count("{obs}") == 1

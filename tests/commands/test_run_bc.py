@@ -76,7 +76,7 @@ def test_every_published_configuration_begins_from_nothing(world, tmp_path, requ
 
 def some_functions(folder):
     path = folder / "functions.jsonl"
-    path.write_text("".join(json.dumps(task.row) + "\n" for task in load_tasks("mini:easy:dev", limit=6)))
+    path.write_text("".join(json.dumps(task.row) + "\n" for task in load_tasks("mini:easy:dev", num_tasks=6)))
     return path
 
 
@@ -125,7 +125,7 @@ def test_games_are_no_dialogues_for_a_policy_that_writes_functions(tmp_path):
 
 
 def test_a_designer_can_be_imitated_and_the_command_given_again(browser, tmp_path):
-    (tmp_path / "pages.jsonl").write_text(json.dumps(load_tasks("mini-web:test", limit=1)[0].row) + "\n")
+    (tmp_path / "pages.jsonl").write_text(json.dumps(load_tasks("mini-web:test", num_tasks=1)[0].row) + "\n")
     told = {"env_name": "html", "tasks": str(tmp_path / "pages.jsonl"), "agent_model": "generic", **QUICK}
     run_bc(str(tmp_path / "start"), **told)
     assert (tmp_path / "start/demonstrations_images").is_dir()

@@ -12,7 +12,7 @@ from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.reflect.settings import ReflectFlags, ReflectSettings
 from sweet_rl.cli import help_text, load, stages
 from sweet_rl.command_line import Options, read, stage_flags, values
-from sweet_rl.command_line.completion import candidates, script_for
+from sweet_rl.command_line.help_pages import candidates, script_for
 from sweet_rl.command_line.stages import needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, flags_of

@@ -31,5 +31,5 @@ def human_url():
 @pytest.fixture(scope="session")
 def earned():
     """What the agent earns in our own loop, by task, for the first 100 tasks of mini:test."""
-    episodes = sweet_rl.grade(sweet_rl.simulate("code", "mini:test", agent=policy(), limit=100))
+    episodes = sweet_rl.grade(sweet_rl.simulate("code", "mini:test", agent=policy(), num_tasks=100))
     return {episode.task.task_id: episode.reward for episode in episodes}

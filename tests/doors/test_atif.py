@@ -26,10 +26,10 @@ HARBOR = os.environ.get("SWEET_RL_HARBOR_PYTHON")
 @pytest.fixture(scope="module")
 def episodes():
     """Sampled tokens, rewards at turns, thoughts, a grade, and an episode that failed."""
-    sampled = sweet_rl.grade(sweet_rl.simulate("code", "mini:test", agent="embedded", limit=2))
-    game = sweet_rl.simulate("twenty_questions", limit=1, options={"max_turns": 3})
+    sampled = sweet_rl.grade(sweet_rl.simulate("code", "mini:test", agent="embedded", num_tasks=2))
+    game = sweet_rl.simulate("twenty_questions", num_tasks=1, options={"max_turns": 3})
     silent = "tests.doors.broken:Silent"
-    failed = sweet_rl.simulate("code", "mini:test", agent="expert", limit=3, human=silent)[-1]
+    failed = sweet_rl.simulate("code", "mini:test", agent="expert", num_tasks=3, human=silent)[-1]
     asked, said, *rest = game[0].dialogue_history
     thought = replace(game[0], dialogue_history=(asked, replace(said, thoughts="Is it?"), *rest))
     return [*sampled, thought, failed]

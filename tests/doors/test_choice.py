@@ -12,10 +12,10 @@ from sweet_rl.errors import UsageError
     [
         ({"wrold": "code"}, "no setting of a world 'wrold' .did you mean world"),
         ({"world": "cod"}, "no world 'cod'"),
-        ({"limit": "abc"}, "--limit must be a whole number, got 'abc'"),
-        ({"limit": 0}, "--limit must be at least 1, got 0"),
+        ({"num_tasks": "abc"}, "--num_tasks must be a whole number, got 'abc'"),
+        ({"num_tasks": 0}, "--num_tasks must be at least 1, got 0"),
         ({"seed": "x"}, "--seed must be a whole number, got 'x'"),
-        ({"limit": 2.0}, "--limit must be a whole number, got 2.0"),
+        ({"num_tasks": 2.0}, "--num_tasks must be a whole number, got 2.0"),
         ({"world": 5}, "--world must be a text, got 5"),
         ({"tasks": ["mini:test"]}, "--tasks must be a text, got .'mini:test'."),
         ({"human": 5}, "--human must be a text, got 5"),

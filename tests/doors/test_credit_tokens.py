@@ -10,7 +10,7 @@ from sweet_rl.commands.credit import credit
 from sweet_rl.doors.export import export_credit
 from sweet_rl.doors.tokens import agent_turns, centred, credited_rows, on_tokens, runs, token_rows
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.preferences.tokenizers import encoding_by
+from sweet_rl.preferences.ranking import encoding_by
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.types import AgentTurn
 from tests.commands.test_step_stages import rows_of

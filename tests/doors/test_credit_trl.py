@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sweet_rl.doors.tokens import agent_turns, credited_rows, runs, token_rows
 from sweet_rl.doors.trl_credit import CreditReward, Replay, TurnCreditTrainer
-from sweet_rl.preferences.tokenizers import encoding_by
+from sweet_rl.preferences.ranking import encoding_by
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # of what TRL still does
 

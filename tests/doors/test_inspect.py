@@ -64,7 +64,7 @@ def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(played, earned):
 
 def test_the_model_is_shown_nothing_that_is_hidden(played):
     _, log = played
-    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", limit=100)}
+    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", num_tasks=100)}
     for sample in log.samples:
         assert sample.target == ""
         hidden = [line for line in tasks[sample.id].ground_truth.splitlines()[1:] if line.strip()]
@@ -78,7 +78,7 @@ def test_what_was_played_there_comes_here_as_rows(played, tmp_path):
     sweet_rl_command("export", path, out, "--to", "trajectories")
     rows = load_trajectories(out)
     assert [row.reward for row in rows] == [sample.scores["earned"].value["reward"] for sample in log.samples]
-    ours = sweet_rl.simulate("code", "mini:test", agent=policy(), limit=100)
+    ours = sweet_rl.simulate("code", "mini:test", agent=policy(), num_tasks=100)
     dialogues = {row.task.task_id: [message.content for message in row.dialogue_history] for row in rows}
     assert dialogues == {one.task.task_id: [m.content for m in one.dialogue_history] for one in ours}
     assert rows[0].provenance["agent_model"] == "openai-api/local/agent"
@@ -115,7 +115,7 @@ def sweet_rl_command(*words):
 
 
 def test_rows_become_a_log_and_come_back_whole(tmp_path):
-    episodes = sweet_rl.simulate("code", "mini:test", agent="expert", limit=3, repeats=2)
+    episodes = sweet_rl.simulate("code", "mini:test", agent="expert", num_tasks=3, repeats=2)
     rows = [trajectory_to_row(one) for one in sweet_rl.grade(episodes)]
     rows[0] |= {"reward": None, "stop_reason": "user_failed", "error": {"kind": "timeout", "detail": "late"}}
     replace_rows(tmp_path / "rows.jsonl", rows)
@@ -164,7 +164,7 @@ def test_other_peoples_logs_are_read(log, tmp_path):
 def log(tmp_path_factory):
     """A log, for samples of other people's."""
     path = tmp_path_factory.mktemp("log") / "log.eval"
-    write_log(sweet_rl.simulate("twenty_questions", limit=1, options={"max_turns": 1}), path)
+    write_log(sweet_rl.simulate("twenty_questions", num_tasks=1, options={"max_turns": 1}), path)
     return read_eval_log(path)
 
 

@@ -9,7 +9,7 @@ from sweet_rl.doors.opened import SharedWorld, open_world
 from sweet_rl.errors import UsageError
 from sweet_rl.types import UserReply
 
-GAME = {"world": "twenty_questions", "limit": 1}
+GAME = {"world": "twenty_questions", "num_tasks": 1}
 
 
 class Pondering:
@@ -78,7 +78,7 @@ def test_a_turn_beside_another_or_after_one_that_was_broken_off_is_refused(broke
             assert (await episode.step("How?")).text == "Because."
             assert [one.role for one in episode.observation.messages] == ["user", "assistant"] * 2 + ["user"]
 
-    in_episode(work, Pondering, world="code", limit=1)
+    in_episode(work, Pondering, world="code", num_tasks=1)
 
 
 @pytest.mark.parametrize("settings", [{"task_id": 5}, {"task_id": ["a"]}, {"task_id": "nothing"}])

@@ -42,7 +42,7 @@ def served(*words):
 
 @pytest.fixture(scope="module")
 def url():
-    with served("code", "--tasks", "mini:test", "--limit", "20") as found:
+    with served("code", "--tasks", "mini:test", "--num_tasks", "20") as found:
         yield found
 
 
@@ -58,7 +58,7 @@ def played(client, task_id):
 
 
 def test_reset_step_and_state(url):
-    tasks = sweet_rl.load_tasks("mini:test", limit=20)
+    tasks = sweet_rl.load_tasks("mini:test", num_tasks=20)
     ours = sweet_rl.grade(sweet_rl.simulate("code", tasks, agent=policy()))
     with GenericEnvClient(base_url=url) as client:
         for task, episode in zip(tasks, ours, strict=True):
@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_is_named(url):
         "sweet_rl",
         "serve_env",
         "code",
-        "--limit",
+        "--num_tasks",
         "1",
         "--port",
         url.rpartition(":")[2],
@@ -93,9 +93,9 @@ def test_a_port_that_is_taken_is_named(url):
 
 
 def test_a_human_at_a_url(human_url, earned):
-    (task,) = sweet_rl.load_tasks("mini:test", limit=1)
+    (task,) = sweet_rl.load_tasks("mini:test", num_tasks=1)
     with (
-        served("code", "--tasks", "mini:test", "--limit", "1", "--human_url", human_url) as found,
+        served("code", "--tasks", "mini:test", "--num_tasks", "1", "--human_url", human_url) as found,
         GenericEnvClient(base_url=found) as client,
     ):
         rewards, _ = played(client, task.task_id)
@@ -103,7 +103,7 @@ def test_a_human_at_a_url(human_url, earned):
 
 
 def test_sessions_do_not_share_an_episode(url):
-    first, second = (task.task_id for task in sweet_rl.load_tasks("mini:test", limit=2))
+    first, second = (task.task_id for task in sweet_rl.load_tasks("mini:test", num_tasks=2))
     with GenericEnvClient(base_url=url) as one, GenericEnvClient(base_url=url) as other:
         one.reset(task_id=first)
         other.reset(task_id=second)
@@ -118,7 +118,7 @@ def test_a_session_that_ends_frees_its_episode():
     from sweet_rl.doors.openenv import WorldEnvironment
 
     async def main():
-        async with open_world(WorldChoice(world="code", limit=1)) as world:
+        async with open_world(WorldChoice(world="code", num_tasks=1)) as world:
             session = WorldEnvironment(world)
             await session.reset_async()
             closed = asyncio.Event()
@@ -151,7 +151,7 @@ def test_grpo_takes_three_steps(url, tmp_path):
     path = model_path(EMBEDDED)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    tasks = sweet_rl.load_tasks("mini:test", limit=6)
+    tasks = sweet_rl.load_tasks("mini:test", num_tasks=6)
     trainer = trl.GRPOTrainer(
         model=model,
         processing_class=tokenizer,
@@ -192,7 +192,7 @@ def test_what_the_agent_is_told_is_no_part_of_the_loss():
         processing_class=tokenizer,
         args=SimpleNamespace(temperature=0.5),
     )
-    (task,) = sweet_rl.load_tasks("twenty-questions:test", limit=1)
+    (task,) = sweet_rl.load_tasks("twenty-questions:test", num_tasks=1)
     with served("twenty_questions", "--max_turns", "3") as found:
         played = Rollout(found, max_tokens=8)([task.task_id], trainer)
     (ids,), (mask,), (logprobs,) = (played[name] for name in ("completion_ids", "env_mask", "logprobs"))

@@ -40,13 +40,13 @@ def played(row, **config):
 
 
 def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop():
-    tasks = sweet_rl.load_tasks("mini:test", limit=20)
+    tasks = sweet_rl.load_tasks("mini:test", num_tasks=20)
     ours = sweet_rl.grade(sweet_rl.simulate("code", tasks, agent=policy()))
     with ThreadPoolExecutor(4) as threads:  # a trainer steps many at once
         theirs = list(
             threads.map(
-                lambda row: played(row, tasks="mini:test", limit=20),
-                rows(WorldChoice(world="code", tasks="mini:test", limit=20)),
+                lambda row: played(row, tasks="mini:test", num_tasks=20),
+                rows(WorldChoice(world="code", tasks="mini:test", num_tasks=20)),
             )
         )
     assert len(theirs) == 20
@@ -65,14 +65,14 @@ def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop():
 
 
 def test_a_game_rewards_its_turns():
-    (row,) = rows(WorldChoice(world="twenty_questions", limit=1))
-    rewards, told, _ = played(row, world="twenty_questions", limit=1, options={"max_turns": 3})
+    (row,) = rows(WorldChoice(world="twenty_questions", num_tasks=1))
+    rewards, told, _ = played(row, world="twenty_questions", num_tasks=1, options={"max_turns": 3})
     assert rewards == [-1.0, -1.0, -1.0]
     assert len(told) > 3  # what was asked, and every answer
 
 
 def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward():
-    (row,) = rows(WorldChoice(world="code", limit=1))
+    (row,) = rows(WorldChoice(world="code", num_tasks=1))
     env = skyrl_gym.make(NAME, env_config={"human": "tests.doors.broken:Silent"}, extras=row)
     env.init(row["prompt"])
     with pytest.raises(EpisodeError, match="timeout"):
@@ -82,8 +82,8 @@ def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward():
 
 
 def test_an_environment_that_is_begun_again_plays_the_next_repeat():
-    (row,) = rows(WorldChoice(world="twenty_questions", limit=1))
-    env = skyrl_gym.make(NAME, env_config={"world": "twenty_questions", "limit": 1}, extras=row)
+    (row,) = rows(WorldChoice(world="twenty_questions", num_tasks=1))
+    env = skyrl_gym.make(NAME, env_config={"world": "twenty_questions", "num_tasks": 1}, extras=row)
     for repeat in range(2):
         env.init(row["prompt"])
         env.step("Is it alive?")
@@ -99,12 +99,12 @@ def test_what_is_wrong_is_said():
     with pytest.raises(UsageError, match="call init first"):
         env.step("Hello")
     with pytest.raises(UsageError, match="no_such_task"):
-        skyrl_gym.make(NAME, env_config={"limit": 1}, extras={"task_id": "no_such_task"}).init([])
+        skyrl_gym.make(NAME, env_config={"num_tasks": 1}, extras={"task_id": "no_such_task"}).init([])
     with pytest.raises(UsageError, match="world"):
         skyrl_gym.make(NAME, env_config={"wrold": "code"})
 
 
 def test_a_human_at_a_url(human_url, earned):
-    for row in rows(WorldChoice(world="code", tasks="mini:test", limit=2)):
-        rewards, _, _ = played(row, tasks="mini:test", limit=2, human_url=human_url)
+    for row in rows(WorldChoice(world="code", tasks="mini:test", num_tasks=2)):
+        rewards, _, _ = played(row, tasks="mini:test", num_tasks=2, human_url=human_url)
         assert sum(rewards) == earned[row["task_id"]]

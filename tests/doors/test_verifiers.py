@@ -49,7 +49,7 @@ def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(episodes, earned)
 
 
 def test_nothing_that_is_hidden_is_in_a_trace(episodes):
-    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", limit=100)}
+    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", num_tasks=100)}
     for episode in episodes:
         task = tasks[episode["task"]["key"]]
         (trace,) = episode["traces"]
@@ -81,7 +81,7 @@ def test_a_game_rewards_its_turns(agent_url, tmp_path):
     (episode,) = vf_eval(agent_url, tmp_path, *flags)
     (trace,) = episode["traces"]
     ours = sweet_rl.simulate(
-        "twenty_questions", agent=policy(), human="scripted", limit=1, options={"max_turns": 3}
+        "twenty_questions", agent=policy(), human="scripted", num_tasks=1, options={"max_turns": 3}
     )
     assert trace["info"]["turn_rewards"] == [-1.0, -1.0, -1.0]
     assert trace["rewards"]["reward"]["score"] == ours[0].reward

@@ -92,7 +92,7 @@ def samples(output):
 
 
 def test_a_batch_has_the_tokens_that_were_sampled_and_what_our_own_loop_gives_for_them(tmp_path):
-    choice = {"world": "code", "tasks": "mini:test", "limit": 6, "options": {"max_turns": 4}}
+    choice = {"world": "code", "tasks": "mini:test", "num_tasks": 6, "options": {"max_turns": 4}}
     output, server, tokenizer = play(tmp_path, choice)
     by_whole = {tuple(calls[-1][0] + calls[-1][1]): calls for calls in server.said.values()}
     spoken = []
@@ -116,7 +116,7 @@ def test_a_batch_has_the_tokens_that_were_sampled_and_what_our_own_loop_gives_fo
     assert max(len(turns) for turns in spoken) > 1
     assert (output.non_tensor_batch["max_global_steps"] >= output.non_tensor_batch["min_global_steps"]).all()
 
-    tasks = sweet_rl.load_tasks("mini:test", limit=6)
+    tasks = sweet_rl.load_tasks("mini:test", num_tasks=6)
     by_task = {task.task_id: turns for task, turns in zip(tasks, spoken, strict=True)}
     again = TeacherPolicy(lambda seen: by_task[seen.task_id][seen.turn])
     ours = sweet_rl.grade(sweet_rl.simulate("code", tasks, agent=again, options={"max_turns": 4}))
@@ -127,7 +127,7 @@ def test_a_batch_has_the_tokens_that_were_sampled_and_what_our_own_loop_gives_fo
 
 
 def test_turns_that_are_cut_are_closed_and_rewarded_one_by_one(tmp_path):
-    choice = {"world": "twenty_questions", "limit": 1, "options": {"max_turns": 3}}
+    choice = {"world": "twenty_questions", "num_tasks": 1, "options": {"max_turns": 3}}
     output, server, tokenizer = play(tmp_path, choice, turn_tokens=1)
     ((_, _, ids, mask, _),) = samples(output)
     (calls,) = server.said.values()
@@ -147,7 +147,7 @@ def test_turns_that_are_cut_are_closed_and_rewarded_one_by_one(tmp_path):
 
 
 def test_a_response_that_is_full_ends_with_a_turn(tmp_path):
-    choice = {"world": "twenty_questions", "limit": 1}
+    choice = {"world": "twenty_questions", "num_tasks": 1}
     output, server, _ = play(tmp_path, choice, response_length=40, turn_tokens=8)
     ((_, _, ids, mask, _),) = samples(output)
     assert len(ids) <= 40
@@ -158,6 +158,6 @@ def test_a_response_that_is_full_ends_with_a_turn(tmp_path):
 
 
 def test_a_human_who_cannot_be_asked_ends_the_batch_after_some_tries(tmp_path):
-    choice = {"world": "code", "tasks": "mini:test", "limit": 1, "human": "tests.doors.broken:Silent"}
+    choice = {"world": "code", "tasks": "mini:test", "num_tasks": 1, "human": "tests.doors.broken:Silent"}
     with pytest.raises(EpisodeError, match="timeout"):
         play(tmp_path, choice, tries=2)

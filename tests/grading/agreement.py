@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="of each task only every so many kinds")
     parser.add_argument("--answers", help="where the answers and their grades go, one row each")
     arguments = parser.parse_args()
-    tasks = [one for one in load_tasks(arguments.tasks, limit=arguments.limit) if is_stable(one)]
+    tasks = [one for one in load_tasks(arguments.tasks, num_tasks=arguments.limit) if is_stable(one)]
     kinds, trajectories = zip(*made(tasks, arguments.every), strict=True)
     grades = grade(kinds, trajectories)
     print(f"{len(tasks)} tasks of {Path(arguments.tasks).name}", *table(kinds, grades), sep="\n")

@@ -15,7 +15,7 @@ def test_as_in_the_table():
 
     To make it again: python -m tests.grading.agreement --every 20 > tests/grading/agreement.txt
     """
-    tasks = load_tasks("mini:families:test", limit=100)
+    tasks = load_tasks("mini:families:test", num_tasks=100)
     kinds, trajectories = zip(*made(tasks, EVERY), strict=True)
     assert set(kinds) == set(KINDS)
     assert len(KINDS) >= 40

@@ -26,7 +26,7 @@ def played(tmp_path_factory):
     """A file with right and wrong answers to the same tasks."""
     path = tmp_path_factory.mktemp("played") / "episodes.jsonl"
     agent = {"agent": "embedded", "agent_prompt": "llm_agent_mini_prompt", "options": {"max_turns": 6}}
-    sweet_rl.simulate("code", "mini:easy:test", **agent, limit=4, repeats=4, output_path=path)
+    sweet_rl.simulate("code", "mini:easy:test", **agent, num_tasks=4, repeats=4, output_path=path)
     return path
 
 
@@ -82,7 +82,7 @@ def test_grades_and_pairs_are_those_of_the_command(played, tmp_path):
 
 def test_pairs_of_a_game_are_those_of_the_command(tmp_path):
     path, pairs = tmp_path / "games.jsonl", tmp_path / "pairs.jsonl"
-    settings = {"limit": 3, "repeats": 3, "options": {"max_turns": 20}}
+    settings = {"num_tasks": 3, "repeats": 3, "options": {"max_turns": 20}}
     episodes = sweet_rl.simulate("lantern", agent="random", output_path=path, **settings)
     evaluate_games(str(path), k=3, margin=1.0, preference_path=str(pairs))
     assert sweet_rl.pairs(episodes, margin=1.0) == [row for _, row in read_rows(pairs)]

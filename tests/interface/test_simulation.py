@@ -198,7 +198,7 @@ def test_a_forked_process_has_a_loop_of_its_own():
 
 
 def test_names_stand_for_the_worlds_own():
-    (one,) = sweet_rl.simulate("code", "mini:test", agent="oracle", human="scripted", limit=1)
+    (one,) = sweet_rl.simulate("code", "mini:test", agent="oracle", human="scripted", num_tasks=1)
     assert one.answer.strip() == one.task.ground_truth.strip()
     assert sweet_rl.play("lantern").stop_reason is StopReason.ENDED
     assert sweet_rl.play("lantern", options={"max_turns": 1}).stop_reason is StopReason.TURN_LIMIT
@@ -212,7 +212,7 @@ def test_a_place_stands_for_an_agent_and_a_human():
 
 
 def test_a_world_of_ones_own_by_its_own_list():
-    episodes = sweet_rl.simulate(EchoWorld(), agent=Repeating(), limit=3)
+    episodes = sweet_rl.simulate(EchoWorld(), agent=Repeating(), num_tasks=3)
     assert [(one.task.task_id, one.reward) for one in episodes] == [(f"echo/test{n}", 1.0) for n in range(3)]
     with pytest.raises(UsageError, match="no tasks of echo"):
         sweet_rl.simulate(EchoWorld(), ROWS, agent=Repeating())

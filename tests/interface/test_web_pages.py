@@ -61,7 +61,7 @@ def test_pages_are_played_graded_and_looked_at(chrome, tmp_path, monkeypatch):
 def test_a_file_of_pages_is_that_of_the_commands(chrome, tmp_path, monkeypatch):
     out = tmp_path / "runs" / "pages.jsonl"
     options = {"max_turns": 2, **DRAWN}
-    episodes = sweet_rl.simulate("html", agent="improver", options=options, limit=1, output_path=out)
+    episodes = sweet_rl.simulate("html", agent="improver", options=options, num_tasks=1, output_path=out)
     assert not Path(episodes[0].answer).is_absolute()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="name the folder of the episodes' file"):
@@ -88,7 +88,7 @@ def test_a_grader_by_name_or_as_an_object():
 
 
 def test_a_grader_grades_any_world_and_keeps_the_reward_before():
-    (episode,) = sweet_rl.simulate("lantern", agent="walkthrough", limit=1)
+    (episode,) = sweet_rl.simulate("lantern", agent="walkthrough", num_tasks=1)
     before = episode.reward
     (graded,) = sweet_rl.grade([episode], grader="tests.interface.test_web_pages:Turns")
     assert graded.reward == graded.extra["grades"]["tests.interface.test_web_pages:Turns"] == 0.5

@@ -4,7 +4,7 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.pipelines.building import build
-from sweet_rl.pipelines.planning import plan
+from sweet_rl.pipelines.needs import plan
 from sweet_rl.pipelines.reading import laid_over, override, read_file
 from tests.conftest import ROOT
 
@@ -245,7 +245,7 @@ def test_the_published_setting_of_frontend_design():
     steps = planned("llama8b_frontend.yaml")
     for name, tasks, repeats in (("dialogues", 1000, 6), ("test", 500, 1)):
         played = steps[name].flags
-        assert (played["num_tasks"], played["best_of_n"]) == (tasks, repeats)
+        assert (played["num_tasks"], played["repeats"]) == (tasks, repeats)
         assert (played["world"], played["batch_size"], played["max_turns"]) == ("html", 100, 10)
     assert (steps["grades"].flags["k"], steps["grades"].flags["margin"]) == (6, 0.1)
     assert "margin" not in steps["report"].flags

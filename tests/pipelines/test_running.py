@@ -257,7 +257,7 @@ stages:
       env_model: scripted
       input_path: ${tasks.output_path}
       num_tasks: 40
-      best_of_n: 10
+      repeats: 10
       batch_size: 1
       output_path: ${folder}/rows.jsonl
   grades:
@@ -297,7 +297,7 @@ def test_the_server_moves_and_nothing_is_run_again(here):
     (here / "p.yaml").write_text(DIALOGUES)
     small = (
         "stages.dialogues.with.num_tasks=2",
-        "stages.dialogues.with.best_of_n=1",
+        "stages.dialogues.with.repeats=1",
         "stages.grades.with.k=1",
     )
     run("p.yaml", *small)

@@ -73,7 +73,7 @@ def played(policy: Policy, make_env, source, limit=2):
     async def keep(trajectory):
         done.append(trajectory)
 
-    tasks = load_tasks(source, limit=limit)
+    tasks = load_tasks(source, num_tasks=limit)
     asyncio.run(
         rollout(schedule(tasks, 1), make_env=make_env, policy=policy, on_finished=keep, concurrency=4)
     )

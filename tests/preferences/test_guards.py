@@ -5,7 +5,8 @@ import random
 import pytest
 
 from sweet_rl.preferences.candidates import candidates_from_rows
-from sweet_rl.preferences.guards import (
+from sweet_rl.preferences.step_pairs import (
+    StepPair,
     dialogue_hard_negatives,
     earlier_turns,
     hard_negatives,
@@ -13,7 +14,6 @@ from sweet_rl.preferences.guards import (
     twin,
     twins_of,
 )
-from sweet_rl.preferences.step_pairs import StepPair
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.types import AgentTurn, FinishReason, Message, Task, Trajectory
 

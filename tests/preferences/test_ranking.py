@@ -100,7 +100,7 @@ def test_nothing_to_score(limit):
 def test_prompts_of_servers_and_scripts_are_read_by_the_models_own_template():
     """As `train_dpo` writes them: a critic is asked about what it was trained on."""
     from sweet_rl.chat import PlainChat, TokenizerChat, as_json
-    from sweet_rl.preferences.tokenizers import encoding_by
+    from sweet_rl.preferences.ranking import encoding_by
     from sweet_rl.types import Message
     from tests.tiny_models import tiny_tokenizer
 

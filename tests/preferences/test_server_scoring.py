@@ -6,7 +6,7 @@ import pytest
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.preferences.server_scoring import ServerScorer
+from sweet_rl.preferences.ranking import ServerScorer
 from sweet_rl.types import Failure
 
 

@@ -8,20 +8,19 @@ import pytest
 
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.errors import UsageError
-from sweet_rl.preferences.candidates import candidates_from_rows
+from sweet_rl.preferences.candidates import candidates_from_rows, sample_turns
 from sweet_rl.preferences.offline_turns import offline_turns, sampled_row
 from sweet_rl.preferences.ranking import (
     advantage,
     context_of,
+    encoding_of,
     logprobs_of,
     published_request,
     published_tokens,
     reduce,
     stored_reference,
 )
-from sweet_rl.preferences.sampling import sample_turns
 from sweet_rl.preferences.step_pairs import allowed_pairs, draw_pairs, pair_row, published_draws
-from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.records import read_rows
 from sweet_rl.types import Completion, FinishReason
 

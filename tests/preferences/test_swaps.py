@@ -7,7 +7,7 @@ import pytest
 from sweet_rl.errors import UsageError
 from sweet_rl.grouping import other_places
 from sweet_rl.preferences.candidates import Candidates
-from sweet_rl.preferences.swaps import Moved, moved, moved_scores, with_others_solutions
+from sweet_rl.preferences.ranking import Moved, moved, moved_scores, with_others_solutions
 
 
 def turn(task, solution, index=0):

@@ -11,16 +11,17 @@ import pytest
 
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.pipelines.needs import _question
-from sweet_rl.preflight.data import look_at_dialogues, look_at_tasks
-from sweet_rl.preflight.findings import missing
-from sweet_rl.preflight.machine import (
+from sweet_rl.preflight.findings import (
     Gpu,
     gpus,
+    look_at_dialogues,
     look_at_disk,
     look_at_gpus,
     look_at_main_memory,
     look_at_output,
     look_at_programs,
+    look_at_tasks,
+    missing,
 )
 from sweet_rl.preflight.models import (
     Size,

@@ -103,6 +103,8 @@ def test_rows_are_never_thrown_away_by_accident(tmp_path):
     assert file.read_text() == "{}\n"
     with open_journal(file, to_continue=False, overwrite=True) as journal:
         assert journal.rows == []
+        assert file.read_text() == "{}\n"  # until it is certain that the run begins
+        journal.begin()
     assert file.read_text() == ""
     with open_journal(tmp_path / "new.jsonl", to_continue=True, overwrite=False) as journal:
         assert journal.rows == []

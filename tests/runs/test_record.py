@@ -14,9 +14,8 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.runs import record as records
-from sweet_rl.runs.digests import digest_of, unchanged
-from sweet_rl.runs.finding import survey
-from sweet_rl.runs.prices import Price, cost_of, load_prices
+from sweet_rl.runs.facts import digest_of, unchanged
+from sweet_rl.runs.reading import Price, cost_of, load_prices, survey
 from sweet_rl.tracking import Usage
 
 
@@ -235,7 +234,7 @@ def test_large_weights_are_sampled_and_a_training_is_seen(tmp_path):
 
 
 def test_tokens_that_a_server_does_not_tell_are_unknown():
-    from sweet_rl.runs.totals import added, summed
+    from sweet_rl.runs.reading import added, summed
 
     silent, half, untouched = Usage("agent", "a"), Usage("user", "b"), Usage("user", "c")
     for usage, replies in ((silent, [(None, None)]), (half, [(5, 2), (None, None)])):
@@ -258,7 +257,7 @@ def test_tokens_that_a_server_does_not_tell_are_unknown():
 
 
 def test_who_asked_no_model_anything_makes_no_price_unknown():
-    from sweet_rl.runs.totals import summed
+    from sweet_rl.runs.reading import summed
 
     asked, listed, refused = Usage("user", "gpt"), Usage("user", ""), Usage("agent", "gone")
     asked.requests, listed.requests, refused.requests = 1, 2, 6

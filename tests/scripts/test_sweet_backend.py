@@ -43,7 +43,7 @@ TRAIN_FLAGS=(--train_batch_size 8 --micro_train_batch_size 8 --max_len 2048 --qu
 
 def offline(folder, tasks=None):
     """Three repeats of some tasks, graded: one of them right. A random model would get none right."""
-    tasks = tasks or [task.row for task in load_tasks("mini:train", limit=6)]
+    tasks = tasks or [task.row for task in load_tasks("mini:train", num_tasks=6)]
     rows = [
         {
             "task": task["problem_description"],
@@ -148,7 +148,7 @@ def published(tmp_path):
     """All that the published setting needs, in small: data, a model, eight GPUs by nvidia-smi, a launcher."""
     data = tmp_path / "data"
     (data / "backend_tasks").mkdir(parents=True)
-    rows = [json.dumps(task.row) + "\n" for task in load_tasks("mini:test", limit=3)]
+    rows = [json.dumps(task.row) + "\n" for task in load_tasks("mini:test", num_tasks=3)]
     (data / "backend_tasks/test.jsonl").write_text("".join(rows))
     offline(tmp_path).rename(data / "colbench_code_offline_15k_llama8b.jsonl")
     (tmp_path / "bin").mkdir()

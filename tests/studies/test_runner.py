@@ -13,10 +13,9 @@ import pytest
 from sweet_rl.chat import model_path
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
-from sweet_rl.pipelines import state
-from sweet_rl.pipelines.state import Records
+from sweet_rl.pipelines.running import Records, _other_inputs
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.facts import digest_of
 from sweet_rl.studies.archer import recipe as archer
 from sweet_rl.studies.reflect import recipe as reflect
 from sweet_rl.studies.sweet.recipe import (
@@ -104,7 +103,7 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
     tasks = [step.flags for step in steps if step.run == "generate_tasks" and "train" in step.name]
     played = [step.flags for step in steps if step.run == "simulate_interactions"]
     assert [(one["num_tasks"], one["seed"]) for one in tasks] == [(2, 3), (3, 1_000_003)]
-    first, second, measured = ((one["agent_model"], one["best_of_n"], one["seed"]) for one in played)
+    first, second, measured = ((one["agent_model"], one["repeats"], one["seed"]) for one in played)
     assert first == ("embedded", 4, 3)
     assert second == (str(study.path("first.sweet")), 4, 1_000_003)
     assert measured == (str(study.path("second.sweet")), 1, 3)
@@ -183,9 +182,9 @@ def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
 
 def test_another_packaged_agent_is_another_input():
     now = digest_of(Path(model_path("embedded")))
-    assert not state._other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
+    assert not _other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
     then = {"flag": "agent", "source": "embedded", **now, "sha256": "0" * 64}
-    assert state._other_inputs({"inputs": [then]}).endswith("tiny_models/agent has changed")
+    assert _other_inputs({"inputs": [then]}).endswith("tiny_models/agent has changed")
 
 
 def test_workers_end_with_the_study_that_wanted_them():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
-from sweet_rl.commands.train_reward_model import train_reward_model
+from sweet_rl.commands.train_sft import train_reward_model
 from tests.training.pairs import dialogue_pairs, turn, write_pairs
 
 RECIPE = {"train_batch_size": 8, "learning_rate": 1e-3, "eval_fraction": 0.0, "quiet": True}

@@ -8,8 +8,7 @@ import torch
 from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
 from sweet_rl.commands.train_dpo import train_dpo
-from sweet_rl.commands.train_reward_model import train_reward_model
-from sweet_rl.commands.train_sft import train_sft
+from sweet_rl.commands.train_sft import train_reward_model, train_sft
 from sweet_rl.errors import ServiceError
 from sweet_rl.training import memory
 from sweet_rl.training.scoring import CandidateScorer

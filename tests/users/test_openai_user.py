@@ -59,7 +59,7 @@ def test_every_published_request_is_ours_to_the_letter(shared):
 def test_replies(outcome, text, kind):
     user = OpenAIUser(RecordingClient(outcome), "m", prompt_template="x")
     reply = asyncio.run(user.reply(UserContext("p", "h", ())))
-    assert reply.text == text
+    assert reply.content == text
     assert (reply.failure and reply.failure.kind) == kind
 
 
@@ -86,15 +86,15 @@ def test_faults_are_ridden_out_or_recorded():
     assert stats.requests == 200 + stats.retries.total()
     lost = [reply for reply in replies if reply.failure]
     assert {reply.failure.kind for reply in lost} <= kinds
-    assert {reply.text for reply in lost} <= {NO_RESPONSE}
+    assert {reply.content for reply in lost} <= {NO_RESPONSE}
     assert len(lost) < 5
-    assert all(reply.text != NO_RESPONSE for reply in replies if not reply.failure)
+    assert all(reply.content != NO_RESPONSE for reply in replies if not reply.failure)
 
 
 def test_without_further_attempts_every_failure_is_recorded_with_its_kind():
     weather = FaultProfile(fault_rate=1, faults=(Fault.BAD_REQUEST, Fault.SERVER_ERROR), seed=1)
     replies, _ = asyncio.run(replies_in(weather, count=4, attempts=1))
-    assert {reply.text for reply in replies} == {NO_RESPONSE}
+    assert {reply.content for reply in replies} == {NO_RESPONSE}
     assert {(reply.failure.kind, reply.failure.status) for reply in replies} == {
         ("bad_request", 400),
         ("server_error", 500),

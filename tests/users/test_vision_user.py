@@ -70,7 +70,7 @@ def ask(contexts, *, server=None, **settings):
 
 def test_both_pictures_pass_the_strict_schema():
     replies, bodies = ask([context(), context(draft=False)])
-    assert [reply.text for reply in replies] == ["Bluer, please."] * 2
+    assert [reply.content for reply in replies] == ["Bluer, please."] * 2
     assert not any(reply.failure for reply in replies)
     first, second = (body["messages"][0]["content"] for body in bodies)
     assert [part["type"] for part in first] == ["text", "text", "image_url", "text", "image_url"]
@@ -85,7 +85,7 @@ def test_both_pictures_pass_the_strict_schema():
 def test_the_strict_schema_refuses_what_the_published_forms_get_wrong():
     """What the published system sends to OpenAI and to vLLM; on request only."""
     replies, _ = ask([context()], image_url="jpeg")
-    assert replies[0].text == NO_RESPONSE
+    assert replies[0].content == NO_RESPONSE
     assert "image/jpeg is image/png" in replies[0].failure.detail
     replies, bodies = ask([context()], image_url="vllm")
     assert "is no data URL" in replies[0].failure.detail
@@ -116,7 +116,7 @@ def test_the_schema_check_itself(change, word):
 
 def test_null_content_is_no_response():
     replies, _ = ask([context()], server={"content": None})
-    assert (replies[0].text, replies[0].failure.kind) == (NO_RESPONSE, "empty_reply")
+    assert (replies[0].content, replies[0].failure.kind) == (NO_RESPONSE, "empty_reply")
 
 
 def test_a_prompt_may_show_the_dialogue_but_not_the_source():

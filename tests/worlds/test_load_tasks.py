@@ -24,8 +24,8 @@ def test_a_file_is_read_in_order_and_cut_at_the_limit(task_file):
     rows = mini.generate("train", 5)
     tasks = load_tasks(str(task_file))
     assert [task.row for task in tasks] == rows
-    assert [task.row for task in load_tasks(str(task_file), limit=2)] == rows[:2]
-    assert load_tasks(str(task_file), limit=0) == []
+    assert [task.row for task in load_tasks(str(task_file), num_tasks=2)] == rows[:2]
+    assert load_tasks(str(task_file), num_tasks=0) == []
 
 
 def test_the_published_sample_loads(shared):
@@ -34,11 +34,11 @@ def test_the_published_sample_loads(shared):
 
 
 def test_the_mini_benchmark_has_a_name_for_each_split():
-    assert [task.row for task in load_tasks("mini:test", limit=30, seed=4)] == mini.generate(
+    assert [task.row for task in load_tasks("mini:test", num_tasks=30, seed=4)] == mini.generate(
         "test", 30, seed=4
     )
     assert len(load_tasks("mini:test")) == 500
-    tasks = load_tasks("mini:train", limit=100)
+    tasks = load_tasks("mini:train", num_tasks=100)
     assert len({task.task_id for task in tasks}) == 100
 
 
@@ -59,7 +59,7 @@ def test_a_source_that_does_not_exist_is_named_with_what_would_work(source, mess
 
 def test_a_negative_limit_is_refused(task_file):
     with pytest.raises(UsageError, match="got -1"):
-        load_tasks(str(task_file), limit=-1)
+        load_tasks(str(task_file), num_tasks=-1)
 
 
 def test_a_wrong_row_is_named_by_its_line(task_file):
@@ -90,7 +90,7 @@ def test_the_hub_is_asked_for_the_file_of_the_split(monkeypatch, task_file, suff
         return str(task_file)
 
     hub(monkeypatch, download)
-    assert len(load_tasks(HUB + suffix, limit=3)) == 3
+    assert len(load_tasks(HUB + suffix, num_tasks=3)) == 3
     assert asked == [((HUB, f"backend_tasks/{file}.jsonl"), {"repo_type": "dataset"})]
 
 

@@ -29,6 +29,7 @@ from sweet_rl import tracking
 from sweet_rl.algorithms.archer.replay import Place
 from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
+from sweet_rl.runs.record import without_secrets
 from sweet_rl.training import checkpoints
 from sweet_rl.training.metrics import MetricsLog, last_step
 from sweet_rl.types import Json, Trajectory
@@ -85,6 +86,7 @@ class RunFolder:
         overwrite: bool = False,
         say: Callable[[str], object] = print,
     ) -> None:
+        config = json.loads(without_secrets(json.dumps(dict(config))))
         self.path, self._say = path, say
         if path.exists() and not path.is_dir():
             raise UsageError(f"save_path={str(path)!r} is a file; name a folder.")
@@ -96,15 +98,10 @@ class RunFolder:
         except BaseException:
             self._files.close()
             raise
-        if overwrite:
-            for name in (*_EPISODES, METRICS):
-                (path / name).unlink(missing_ok=True)
-            for old in [*checkpoints.checkpoints_in(path), path / "final", path / MODELS]:
-                shutil.rmtree(old, ignore_errors=True)
-        tracking.writes(path, folder=True, continues=not overwrite)
-        self._config = [json.dumps(dict(config), indent=1).encode() + b"\n"]
-        if not self._played_before():
-            replace_file(path / SETTINGS, self._config)
+        self._overwrite, self._before = overwrite, path / f".{MODELS}-before"
+        if overwrite and (path / MODELS).is_dir() and not self._before.exists():
+            (path / MODELS).rename(self._before)
+        self._config = [json.dumps(config, indent=1).encode() + b"\n"]
         self._metrics: MetricsLog | None = None
         self.learned = 0
         """Iterations that were learned from, before and since the newest checkpoint."""
@@ -112,7 +109,10 @@ class RunFolder:
         """Digests of models and tasks; a checkpoint of others is refused."""
 
     def close(self) -> None:
-        """Close the files of the run and free their locks."""
+        """Close the files of the run and free their locks; a run that was refused before it began leaves what it found."""
+        if self._before.is_dir():
+            shutil.rmtree(self.path / MODELS, ignore_errors=True)
+            self._before.rename(self.path / MODELS)
         self._files.close()
 
     def newest(self) -> tuple[int, Any] | None:
@@ -120,7 +120,13 @@ class RunFolder:
 
         Only now files are changed: a run that is refused leaves all as it was.
         """
+        if self._overwrite:
+            for name in (*_EPISODES, METRICS):
+                (self.path / name).unlink(missing_ok=True)
+            for old in [*checkpoints.checkpoints_in(self.path), self.path / "final", self._before]:
+                shutil.rmtree(old, ignore_errors=True)
         found = checkpoints.resumable(self.path, self.made_from, self._say, instead=_INSTEAD)
+        tracking.writes(self.path, folder=True, continues=not self._overwrite)
         replace_file(self.path / SETTINGS, self._config)
         self.trajectories, self.evaluations, self.failures = (
             self._files.enter_context(EpisodeFile(self.path / name)) for name in _EPISODES

@@ -113,7 +113,7 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
         (_teach(study, seed), _imitate(study, seed), *_measure(study, START, seed)) for seed in study.numbers
     ]
     bounds: list[Chain] = [
-        (_scripted(study.bound(name), name, {"best_of_n": games}),) for name, games in BOUNDS.items()
+        (_scripted(study.bound(name), name, {"repeats": games}),) for name, games in BOUNDS.items()
     ]
     runs = [
         (_learn(study, method, seed), *_measure(study, method, seed), *_swap(study, method, seed))
@@ -124,7 +124,7 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
 
 
 def _teach(study: OnlineStudy, seed: int) -> Step:
-    flags = {"skill": study.skill, "best_of_n": study.teacher_games, "seed": seed}
+    flags = {"skill": study.skill, "repeats": study.teacher_games, "seed": seed}
     return _scripted(study.teacher(seed), TEACHER, flags)
 
 

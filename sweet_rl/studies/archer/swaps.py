@@ -15,7 +15,7 @@ from sweet_rl.algorithms.archer.replay import Transition, transitions
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import DataError
 from sweet_rl.grouping import other_places
-from sweet_rl.preferences.swaps import moved
+from sweet_rl.preferences.ranking import moved
 from sweet_rl.records import load_trajectories, replace_file
 from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.archer.recipe import learner_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
-from sweet_rl.preferences.turn_keys import key_of
+from sweet_rl.preferences.trajectory_pairs import key_of
 from sweet_rl.records import read_rows
 from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.results import Counted

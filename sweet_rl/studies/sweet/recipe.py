@@ -188,7 +188,7 @@ def _simulate(
             "agent_prompt_path": "llm_agent_mini_prompt",
             "env_model": "scripted",
             "env_base_url": study.human,
-            "best_of_n": repeats,
+            "repeats": repeats,
             "max_turns": extras.MAX_TURNS,
             "batch_size": 256,
             **({} if model in LINES else {"max_tokens": 48, "max_batch": 256}),

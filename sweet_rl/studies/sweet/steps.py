@@ -10,7 +10,7 @@ from random import Random
 from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
-from sweet_rl.preferences.swaps import SWAPPED
+from sweet_rl.preferences.ranking import SWAPPED
 from sweet_rl.records import read_rows, replace_file, replace_rows
 from sweet_rl.types import Json
 from sweet_rl.worlds.backend_programming.mini.judge import judge

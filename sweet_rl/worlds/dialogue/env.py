@@ -86,7 +86,7 @@ class DialogueEnv:
                 self._done = True
                 raise EpisodeError(StopReason.USER_FAILED, failure)
             failures = (*failures, failure)
-        self._messages.append(Message("user", reply.text[: self.reply_limit]))
+        self._messages.append(Message("user", reply.content[: self.reply_limit]))
         return StepResult(
             parsed.visible, parsed.output, self._observe(), failures=failures, info=self._info()
         )

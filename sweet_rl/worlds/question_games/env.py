@@ -138,7 +138,7 @@ class QuestionGameEnv:
             )
         )
         if reply.failure is None:
-            return (*self._judge(question, reply.text), ())
+            return (*self._judge(question, reply.content), ())
         failure = replace(reply.failure, turn=self._turns - 1)
         if self._stop_on_user_failure:  # an answer that was not given must not be learned from
             self._done = True

@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.openai_client import RequestFailed, RetryPolicy
+from sweet_rl.openai_client import RequestFailed, RetryPolicy, shown
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import Failure
@@ -111,7 +111,7 @@ class HttpShop:
             except OddPage as error:
                 failure, can_pass, asked_s = _odd(url, html, error, attempt), True, None
             except AttemptFailed as failed:
-                detail = f"{url}: {failed.detail}"[:_DETAIL]
+                detail = f"{shown(url)}: {failed.detail}"[:_DETAIL]
                 failure = Failure(failed.kind, detail, failed.status, attempt)
                 can_pass, asked_s = failed.can_pass, failed.retry_after_s
             if not can_pass or attempt >= self._retry.attempts:
@@ -163,7 +163,7 @@ class HttpShop:
                 return
         except (aiohttp.ClientError, OSError):
             raise ServiceError(
-                f"No shop answers at {self.base_url} ({failure.attempts} attempts; the last one: "
+                f"No shop answers at {shown(self.base_url)} ({failure.attempts} attempts; the last one: "
                 f"{failure.kind}: {failure.detail}). Correct the address or start it; `sweet-rl serve_shop` "
                 "starts one that needs nothing. What had finished is kept."
             ) from None
@@ -180,7 +180,7 @@ _DETAIL: Final = 400
 def _odd(url: str, html: str, error: OddPage, attempts: int) -> Failure:
     begins = " ".join(html.split())[:120]
     return Failure(
-        "odd_page", f"{url[:200]}: {error}; the page begins {begins!r}"[:_DETAIL], attempts=attempts
+        "odd_page", f"{shown(url)[:200]}: {error}; the page begins {begins!r}"[:_DETAIL], attempts=attempts
     )
 
 
@@ -193,5 +193,5 @@ def _checked(base_url: str) -> str:
     except ValueError:
         good = False
     if not good or "@" in url:
-        raise UsageError(f"A shop's address looks like http://127.0.0.1:3000, got {base_url!r}.")
+        raise UsageError(f"A shop's address looks like http://127.0.0.1:3000, got {shown(base_url)!r}.")
     return url

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from sweet_rl import cli
-from sweet_rl.runs.finding import survey
+from sweet_rl.runs.reading import survey
 from tests.conftest import ROOT
 
 SMALL = {

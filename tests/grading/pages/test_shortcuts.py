@@ -108,7 +108,7 @@ def test_grades_of_real_pages_are_those_of_the_plain_arithmetic(tmp_path, plain_
         pytest.skip(str(error))
     texts = [
         task.ground_truth
-        for task in load_tasks(str(shared / "data/colbench/frontend_tasks_500.jsonl"), limit=12)
+        for task in load_tasks(str(shared / "data/colbench/frontend_tasks_500.jsonl"), num_tasks=12)
     ]
 
     async def render():

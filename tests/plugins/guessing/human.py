@@ -28,4 +28,4 @@ class Liar(Teller):
 
     async def reply(self, context):
         told = await super().reply(context)
-        return UserReply({"Higher.": "Lower.", "Lower.": "Higher."}.get(told.text, told.text))
+        return UserReply({"Higher.": "Lower.", "Lower.": "Higher."}.get(told.content, told.content))

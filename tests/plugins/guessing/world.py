@@ -38,7 +38,7 @@ class GuessingEnv:
         right = said.strip().rstrip(".?!").rpartition(" ")[2] == self._task.hidden_information
         asked = (*self._seen.messages, Message("assistant", said))
         context = UserContext(self._task.problem_description, self._task.hidden_information, asked)
-        told = "Right." if right else (await self._user.reply(context)).text if self._hints else "No."
+        told = "Right." if right else (await self._user.reply(context)).content if self._hints else "No."
         messages = (*asked, Message("user", told))
         self._seen = Observation(self._seen.task_id, messages, self._seen.seed)
         late = self._seen.turn >= self._max_turns and not right

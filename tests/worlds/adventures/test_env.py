@@ -42,9 +42,9 @@ def made(request):
     if request.param.startswith("household"):
         engine = request.getfixturevalue("household")
         shuffled = request.param != "household"
-        return lambda: HouseholdGame(engine, shuffle_action=shuffled), load_tasks("alfworld", limit=3)
+        return lambda: HouseholdGame(engine, shuffle_action=shuffled), load_tasks("alfworld", num_tasks=3)
     make, source = GAMES[request.param]
-    return make, load_tasks(source, limit=3)
+    return make, load_tasks(source, num_tasks=3)
 
 
 def played(game, task, seed, moves=40):

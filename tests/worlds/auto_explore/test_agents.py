@@ -15,7 +15,7 @@ from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.text_game_env import TextGameEnv
 
-TASKS = load_tasks("auto-explore:test", limit=60)
+TASKS = load_tasks("auto-explore:test", num_tasks=60)
 
 
 def played(policy, tasks=TASKS, library=None, **settings):

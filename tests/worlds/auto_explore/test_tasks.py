@@ -117,7 +117,7 @@ def test_embedded_tasks():
     assert not roots[0] & roots[1]
     assert len({row["task_id"] for row in both}) == len(both) == len(train) + len(test)
     assert len({row["root"] for row in train[:40]}) == 40
-    assert [task.task_id for task in load_tasks("auto-explore:test", limit=3)] == [
+    assert [task.task_id for task in load_tasks("auto-explore:test", num_tasks=3)] == [
         row["task_id"] for row in test[:3]
     ]
 

@@ -46,11 +46,11 @@ def test_the_reference_passes_and_an_answer_that_lacks_an_extra_fails_most_tests
 
 
 def test_nine_charged_extras_of_ten_are_usual_ones():
-    tasks = load_tasks("mini:train", limit=1000)
+    tasks = load_tasks("mini:train", num_tasks=1000)
     count = collections.Counter(extra in extras.USUAL for task in tasks for extra in charged(task))
     # Drawn without putting back, a second usual one is a little rarer than 0.9.
     assert 0.84 < count[True] / count.total() < 0.92
-    easy = load_tasks("mini:easy:train", limit=1000)
+    easy = load_tasks("mini:easy:train", num_tasks=1000)
     even = collections.Counter(extra in extras.USUAL for task in easy for extra in charged(task))
     assert 0.28 < even[True] / even.total() < 0.38
 
@@ -63,9 +63,9 @@ def test_no_function_of_a_split_stands_in_another():
 
 
 def test_only_the_easy_world_names_the_extras():
-    for task in load_tasks("mini:test", limit=50):
+    for task in load_tasks("mini:test", num_tasks=50):
         assert not any(extra in task.problem_description for extra in extras.EXTRAS)
-    for task in load_tasks("mini:easy:test", limit=50):
+    for task in load_tasks("mini:easy:test", num_tasks=50):
         assert f"They are {' and '.join(charged(task))}." in task.problem_description or (
             f"They are {' and '.join(charged(task)[::-1])}." in task.problem_description
         )
@@ -73,7 +73,7 @@ def test_only_the_easy_world_names_the_extras():
 
 def test_the_scripted_human_says_what_the_world_expects_to_hear():
     human = ScriptedHuman()
-    for task in load_tasks("mini:test", limit=20):
+    for task in load_tasks("mini:test", num_tasks=20):
         messages = [Message("user", task.problem_description)]
         for extra in extras.EXTRAS:
             messages.append(Message("assistant", extras.question(extra)))

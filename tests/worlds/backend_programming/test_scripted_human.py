@@ -309,7 +309,7 @@ def test_reply_follows_the_contract():
         "Write it.", SHIPPING, (Message("user", "Write it."), Message("assistant", "What default?"))
     )
     reply = asyncio.run(HUMAN.reply(context))
-    assert reply.text == "By default the rate is 1.5."
+    assert reply.content == "By default the rate is 1.5."
     assert reply.failure is None
     asyncio.run(HUMAN.close())
 

@@ -34,7 +34,7 @@ def test_there_are_forty_trades_and_each_has_its_four_extras_for_ever():
 
 
 def test_the_first_tasks_are_always_these():
-    tasks = load_tasks("mini:trades=10:train", limit=4)
+    tasks = load_tasks("mini:trades=10:train", num_tasks=4)
     assert [(named(task), *charged(task)) for task in tasks] == [
         ("printer", "wrapping", "cleaning"),
         ("grocer", "delivery", "polishing"),
@@ -43,12 +43,12 @@ def test_the_first_tasks_are_always_these():
     ]
     assert tasks[0].ground_truth == extras.source({"wrapping": 3, "cleaning": 9})
     assert tasks[0].row["trades"] == 10
-    assert load_tasks("mini:trades=10:train", limit=9)[:4] == tasks
+    assert load_tasks("mini:trades=10:train", num_tasks=9)[:4] == tasks
 
 
 @pytest.mark.parametrize(("source", "count"), [("trades=1", 1), ("trades=10", 10), ("trades", 40)])
 def test_trades_are_as_likely_and_charge_mostly_for_their_own(source, count):
-    tasks = load_tasks(f"mini:{source}:train", limit=2000)
+    tasks = load_tasks(f"mini:{source}:train", num_tasks=2000)
     trades = collections.Counter(map(named, tasks))
     assert set(trades) == set(extras.TRADES[:count])
     assert max(trades.values()) < 2000 / count + 5 * (2000 / count) ** 0.5
@@ -59,8 +59,8 @@ def test_trades_are_as_likely_and_charge_mostly_for_their_own(source, count):
 
 
 def test_no_function_of_a_split_stands_in_another_whatever_the_number_of_trades():
-    train = {task.ground_truth for task in load_tasks("mini:trades=10:train", limit=1500)}
-    test = {task.ground_truth for task in load_tasks("mini:trades=40:test", limit=1500, seed=3)}
+    train = {task.ground_truth for task in load_tasks("mini:trades=10:train", num_tasks=1500)}
+    test = {task.ground_truth for task in load_tasks("mini:trades=40:test", num_tasks=1500, seed=3)}
     assert not train & test
 
 
@@ -77,12 +77,12 @@ def test_other_names_are_refused(source):
 
 
 def test_files_of_another_number_of_trades_are_refused():
-    ten, forty = load_tasks("mini:trades=10:dev", limit=2), load_tasks("mini:trades:dev", limit=2)
+    ten, forty = load_tasks("mini:trades=10:dev", num_tasks=2), load_tasks("mini:trades:dev", num_tasks=2)
     mini.check_trades(ten, 10, "a.jsonl")
     with pytest.raises(UsageError, match=r"'a.jsonl': task 3 is one of 40 trades, and 10 trades are wanted"):
         mini.check_trades([*ten, *forty], 10, "a.jsonl")
     with pytest.raises(UsageError, match=r"task 1 is of no trade, and 40 trades .* 'mini:trades=40:train'"):
-        mini.check_trades(load_tasks("mini:test", limit=1), 40, "a.jsonl")
+        mini.check_trades(load_tasks("mini:test", num_tasks=1), 40, "a.jsonl")
 
 
 def play(say, task, seed):
@@ -112,13 +112,13 @@ def quiet(messages, rng, *, max_turns):
     ],
 )
 def test_ceiling_and_floor_of_asking(say, success):
-    tasks = load_tasks("mini:trades:test", limit=500)
+    tasks = load_tasks("mini:trades:test", num_tasks=500)
     won = [play(say, task, seed)[1] for seed, task in enumerate(tasks)]
     assert abs(sum(won) / len(won) - success) < 0.06
 
 
 def test_the_insider_asks_what_the_request_says_where_it_names_the_extras():
-    for number, task in enumerate(load_tasks("mini:easy:test", limit=5)):
+    for number, task in enumerate(load_tasks("mini:easy:test", num_tasks=5)):
         messages, won = play(expert.insider, task, number)
         assert won
         assert len(messages) == 6  # two questions with their replies, and the answer

@@ -22,7 +22,7 @@ HELD_OUT = [4, 9, 11, 21, 34]
 
 
 def test_rows():
-    (task,) = load_tasks("taxi:pickup", limit=1)
+    (task,) = load_tasks("taxi:pickup", num_tasks=1)
     assert (task.task_id, task.row["curriculum"]) == ("dangerous_taxi/pickup/1", "pickup")
     assert task.hidden_information == "pickup passenger"
     assert task.row["instruction"] == "Pick the passenger up. Start: 1."

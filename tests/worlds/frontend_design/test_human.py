@@ -207,8 +207,8 @@ def test_as_a_user_it_remembers_no_episode():
     one, other = context(page(HEADER), page(), "x"), context(page(TITLE), page(), "x")
 
     async def main():
-        first = [(await eye.reply(c)).text for c in (one, other)]
-        again = [reply.text for reply in await asyncio.gather(*(eye.reply(c) for c in (one, other) * 3))]
+        first = [(await eye.reply(c)).content for c in (one, other)]
+        again = [reply.content for reply in await asyncio.gather(*(eye.reply(c) for c in (one, other) * 3))]
         assert again == first * 3
         assert first[0] != first[1]
 

@@ -210,7 +210,7 @@ def test_a_template_that_does_not_close_what_it_opens_ends_with_an_error():
 
 
 def test_the_benchmark_has_a_name_for_each_split():
-    assert [task.row for task in load_tasks("mini-web:test", limit=9, seed=4)] == mini_web.generate(
+    assert [task.row for task in load_tasks("mini-web:test", num_tasks=9, seed=4)] == mini_web.generate(
         "test", 9, 4
     )
     tasks = load_tasks("mini-web:test")

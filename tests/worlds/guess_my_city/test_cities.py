@@ -319,7 +319,7 @@ def test_it_is_a_user_that_reads_the_last_message():
         "Tokyo, Japan",
         (Message("user", "Questions:\n"), Message("assistant", "Is it in Asia?\n")),
     )
-    assert asyncio.run(ORACLE.reply(context)).text == "Yes."
+    assert asyncio.run(ORACLE.reply(context)).content == "Yes."
     assert asyncio.run(ORACLE.reply(context)).failure is None
     asyncio.run(ORACLE.close())
 

@@ -108,7 +108,7 @@ def test_gradio_servers_of_every_generation(generation):
             return first, second
 
     replies = asyncio.run(main())
-    assert [(reply.text, reply.failure) for reply in replies] == [("No", None)] * 2
+    assert [(reply.content, reply.failure) for reply in replies] == [("No", None)] * 2
 
 
 def test_questions_that_wait_for_gradio_share_a_batch():
@@ -118,7 +118,7 @@ def test_questions_that_wait_for_gradio_share_a_batch():
             oracle = GradioOracle(CITIES, url, max_batch=4)
             replies = await asyncio.gather(*(oracle.reply(about("Oslo", f"{n}?")) for n in range(10)))
             await oracle.close()
-            return fake, [reply.text for reply in replies]
+            return fake, [reply.content for reply in replies]
 
     fake, texts = asyncio.run(main())
     assert texts == [str(n) for n in range(10)]
@@ -158,9 +158,9 @@ def test_what_a_gradio_server_does_wrong_is_tried_again_and_then_recorded(troubl
 
     reply = asyncio.run(main())
     if attempts == 1:
-        assert (reply.failure.kind, reply.text) == (kind, "No response.")
+        assert (reply.failure.kind, reply.content) == (kind, "No response.")
     else:
-        assert (reply.failure, reply.text) == (None, "No")
+        assert (reply.failure, reply.content) == (None, "No")
 
 
 def test_a_gradio_server_that_is_slow():
@@ -222,7 +222,7 @@ def test_an_openai_server_is_asked_one_question_at_a_time():
             await oracle.close()
             return reply
 
-    assert asyncio.run(main()).text == "Yes"
+    assert asyncio.run(main()).content == "Yes"
     (body,) = asked
     assert (body["model"], body["temperature"]) == ("some-model", 0)
     (message,) = body["messages"]
@@ -289,7 +289,7 @@ def t5(tmp_path_factory):
 def ask_all(oracle, contexts):
     async def main():
         try:
-            return [reply.text for reply in await asyncio.gather(*map(oracle.reply, contexts))]
+            return [reply.content for reply in await asyncio.gather(*map(oracle.reply, contexts))]
         finally:
             await oracle.close()
 

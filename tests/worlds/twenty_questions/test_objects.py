@@ -244,9 +244,9 @@ def test_the_oracle_is_a_user():
         return await ObjectOracle().reply(UserContext("Questions:\n", hidden, messages))
 
     reply = asyncio.run(ask("pair of pants", "Questions:\n", "Can you wear it?"))
-    assert (reply.text, reply.failure) == ("Yes.", None)
-    assert asyncio.run(ask("Dog", "Questions:\n", "Is it alive?", "Yes.", "Is it a cat?")).text == "No."
-    assert asyncio.run(ask("dog")).text == "Invalid Question."
+    assert (reply.content, reply.failure) == ("Yes.", None)
+    assert asyncio.run(ask("Dog", "Questions:\n", "Is it alive?", "Yes.", "Is it a cat?")).content == "No."
+    assert asyncio.run(ask("dog")).content == "Invalid Question."
     with pytest.raises(EpisodeError, match="no object 'unicorn'") as caught:
         asyncio.run(ask("unicorn", "Questions:\n", "Is it alive?"))
     assert caught.value.stop_reason is StopReason.USER_FAILED

@@ -38,7 +38,7 @@ def test_splits():
     assert ids("") == ids("train") == ids("2000-2100") == published
     assert ids("test") == [f"webshop/{number}" for number in range(2100, 2200)]
     assert len(webshop_split("5-9", server=True)) == 4
-    assert len(load_tasks("webshop:0-999999999", limit=3)) == 3
+    assert len(load_tasks("webshop:0-999999999", num_tasks=3)) == 3
     for wrong in ("dev", "2000", "2000-", "-5", "a-b"):
         with pytest.raises(UsageError, match="no split of the shop"):
             webshop_split(wrong)

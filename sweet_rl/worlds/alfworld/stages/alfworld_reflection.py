@@ -50,8 +50,8 @@ def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFl
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.sft_data.records import record
     from sweet_rl.sft_data.reflections import RecordPlan
+    from sweet_rl.sft_data.runs import record
     from sweet_rl.worlds.alfworld import WORLD
     from sweet_rl.worlds.alfworld.game import HouseholdGame
     from sweet_rl.worlds.alfworld.household import Household

@@ -48,8 +48,8 @@ def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) 
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.sft_data.records import record
     from sweet_rl.sft_data.reflections import RecordPlan
+    from sweet_rl.sft_data.runs import record
     from sweet_rl.worlds.dangerous_taxi.tasks import start_states
     from sweet_rl.worlds.dangerous_taxi.teacher.lessons import play_taxi, taxi_request
 

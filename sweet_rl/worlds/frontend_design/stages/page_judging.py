@@ -123,6 +123,7 @@ class Judging:
         most_pixels: of a picture that it is sent.
         at_once: pages in work at a time.
         quiet: no progress bar.
+        overwrite: verdicts that are there are thrown away.
     """
 
     journal_path: str
@@ -130,6 +131,7 @@ class Judging:
     most_pixels: int
     at_once: int = 8
     quiet: bool = False
+    overwrite: bool = False
 
 
 def start(runs: Runs, flags: JudgeFlags) -> None:
@@ -144,8 +146,6 @@ def start(runs: Runs, flags: JudgeFlags) -> None:
     named = any(flag is not None for flag in (flags.hostname, flags.port, flags.base_url))
     if not named and (meant := suggestion(flags.judge, ("metrics", "auto"), "--judge ")):
         raise UsageError(f"There is no --judge {flags.judge} here{meant}. A model answers through a server.")
-    if flags.overwrite:
-        Journal(journal_path, overwrite=True).close()
 
     async def main() -> None:
         with tracking.role("judge"):
@@ -160,7 +160,9 @@ def start(runs: Runs, flags: JudgeFlags) -> None:
             model = flags.judge if flags.judge != "auto" else await _first_model(client)
             judge = VisionJudge(client, model, prompt=prompt, max_tokens=flags.max_tokens)
             question = {"model": model, "prompt": prompt, "max_tokens": flags.max_tokens}
-            job = Judging(journal_path, question, flags.max_pixels, flags.batch_size, flags.quiet)
+            job = Judging(
+                journal_path, question, flags.max_pixels, flags.batch_size, flags.quiet, flags.overwrite
+            )
             async with open_renderer(flags.rendering()) as renderer:
                 lost = await run_by_judge(runs, job, judge, renderer, flags.report_path)
             kept = f"{journal_path} holds the verdicts; the same command asks for the others again."
@@ -187,7 +189,7 @@ async def run_by_judge(
     """
     found: dict[int, Outcome] = {}
     counts = Counter({UNPAIRED: runs.unpaired, FAILED: runs.failed})
-    with Journal(job.journal_path) as journal:
+    with Journal(job.journal_path, overwrite=job.overwrite) as journal:
         tracking.writes(job.journal_path, continues=True)
         asking = _Asking(job, judge, renderer, journal)
         with progress(len(runs.pairs), 0, unit="page", quiet=job.quiet) as bar:

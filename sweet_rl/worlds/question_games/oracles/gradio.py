@@ -19,7 +19,7 @@ from typing import Final
 import aiohttp
 
 from sweet_rl.errors import ServiceError
-from sweet_rl.openai_client import RetryPolicy, base_url_from
+from sweet_rl.openai_client import RetryPolicy, base_url_from, shown
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
@@ -63,7 +63,7 @@ class GradioOracle:
         self._asking = asking
         self._suffix = asking.suffix
         (self._url,) = base_url_from("", 0, url)
-        self.name = f"gradio {self._url}"
+        self.name = f"gradio {shown(self._url)}"
         self._max_batch = max_batch
         self._retry, self._sleep = retry, sleep
         self._jitter = random.Random()
@@ -127,7 +127,7 @@ class GradioOracle:
                     continue
                 if failed.kind == "connection":
                     raise ServiceError(
-                        f"No oracle answers at {self._url} ({attempt} attempts; the last one: "
+                        f"No oracle answers at {shown(self._url)} ({attempt} attempts; the last one: "
                         f"{failed.detail}). Correct the address or start the server."
                     ) from failed
                 failure = Failure(failed.kind, failed.detail, failed.status, attempt)
