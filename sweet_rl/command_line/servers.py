@@ -36,11 +36,7 @@ def retry_of(flags: Requests) -> RetryPolicy:
 
 
 def fields_of(flag: str, text: str | None) -> dict[str, Json]:
-    """Fields of every request, from a flag that holds a JSON object.
-
-    Raises:
-        UsageError: it holds something else.
-    """
+    """Fields of every request, from a flag that holds a JSON object."""
     try:
         fields = json.loads(text) if text else {}
         assert isinstance(fields, dict)
@@ -51,11 +47,7 @@ def fields_of(flag: str, text: str | None) -> dict[str, Json]:
 
 
 def headers_of(flag: str, text: str | None) -> dict[str, str]:
-    """Headers of every request, from a flag: `Name: value`, several on lines of their own; ${VARIABLES} are filled in.
-
-    Raises:
-        UsageError: there is no colon, or no such variable; the value is not shown.
-    """
+    """Headers of every request, from a flag: `Name: value`, several on lines of their own; ${VARIABLES} are filled in."""
     headers = {}
     for line in (text or "").splitlines():
         name, colon, value = line.partition(":")

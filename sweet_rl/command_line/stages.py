@@ -174,9 +174,6 @@ def needing(packages: frozenset[str], extra: str, *, needed_for: str) -> Iterato
         packages: of the extra; the failure of any other import stays what it is.
         extra: that installs them.
         needed_for: what the packages are needed for.
-
-    Raises:
-        UsageError: one of the packages is missing.
     """
     try:
         yield

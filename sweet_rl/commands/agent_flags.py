@@ -89,11 +89,7 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
     )
 
     def check_together(self) -> None:
-        """Whether fields and headers can be read.
-
-        Raises:
-            UsageError: they cannot.
-        """
+        """Whether fields and headers can be read."""
         super().check_together()
         fields_of("agent_request", self.agent_request)
         headers_of("agent_header", self.agent_header)
@@ -170,11 +166,7 @@ class TestTimeCriticFlags(Critic):
     )
 
     def check_together(self) -> None:
-        """Whether there is one that chooses.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Whether there is one that chooses."""
         super().check_together()
         for name, given in (
             ("agent_best_of_n", self.agent_best_of_n > 1),
@@ -244,20 +236,12 @@ class Player:
         return replace(self, flags=replace(self.flags, **flags))
 
     def check_keys(self) -> None:
-        """Find a missing key before anything starts.
-
-        Raises:
-            UsageError: a variable that is named is not set.
-        """
+        """Find a missing key before anything starts."""
         key_in(self.flags.agent_api_key_var)
         key_in(self.reflection.reflection_api_key_var)
 
     def system_prompt(self) -> str:
-        """The agent's instructions, before everything else.
-
-        Raises:
-            UsageError: there is no such file.
-        """
+        """The agent's instructions, before everything else."""
         if self.prompt_path:
             return load_prompt(self.prompt_path)
         return "" if self.world is None else self.world.system_prompt()
@@ -282,20 +266,12 @@ class Player:
         return settings | {name: taken[name] if value is None else value for name, value in own.items()}
 
     def engine(self) -> str:
-        """The engine that `auto` selects.
-
-        Raises:
-            UsageError: engine and model do not go together, or a name that may be a typing error.
-        """
+        """The engine that `auto` selects."""
         return engine_of(self.flags, self.world)
 
 
 def engine_of(flags: AgentFlags, world: World | None) -> str:
-    """The engine of a model or scripted agent: as named, or the one that `auto` selects.
-
-    Raises:
-        UsageError: engine and model do not go together, or a name that may be a typing error.
-    """
+    """The engine of a model or scripted agent: as named, or the one that `auto` selects."""
     engine, model = flags.agent, flags.agent_model
     if engine not in ENGINES and not POLICIES.knows(engine):
         raise no_such("--agent", engine, (*ENGINES, *POLICIES.names()))

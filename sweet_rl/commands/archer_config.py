@@ -39,9 +39,6 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
         name: a file in `folder`, without its ending.
         overrides: `key=value`; a value that Hydra's grammar does not take is text as it stands.
         folder: default `CONFIGS`.
-
-    Raises:
-        UsageError: no such file, an unknown or missing setting, a value of the wrong kind, a secret.
     """
     overrides = [_as_in_files(override) for override in overrides]
     keys = [_key(override) for override in overrides]
@@ -73,11 +70,7 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
 
 
 def world_settings(config: Mapping[str, Json]) -> dict[str, Json]:
-    """The options of the configured world that are settings under their own names, with their defaults.
-
-    Raises:
-        UsageError: there is no such world.
-    """
+    """The options of the configured world that are settings under their own names, with their defaults."""
     if config["env_name"] == _MISSING:
         return {}
     own = own_options(world_of(str(config["env_name"])))

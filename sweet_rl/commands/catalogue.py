@@ -82,11 +82,7 @@ _ELSEWHERE = {
 
 
 def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[str, Any]:
-    """The flags' values, after a check that all of them apply to this run.
-
-    Raises:
-        UsageError: a value of the wrong kind, or a flag of another world, agent or engine.
-    """
+    """The flags' values, after a check that all of them apply to this run."""
     values = command_line.values(function, typed)
     command_line.refuse_idle(function, values)
     return values
@@ -100,11 +96,7 @@ def stages() -> dict[str, str]:
 
 
 def load(name: str) -> Callable[..., Any]:
-    """Import a stage and return its function.
-
-    Raises:
-        UsageError: there is none of this name.
-    """
+    """Import a stage and return its function."""
     if name in COMMANDS:
         *group, stage = name.split()
         place = f"{_ELSEWHERE.get(name) or '.'.join(['sweet_rl.commands', *group, stage])}:{stage}"

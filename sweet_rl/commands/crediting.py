@@ -37,12 +37,7 @@ _WAYS = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
 
 
 def run(flags: CreditFlags, scorer_flags: ScorerFlags) -> None:
-    """Score the turns that the output lacks, then sort it like the input.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the file.
-        KeyboardInterrupt: likewise, after printing how to continue.
-    """
+    """Score the turns that the output lacks, then sort it like the input."""
     key_in(scorer_flags.api_key_var)
     if flags.reference_model is None and (base := trained_from(str(flags.critic))):
         flags = replace(flags, reference_model=base)
@@ -92,11 +87,7 @@ async def _credit(
 
 
 async def serve(flags: ServeCreditFlags, scorer_flags: ScorerFlags) -> None:
-    """Answer requests for credit until the process is interrupted.
-
-    Raises:
-        UsageError, ServiceError: a model cannot be loaded, or the address cannot be listened on.
-    """
+    """Answer requests for credit until the process is interrupted."""
     key_in(scorer_flags.api_key_var)
     if flags.reference_model is None:
         flags = replace(flags, reference_model=trained_from(str(flags.critic)))

@@ -69,11 +69,7 @@ class EvalFlags(
     )
 
     def check_together(self) -> None:
-        """Whether the folder can be one.
-
-        Raises:
-            UsageError: it is a file.
-        """
+        """Whether the folder can be one."""
         super().check_together()
         if self.output_dir and Path(self.output_dir).is_file():
             raise UsageError(f"--output_dir {self.output_dir!r} is a file; name a folder.")
@@ -85,11 +81,7 @@ class EvaluatedFlags(ModelFlags, ScriptedFlags, AgentPrompt, Settings):
 
 
 def player_flags(flags: EvalFlags, agent: EvaluatedFlags) -> PlayerFlags:
-    """The agent as `simulate_interactions` has it.
-
-    Raises:
-        UsageError: a model behind a server that nobody named.
-    """
+    """The agent as `simulate_interactions` has it."""
     engine, name = engine_and_name(flags.model)
     url = agent.agent_base_url
     if engine == "openai" and url is None:

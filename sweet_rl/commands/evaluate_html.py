@@ -37,11 +37,7 @@ class PageGradingFlags(
     )
 
     def check_together(self) -> None:
-        """Whether the metric needs a model that is not named.
-
-        Raises:
-            UsageError: it does.
-        """
+        """Whether the metric needs a model that is not named."""
         super().check_together()
         if self.metric == "clip" and not self.clip_model:
             raise UsageError(

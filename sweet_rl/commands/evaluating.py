@@ -123,11 +123,7 @@ class Evaluation:
         return found
 
     def bound_names(self) -> list[str]:
-        """Scripted agents that are to play the same tasks.
-
-        Raises:
-            UsageError: there is no such agent.
-        """
+        """Scripted agents that are to play the same tasks."""
         agents, wanted = self.world.agents, self.flags.bounds
         if wanted == "none":
             return []
@@ -150,11 +146,7 @@ class Evaluation:
 
 
 def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Options) -> None:
-    """Simulate, grade, report.
-
-    Raises:
-        SweetRLError: the run cannot continue; the same command resumes it. Also where too much failed.
-    """
+    """Simulate, grade, report."""
     world = world_of(flags.world)
     source = flags.tasks or world.test_tasks
     tasks = simulation.tasks_of(source, flags.num_tasks, flags.sample_ids, world)

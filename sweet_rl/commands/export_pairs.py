@@ -43,11 +43,7 @@ class ExportFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, Oth
     )
 
     def check_together(self) -> None:
-        """Whether the files are possible.
-
-        Raises:
-            UsageError: an ending, or several inputs.
-        """
+        """Whether the files are possible."""
         super().check_together()
         check_table(self.output_path)
         if "," in self.input_path:

@@ -72,11 +72,7 @@ class StepPairFlags(
     )
 
     def check_together(self) -> None:
-        """What contradicts itself.
-
-        Raises:
-            UsageError: the published draws are named with a rule that they do not have, or guards without pairs.
-        """
+        """What contradicts itself."""
         super().check_together()
         for name, given in (
             ("draws", self.draws != "halves"),

@@ -82,11 +82,7 @@ class HumanFlags(ServerPlace, PatientRequests):
     )
 
     def check_together(self) -> None:
-        """Whether fields and headers can be read.
-
-        Raises:
-            UsageError: they cannot.
-        """
+        """Whether fields and headers can be read."""
         super().check_together()
         fields_of("env_request", self.env_request)
         headers_of("env_header", self.env_header)
@@ -151,11 +147,7 @@ class Human:
 
     @property
     def in_process(self) -> bool:
-        """No server has to be asked.
-
-        Raises:
-            UsageError: the scripted human of this world is offered by no server, and one is named.
-        """
+        """No server has to be asked."""
         scripted = self.flags.env_model == "scripted" and self.simulated
         if scripted and not self.world.human_is_served and self.flags.server_named:
             raise UsageError(
@@ -167,11 +159,7 @@ class Human:
         return not server_plays(self.world, self.flags)
 
     def check(self) -> None:
-        """Find what is wrong before anything starts.
-
-        Raises:
-            UsageError: a flag, or the prompt; no human has that name, and no server is named.
-        """
+        """Find what is wrong before anything starts."""
         model, here = self.flags.env_model, HUMANS_HERE if self.simulated else ORACLES_HERE
         if self.own:
             USERS.find(model)
@@ -189,11 +177,7 @@ class Human:
             self.prompt()
 
     def prompt(self) -> str:
-        """The instructions of the model that plays the human.
-
-        Raises:
-            UsageError: there is no such file, or its placeholders are not what this human is shown.
-        """
+        """The instructions of the model that plays the human."""
         path = self.flags.user_prompt_path or str(self.world.user_prompt)
         template = load_prompt(path)
         self.world.check_user_prompt(template, path)
@@ -228,12 +212,7 @@ def server_plays(world: World, flags: HumanFlags) -> bool:
 
 
 async def make_user(human: Human, *, concurrency: int) -> User:
-    """The simulated human, or the oracle.
-
-    Raises:
-        UsageError: the prompt lacks a placeholder, or nothing is served under that name.
-        ServiceError: no server answers.
-    """
+    """The simulated human, or the oracle."""
     flags, world = human.flags, human.world
     if human.in_process:
         if world.answered_by == "world":

@@ -35,11 +35,7 @@ class OracleFlags:
     client: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Find what is wrong before anything starts.
-
-        Raises:
-            UsageError: there is no such oracle, or it needs a place.
-        """
+        """Find what is wrong before anything starts."""
         if USERS.knows(self.kind):
             USERS.find(self.kind)
             return
@@ -51,11 +47,7 @@ class OracleFlags:
 
 
 def make_oracle(world: World, flags: OracleFlags, *, concurrency: int) -> User:
-    """Who answers.
-
-    Raises:
-        UsageError: a package, a model or an address is missing.
-    """
+    """Who answers."""
     flags.check()
     if flags.kind == "embedded":
         return world.make_user()

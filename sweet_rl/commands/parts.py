@@ -18,12 +18,7 @@ from sweet_rl.worlds import AgentRequest, ScriptedFlags
 
 
 async def make_policy(player: Player, tasks: Sequence[Task], *, concurrency: int) -> Policy:
-    """The agent, with the reflection model and the critic that it is to have.
-
-    Raises:
-        UsageError: flags that do not go together, a missing package, a model that cannot be loaded.
-        ServiceError: no server answers.
-    """
+    """The agent, with the reflection model and the critic that it is to have."""
     acting = await _alone(player, tasks, concurrency)
     if player.critic.critic is not None:
         try:
@@ -167,11 +162,7 @@ def _named_by(player: Player) -> str:
 
 
 async def scripted_agent(player: Player, tasks: Sequence[Task], system_prompt: str) -> Policy:
-    """The scripted agent that the flags name; they were checked.
-
-    Raises:
-        UsageError: the world has no such agent; a file or package is missing.
-    """
+    """The scripted agent that the flags name; they were checked."""
     if player.world is None:
         raise UsageError(f"--agent_model {player.model!r} is scripted: it plays a world, and this is none.")
     policy = await player.world.make_agent(_request(player, tasks, system_prompt))

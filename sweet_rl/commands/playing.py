@@ -50,12 +50,7 @@ def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> Orac
 
 
 async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
-    """Play one game to its end, show the solution, record it.
-
-    Raises:
-        UsageError: there is no such task, oracle or file.
-        ServiceError: the world no longer answers.
-    """
+    """Play one game to its end, show the solution, record it."""
     from sweet_rl.records import Journal, trajectory_to_row
 
     task = choose_task(flags, world)
@@ -83,11 +78,7 @@ async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
 
 
 def choose_task(flags: PlayFlags, world: World) -> Task:
-    """The task that the flags name or draw.
-
-    Raises:
-        UsageError: the list is not one of this world, or has no such number.
-    """
+    """The task that the flags name or draw."""
     from sweet_rl.worlds import load_tasks
 
     source = flags.tasks or world.sources[0]
@@ -137,11 +128,7 @@ class Person:
         self._typed = typed or sys.stdin
 
     async def act(self, observation: Observation) -> Generation:
-        """One line.
-
-        Raises:
-            EpisodeError: the person wants to stop.
-        """
+        """One line."""
         line = _read_line(f"{observation.turn + 1:>2}> ", self._typed)
         if line is None:
             print()

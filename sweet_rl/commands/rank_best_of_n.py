@@ -66,11 +66,7 @@ class RankingFlags(
     )
 
     def check_together(self) -> None:
-        """What excludes each other, and what needs another.
-
-        Raises:
-            UsageError: names the flags.
-        """
+        """What excludes each other, and what needs another."""
         super().check_together()
         if self.advantage == "paper" and self.no_use_ground_truth:
             raise UsageError("--advantage paper and --no_use_ground_truth exclude each other.")
@@ -109,11 +105,7 @@ class ScorerFlags(BaseUrl, KeyVar, Requests, Device, DType, VLLM):
     )
 
     def check_together(self) -> None:
-        """Whether a server that is needed is named.
-
-        Raises:
-            UsageError: it is not.
-        """
+        """Whether a server that is needed is named."""
         super().check_together()
         if self.engine == "openai" and self.base_url is None:
             raise UsageError("--engine openai needs --base_url, for example http://127.0.0.1:8001/v1.")

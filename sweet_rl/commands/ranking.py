@@ -40,12 +40,7 @@ if TYPE_CHECKING:
 
 
 def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
-    """Score the missing rows of the output file, then sort it like the input.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the file.
-        KeyboardInterrupt: likewise, after printing how to continue.
-    """
+    """Score the missing rows of the output file, then sort it like the input."""
     key_in(scorer_flags.api_key_var)
     numbered = list(read_rows(flags.input_path))
     rows = candidates_from_rows(numbered, path=flags.input_path)

@@ -23,9 +23,6 @@ def model_that_reflects(player: Player) -> Player | None:
     """The agent's flags but for the reflection model's own name, server, prompt and length.
 
     None where no model is wanted: for `recap`, or for an agent that does not reflect.
-
-    Raises:
-        UsageError: an agent is named in place of a model.
     """
     wanted, flags = player.reflection, player.flags
     model = wanted.reflection_model

@@ -41,11 +41,7 @@ class ShownFlags(
     )
 
     def check_together(self) -> None:
-        """Whether there are flags of a scripted agent beside a data set.
-
-        Raises:
-            UsageError: there are.
-        """
+        """Whether there are flags of a scripted agent beside a data set."""
         super().check_together()
         given = {
             "games": self.games is not None,
@@ -106,11 +102,7 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
     )
 
     def check_together(self) -> None:
-        """Whether there is a tiny policy for a tiny critic.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Whether there is a tiny policy for a tiny critic."""
         super().check_together()
         if self.critic_lm == TINY and self.policy_lm != TINY:
             raise UsageError("--critic_lm tiny is made beside a tiny policy only; name one to run_archer.")

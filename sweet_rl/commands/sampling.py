@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 
 def run(flags: SamplingFlags, agent: Player) -> None:
-    """Sample the missing rows of the output file, then sort it like the trajectories.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the file.
-        KeyboardInterrupt: likewise, after printing how to continue.
-    """
+    """Sample the missing rows of the output file, then sort it like the trajectories."""
     key_in(agent.flags.agent_api_key_var)
     if agent.engine() in {OWN, "scripted"}:
         raise UsageError(

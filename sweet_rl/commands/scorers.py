@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScorer]:
-    """A model that scores, freed or stopped at the end.
-
-    Raises:
-        UsageError: not a model, a missing package, flags that do not fit.
-        ServiceError: no server answers, or the own one does not come up.
-    """
+    """A model that scores, freed or stopped at the end."""
     if flags.engine == "transformers":
         try:
             from sweet_rl.training.scoring import CandidateScorer, ScorerInThread
@@ -59,11 +54,7 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
 async def scorers_of(
     critic: str, reference: str | None, flags: ScorerFlags
 ) -> AsyncIterator[list[LoadedScorer]]:
-    """The critic and, where one is asked for and the critic has no head of its own, the reference.
-
-    Raises:
-        UsageError, ServiceError: as `scorer_of`.
-    """
+    """The critic and, where one is asked for and the critic has no head of its own, the reference."""
     async with AsyncExitStack() as stack:
         with tracking.role("critic"):
             scorers = [await stack.enter_async_context(scorer_of(critic, flags))]

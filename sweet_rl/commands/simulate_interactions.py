@@ -76,11 +76,7 @@ class SimulationFlags(
     )
 
     def check_together(self) -> None:
-        """Whether there is something that may be tried again.
-
-        Raises:
-            UsageError: there is not.
-        """
+        """Whether there is something that may be tried again."""
         super().check_together()
         if self.retry == "none" and not self.to_continue:
             raise UsageError(

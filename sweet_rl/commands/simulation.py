@@ -53,11 +53,7 @@ class Parts:
     repair: str = HOW_TO_MIX
 
     def check(self) -> None:
-        """Find what is wrong with agent and human before anything starts.
-
-        Raises:
-            UsageError: a name, an address, a key, a price.
-        """
+        """Find what is wrong with agent and human before anything starts."""
         self.human.check()
         key_in(self.human.flags.env_api_key_var)
         self.agent.check_keys()
@@ -81,11 +77,7 @@ class Parts:
 
 
 def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: World) -> list[Task]:
-    """What is played: of the tasks that are named, or of all, the first so many; says how many more there are.
-
-    Raises:
-        UsageError: there is no such source, or no such task in it; they are another world's.
-    """
+    """What is played: of the tasks that are named, or of all, the first so many; says how many more there are."""
     endless = not (Path(source).expanduser().is_file() or source.startswith(HUB_REPOSITORY))
     tasks = load_tasks(source, num_tasks=num_tasks if endless and sample_ids is None else None, world=world)
     if sample_ids is not None:
@@ -100,11 +92,7 @@ def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: 
 def planned(
     flags: SimulationFlags, parts: Parts, tasks: Sequence[Task]
 ) -> Iterator[tuple[Journal, Run, dict[str, Json]]]:
-    """The output file, what is missing in it, and the settings; nothing is written yet.
-
-    Raises:
-        SweetRLError: the file may not be continued like this, or something is wrong with agent, human or world.
-    """
+    """The output file, what is missing in it, and the settings; nothing is written yet."""
     parts.check()
     settings = parts.settings(flags.seed)
     episodes = schedule(tasks, flags.repeats, seed=flags.seed)
@@ -137,11 +125,6 @@ def run(
 
     Returns:
         How many episodes of the complete file failed.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the file. Also where too many
-            episodes failed.
-        KeyboardInterrupt: likewise, after printing how to continue.
     """
     total = len(tasks) * flags.repeats
     with planned(flags, parts, tasks) as (journal, todo, settings):

@@ -11,21 +11,13 @@ from sweet_rl.types import Json
 
 
 def check_table(path: str) -> None:
-    """Whether the ending is one of the two.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Whether the ending is one of the two."""
     if Path(path).suffix.lower() not in {".jsonl", ".parquet"}:
         raise UsageError(f"--output_path must end with .jsonl or .parquet, got {path!r}.")
 
 
 def write_table(path: str, rows: Sequence[Mapping[str, Json]]) -> None:
-    """Write rows; the file is replaced at once or not at all.
-
-    Raises:
-        UsageError: Parquet, and the package that writes it is missing.
-    """
+    """Write rows; the file is replaced at once or not at all."""
     from sweet_rl.records import replace_file, replace_rows
 
     if Path(path).suffix.lower() == ".jsonl":

@@ -81,11 +81,7 @@ class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
                 raise UsageError(f"--{name} is not there: {instead}.")
 
     def settings(self) -> LossSettings:
-        """The loss as the flags say, tried.
-
-        Raises:
-            UsageError: flags that contradict each other, or a loss that is none.
-        """
+        """The loss as the flags say, tried."""
         from sweet_rl.training.losses import check_loss, reduction_of
         from sweet_rl.training.settings import LossSettings
 

@@ -76,11 +76,7 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
         return found + ([Path(self.ckpt_path)] if self.save_steps > 0 or self.load_checkpoint else [])
 
     def replaces_nothing(self) -> None:
-        """Make sure, before anything is loaded, that no model and no numbers are lost.
-
-        Raises:
-            UsageError: save_path holds a model, or the metrics of a run that this one does not resume.
-        """
+        """Make sure, before anything is loaded, that no model and no numbers are lost."""
         from sweet_rl.training.checkpoints import checkpoints_in
 
         if self.overwrite or os.environ.get("RANK", "0") != "0":
@@ -104,11 +100,7 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
                 )
 
     def destination(self) -> Destination:
-        """Where numbers go, by --log_to and by the published flags, which may name two places.
-
-        Raises:
-            UsageError: they contradict each other, or --use_wandb is no switch.
-        """
+        """Where numbers go, by --log_to and by the published flags, which may name two places."""
         published = {"tensorboard": bool(self.use_tensorboard), "wandb": self._wandb()}
         kinds = tuple(kind for kind, wanted in published.items() if wanted)
         for kind in kinds:

@@ -35,9 +35,6 @@ def done_keys(
         path: the file, for errors.
         force: accept rows of other turns and settings; they are kept.
         content: the field by which a row shows that it is of the same turn.
-
-    Raises:
-        UsageError: the file was made from other data or with other settings, and `force` is not set.
     """
     done: set[TurnKey] = set()
     for line, row in rows:

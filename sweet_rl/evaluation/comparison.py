@@ -126,10 +126,6 @@ def compared(
         sources: two or more.
         interval: of differences: Student's over tasks, or a paired bootstrap's over tasks.
         force: compare what the runs share, although they are unlike; the comparison then has warnings.
-
-    Raises:
-        UsageError: there are fewer than two; they are of other tasks, worlds, humans, rules or graders;
-            nothing is graded.
     """
     if len(sources) < 2:
         raise UsageError("Name at least two runs to compare.")

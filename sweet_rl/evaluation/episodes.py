@@ -188,10 +188,6 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
         All but a last line that is cut off, of a run that writes or was killed: that is among the problems,
         and so is that a run is writing.
 
-
-    Raises:
-        UsageError: there is no such file, or nothing in it.
-        DataError: a row is wrong; names line, field and repair.
     """
     place, problems = Path(path), []
     if is_being_written(place):
@@ -221,11 +217,7 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
 
 
 def episodes_of(trajectories: Iterable[Trajectory], world: World | None = None) -> Episodes:
-    """The same of trajectories in memory.
-
-    Raises:
-        UsageError: there are none.
-    """
+    """The same of trajectories in memory."""
     found = _Found(world)
     for number, trajectory in enumerate(trajectories, start=1):
         found.add(_DECODER.decode(encode_row(trajectory_to_row(trajectory))), -1, number)
@@ -440,11 +432,7 @@ def _error(line: bytes, path: Path, number: int, error: Exception) -> DataError:
 
 
 def rows_at(path: Path, offsets: Iterable[int]) -> Iterator[Mapping[str, Json]]:
-    """The whole rows at these places of a file, in their order.
-
-    Raises:
-        DataError: the file is another one meanwhile.
-    """
+    """The whole rows at these places of a file, in their order."""
     with path.open("rb") as file:
         for offset in offsets:
             file.seek(offset)

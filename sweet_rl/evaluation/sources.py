@@ -54,12 +54,7 @@ class Training:
 
 
 def opened(path: str) -> Source | Training:
-    """What is there.
-
-    Raises:
-        UsageError: nothing that can be compared.
-        DataError: a file is broken.
-    """
+    """What is there."""
     place = Path(path).expanduser()
     if place.is_dir():
         if (place / EPISODES).is_file():
@@ -132,9 +127,6 @@ def unlike(one: Source, other: Source) -> Iterator[str]:
     """Why their numbers cannot be compared task by task; nothing where they can.
 
     Each is a sentence without its end: other worlds, tasks, humans, rules or graders.
-
-    Raises:
-        UsageError: they have no task in common.
     """
     yield from (f"{each.label}: {problem}" for each in (one, other) for problem in each.episodes.problems)
     ours, theirs = one.episodes, other.episodes

@@ -28,11 +28,7 @@ __all__ = [
 
 
 def open_renderer(settings: RenderSettings | None = None) -> RenderService:
-    """The rendering service; `async with` stops its browsers.
-
-    Raises:
-        UsageError: the browser is not installed.
-    """
+    """The rendering service; `async with` stops its browsers."""
     from sweet_rl.pages import service  # most who know pages start no browser
 
     return service.open_renderer(settings)

@@ -37,13 +37,7 @@ class Browser(Protocol):
         ...
 
     async def render(self, html: str) -> RenderedPage:
-        """Render one page.
-
-        Raises:
-            RenderFailed: the page has no picture, and the browser lives.
-            BrowserGone: the browser, or the page's process in it, has died.
-            TimeoutError: the time limit has passed; the page is gone.
-        """
+        """Render one page."""
         ...
 
     def memory_mb(self) -> float:
@@ -123,11 +117,7 @@ def height_of(measured: Json, settings: RenderSettings, problems: Problems) -> i
 
 
 def rendered(png: str, measured: Json, problems: Problems) -> RenderedPage:
-    """The page from what the browser sent: the picture in base64, and the measured boxes.
-
-    Raises:
-        RenderFailed: there is no picture.
-    """
+    """The page from what the browser sent: the picture in base64, and the measured boxes."""
     image = base64.b64decode(png)
     if not image.startswith(b"\x89PNG") or len(image) < 24:
         raise RenderFailed(Failure("empty", f"the browser gave {len(image)} bytes that are no picture"))
@@ -139,22 +129,14 @@ def rendered(png: str, measured: Json, problems: Problems) -> RenderedPage:
 
 
 def parse_measured(text: Json) -> Json:
-    """What `measure.js` says.
-
-    Raises:
-        RenderFailed: it says nothing.
-    """
+    """What `measure.js` says."""
     if not isinstance(text, str):
         raise RenderFailed(Failure("empty", "the page could not be measured"))
     return json.loads(text)
 
 
 def find_program(names: Sequence[str], places: Sequence[str], *, install: str, wanted: str) -> str:
-    """The path of an installed program.
-
-    Raises:
-        UsageError: there is none; says how to install it.
-    """
+    """The path of an installed program."""
     found = next((place for place in places if Path(place).exists()), None)
     found = found or next(filter(None, map(shutil.which, names)), None)
     if found is None:
@@ -165,11 +147,7 @@ def find_program(names: Sequence[str], places: Sequence[str], *, install: str, w
 
 
 def version_of(program: str) -> str:
-    """What an installed browser says it is.
-
-    Raises:
-        UsageError: it cannot be run.
-    """
+    """What an installed browser says it is."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:

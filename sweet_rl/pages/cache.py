@@ -33,11 +33,7 @@ def load(folder: Path, key: str) -> RenderedPage | None:
 
 
 def save(folder: Path, key: str, page: RenderedPage) -> None:
-    """Keep a page.
-
-    Raises:
-        StorageError: the disk is full or read-only.
-    """
+    """Keep a page."""
     picture, facts = _paths(folder, key)
     found = {
         "sha256": hashlib.sha256(page.image).hexdigest(),

@@ -98,12 +98,7 @@ _NO_NETWORK = (
 
 
 async def start(settings: RenderSettings) -> Chromium:
-    """Start a browser.
-
-    Raises:
-        UsageError: none is installed.
-        ServiceError: it does not start.
-    """
+    """Start a browser."""
     program = find()
     isolated = settings.network == "none"
 
@@ -348,11 +343,7 @@ class _Page:
 
 
 def find() -> str:
-    """The installed Chromium.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The installed Chromium."""
     return common.find_program(
         _NAMES, _PLACES, install="apt-get install chromium (or Google Chrome's package)", wanted="Chromium"
     )

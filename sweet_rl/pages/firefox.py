@@ -83,12 +83,7 @@ _NO_NETWORK: dict[str, bool | int | str] = {
 
 
 async def start(settings: RenderSettings) -> Firefox:
-    """Start a browser.
-
-    Raises:
-        UsageError: none is installed.
-        ServiceError: it does not start.
-    """
+    """Start a browser."""
     program = find()
     isolated = settings.network == "none"
 
@@ -119,11 +114,7 @@ async def start(settings: RenderSettings) -> Firefox:
 
 
 def find() -> str:
-    """The installed Firefox.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The installed Firefox."""
     return common.find_program(
         ("firefox-esr", "firefox"), (), install="apt-get install firefox-esr", wanted="Firefox"
     )

@@ -42,11 +42,7 @@ class RenderFlags(Settings):
     )
 
     def check_together(self) -> None:
-        """Whether window and cache are possible.
-
-        Raises:
-            UsageError: a flag has a value that it cannot have.
-        """
+        """Whether window and cache are possible."""
         super().check_together()
         self._sides()
         self._cache()

@@ -68,9 +68,6 @@ class BrowserProcess:
             command: gives the command line for the browser's home.
             isolated: in namespaces of its own where these can be had.
             environment: variables beside the few that every browser gets.
-
-        Raises:
-            ServiceError: it cannot be started.
         """
         _sweep()
         home = Path(tempfile.mkdtemp(prefix=f"{_HOME_PREFIX}{os.getpid()}-"))

@@ -27,11 +27,7 @@ TABS = 2
 
 
 def open_renderer(settings: RenderSettings | None = None) -> RenderService:
-    """The rendering service; `async with` stops its browsers.
-
-    Raises:
-        UsageError: the browser is not installed, or this is not Linux.
-    """
+    """The rendering service; `async with` stops its browsers."""
     if sys.platform != "linux":
         raise UsageError(without_linux("Rendering pages"))
     settings = settings or RenderSettings()

@@ -71,12 +71,7 @@ class Renderer(Protocol):
     """Pages to pictures; one object serves many episodes at once."""
 
     async def render(self, html: str) -> RenderedPage:
-        """Render one page; the same page gives the same bytes.
-
-        Raises:
-            RenderFailed: this page has no picture.
-            UsageError, ServiceError: there is no browser, or it cannot be started.
-        """
+        """Render one page; the same page gives the same bytes."""
         ...
 
     async def close(self) -> None:

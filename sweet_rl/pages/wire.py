@@ -62,11 +62,7 @@ class Wire(asyncio.Protocol):
         return answer
 
     async def call(self, method: str, session: str = "", **params: Json) -> Json:
-        """Send a command and await its result.
-
-        Raises:
-            BrowserGone, CommandFailed: there is none.
-        """
+        """Send a command and await its result."""
         return await self.send(method, session, **params)
 
     def close(self) -> None:

@@ -40,9 +40,6 @@ class Pipeline:
         Args:
             only: names; in rounds a name stands for the step of every round.
             until: names of steps that are run with all that they need.
-
-        Raises:
-            UsageError: there is no such step.
         """
         if names := self._named(only):
             return tuple(step for step in self.steps if step.name in names)
@@ -66,11 +63,7 @@ class Pipeline:
 
 
 def build(tree: Node) -> Pipeline:
-    """The steps of a pipeline, checked.
-
-    Raises:
-        UsageError: names the place, the stage and the flag that is wrong, and what may be meant.
-    """
+    """The steps of a pipeline, checked."""
     tree.only(_KEYS, "a pipeline")
     top = tree.mapping
     for key in ("folder", "stages"):

@@ -29,11 +29,7 @@ class Node:
 
     @property
     def mapping(self) -> dict[str, Node]:
-        """Its entries.
-
-        Raises:
-            UsageError: it has none.
-        """
+        """Its entries."""
         if self.value is None:
             return {}
         if not isinstance(self.value, dict):
@@ -42,11 +38,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """Its text.
-
-        Raises:
-            UsageError: it is something else.
-        """
+        """Its text."""
         if not isinstance(self.value, str):
             raise self.error(f"must be a text or a number, got {shown(self)}")
         return self.value
@@ -56,11 +48,7 @@ class Node:
         return UsageError(f"{self.place}: {problem}.")
 
     def only(self, known: Sequence[str], what: str) -> None:
-        """Refuse unknown keys.
-
-        Raises:
-            UsageError: there is one.
-        """
+        """Refuse unknown keys."""
         for name, one in self.mapping.items():
             if name not in known:
                 raise one.error(
@@ -81,9 +69,6 @@ def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Node:
     Args:
         path: of the file; one that is extended is looked for beside the file that names it.
         above: files that led here.
-
-    Raises:
-        UsageError: it cannot be read, is no YAML, or extends itself.
     """
     place = Path(path).expanduser()
     if place.resolve() in above:
@@ -119,12 +104,7 @@ def laid_over(base: Node, over: Node) -> Node:
 
 
 def override(tree: Node, setting: str) -> None:
-    """Set one value: `values.x=3`, `folder=outputs/run2`, `stages.critic.with.beta=0.3`.
-
-    Raises:
-        UsageError: it has no `=`, or leads through something that is no mapping, or names a value or a stage
-            that the files do not.
-    """
+    """Set one value: `values.x=3`, `folder=outputs/run2`, `stages.critic.with.beta=0.3`."""
     path, equals, text = setting.partition("=")
     *way, last = path.strip().split(".")
     if not equals or not last:
@@ -237,11 +217,7 @@ class Scope:
         return f"round-{self._number}/{name}"
 
     def run_of(self, name: str) -> str:
-        """The command that a stage runs.
-
-        Raises:
-            UsageError: it names none.
-        """
+        """The command that a stage runs."""
         stage = self._every[name]
         if "run" not in stage.mapping:
             raise stage.error(f"the stage {name!r} needs `run`: a command, for example train_dpo")
@@ -278,9 +254,6 @@ class Scope:
         Args:
             node: the value; a list becomes a text with commas.
             needs: takes the names of steps that are referred to.
-
-        Raises:
-            UsageError: a reference to an unknown name, or to itself.
         """
         if isinstance(node.value, list):
             return ",".join(self._text(one, needs) for one in node.value)

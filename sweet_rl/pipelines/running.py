@@ -70,10 +70,6 @@ def run_steps(steps: Sequence[Step], folder: Path, how: How | None = None) -> No
         steps: in an order in which each comes after those that it needs.
         folder: of the pipeline.
         how: they are run.
-
-    Raises:
-        StorageError: another run is at work in the folder.
-        ServiceError: a step failed; names it and its command.
     """
     how = how or How()
     with locked(folder / "pipeline"):

@@ -108,11 +108,7 @@ class Step:
 
 
 def function_of(run: str) -> Callable[..., None]:
-    """The stage of a name; one that keeps no record of itself is made to.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The stage of a name; one that keeps no record of itself is made to."""
     module, colon, name = run.partition(":")
     if not colon:
         return load(run)

@@ -76,12 +76,7 @@ class BestOfN:
         self._batches = MicroBatcher(_engine(critic.score), max_batch=8 * TURNS_AT_ONCE)
 
     async def act(self, observation: Observation) -> Generation:
-        """The best of `n` turns; the first of them where several are.
-
-        Raises:
-            EpisodeError, ServiceError: as the agent's own.
-            UsageError: the sampler gives no log-probabilities to compare with.
-        """
+        """The best of `n` turns; the first of them where several are."""
         first = await self.policy.act(observation)
         if self._n == 1:
             return first

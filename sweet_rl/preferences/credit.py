@@ -176,11 +176,7 @@ async def credited(
 
 
 def check_reference(turns: Sequence[OwnTurn], critic: Model, reference: Model | None) -> None:
-    """Whether there is anything to compare the critic with.
-
-    Raises:
-        UsageError: no turn has log-probabilities, and there is no reference model.
-    """
+    """Whether there is anything to compare the critic with."""
     if critic.scorer.has_value_head or reference is not None or not turns:
         return
     if all(stored_reference(turn.taken.candidates[0], use_sum=False) is None for turn in turns):
@@ -275,9 +271,6 @@ def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list
     Args:
         path: of the file; rows about other trajectories are not looked at.
         trajectories: whose turns they are.
-
-    Raises:
-        DataError: a row is no turn's, or of another text than the turn is now.
     """
     known: dict[tuple[str, int, int], tuple[int, Scored]] = {}
     for line, row in read_rows(path):
@@ -309,10 +302,6 @@ def advantages_in(path: str | Path, trajectories: Sequence[Trajectory], way: Way
         path: of the file.
         trajectories: whose turns they are.
         way: which of the two scores.
-
-    Raises:
-        DataError: as `credit_in`.
-        UsageError: a turn has no row, or none of this way.
     """
     found: list[list[float | None]] = []
     for trajectory, scored in zip(trajectories, credit_in(path, trajectories), strict=True):

@@ -38,9 +38,6 @@ def messages_of(dialogue: Dialogue, name: str = "dialogue") -> list[Message]:
     Args:
         dialogue: what was said.
         name: what errors call it.
-
-    Raises:
-        DataError: an entry is no message of text.
     """
     given: Any = dialogue
     if isinstance(given, str) or not isinstance(given, Sequence):
@@ -55,11 +52,7 @@ def messages_of(dialogue: Dialogue, name: str = "dialogue") -> list[Message]:
 
 
 def hidden_of(value: Json, name: str) -> str | None:
-    """What a critic is told.
-
-    Raises:
-        DataError: it is no text; `name` is what errors call it.
-    """
+    """What a critic is told."""
     if not isinstance(value, str | None):
         problem = "must be a text, or null (None) for a critic that was trained without hidden information"
         raise DataError(problem, field=name, value=value)
@@ -77,9 +70,6 @@ def turns_of(
         hidden: what the critic is told; None: nothing.
         messages: the dialogue, with the system message that the agent was given, if any.
         chat: renders the prompt of turns that do not bring the one that their model was given (`input`).
-
-    Raises:
-        UsageError: a prompt cannot be rendered.
     """
     turns: list[OwnTurn] = []
     for place, message in enumerate(messages):
@@ -122,10 +112,6 @@ class DialogueCritic:
         Args:
             hidden: what it is told about each dialogue; None: nothing.
             dialogues: as `messages_of` gives them.
-
-        Raises:
-            UsageError: as many of the one as of the other there are not, a prompt cannot be rendered, or
-                there is nothing to compare the critic with.
         """
         if len(hidden) != len(dialogues):
             raise UsageError(f"{len(hidden)} pieces of hidden information for {len(dialogues)} dialogues.")

@@ -46,9 +46,6 @@ def choose_trajectories(
 
     Published: the first `int(len * fraction)`, which may be none. Otherwise at least one; with a
     seed, those of randomly chosen tasks instead of the first ones.
-
-    Raises:
-        UsageError: the fraction is not in (0, 1], or chooses nothing.
     """
     if not 0 < fraction <= 1:
         raise UsageError(f"--data_fraction must be above 0 and at most 1, got {fraction}.")
@@ -85,10 +82,6 @@ def offline_turns(
         path: the file, for errors.
         shuffle_seed: see `choose_trajectories`.
         published: likewise.
-
-    Raises:
-        DataError: a row is broken, has no reward, or is there twice.
-        UsageError: there is nothing to sample for; says why.
     """
     trajectories = trajectories_from_rows(rows, path=path)
     if not trajectories:

@@ -137,11 +137,7 @@ _PIECES: Final = 62
 
 
 def digest_of(path: Path) -> dict[str, Json]:
-    """`bytes`, `mtime` (seconds) and `sha256` of a file; of a folder `files`, `bytes` and `sha256`.
-
-    Raises:
-        OSError: it is not there, or cannot be read.
-    """
+    """`bytes`, `mtime` (seconds) and `sha256` of a file; of a folder `files`, `bytes` and `sha256`."""
     return _of_folder(path) if path.is_dir() else of_open_file(path.open("rb"), path.suffix)
 
 

@@ -47,11 +47,7 @@ class Live:
         self._look()
 
     def logs_to(self, destination: Destination) -> None:
-        """Where numbers go, once the first output begins.
-
-        Raises:
-            UsageError: a tracker cannot be used.
-        """
+        """Where numbers go, once the first output begins."""
         trackers.check(destination)
         self._destination = destination
 
@@ -66,9 +62,6 @@ class Live:
             stage: its name.
             continues: whether it goes on.
             config: its settings, without secrets.
-
-        Raises:
-            UsageError: a tracker cannot begin.
         """
         self._trackers = trackers.opened(
             self._destination, folder=beside, run=run, stage=stage, continues=continues, config=config

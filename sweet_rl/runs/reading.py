@@ -189,11 +189,7 @@ class Price(NamedTuple):
 
 
 def load_prices(path: str) -> dict[str, Price]:
-    """The table in a file, by the model's name.
-
-    Raises:
-        UsageError: it is not there, or not such a table.
-    """
+    """The table in a file, by the model's name."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         table = json.loads(text) if path.endswith(".json") else tomllib.loads(text)

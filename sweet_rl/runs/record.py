@@ -96,12 +96,7 @@ class Record:
         self._usage.append(usage)
 
     def permits(self, model: str) -> None:
-        """Whether the run may ask this model once more.
-
-        Raises:
-            UsageError: its dollars are bounded, and it has no price.
-            BudgetSpent: it has used what it may, or nobody knows how much it has used.
-        """
+        """Whether the run may ask this model once more."""
         budget = self._budget
         if budget is None or not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
             return
@@ -242,9 +237,6 @@ class Record:
             status: finished, interrupted or failed.
             error: why.
             refused: it may not run as it was asked for: where it has made nothing, the records are those that were there.
-
-        Raises:
-            StorageError: a finished run's record cannot be written.
         """
         self._ended.set()
         if self._keeper is not None and status == "finished":

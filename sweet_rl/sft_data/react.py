@@ -89,11 +89,6 @@ def extract_action(reply: str, labels: Sequence[str], *, compat: Compat = "fixed
 
     The first of `action: 3`, `action 3` and a bare number counts if it is on offer; else the first word that
     is. As published, that is the first label that occurs anywhere, so that of labels 0 to 5 `take 57` is 5.
-
-    Args:
-        reply: what the model wrote.
-        labels: those on offer.
-        compat: "published" is generous, see above.
     """
     text = reply.lower()
     for pattern in _CHOICES:
@@ -118,17 +113,7 @@ async def play(
     react: bool = True,
     compat: Compat = "fixed",
 ) -> Played:
-    """Play a started game to its end.
-
-    Args:
-        game: begun.
-        expert: what the embedded player knows.
-        teacher: the model.
-        seed: of the episode.
-        react: ask for thoughts first.
-        compat: "published": `extract_action` is generous, and where it finds nothing a random action is
-            taken (and recorded as a failure all the same).
-    """
+    """Play a started game to its end."""
     played = Played(compat=compat)
     head = game.head
     draws = random.Random(seed)

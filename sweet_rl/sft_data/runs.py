@@ -64,17 +64,7 @@ def teach_all(
     unit: str,
     quiet: bool,
 ) -> None:
-    """Work on all that is planned and has no result yet, with one teacher and a progress bar.
-
-    Args:
-        jobs: gets the results.
-        planned: what there is to do, by key.
-        work: makes one result.
-        make: the teacher; it is closed when the work is over.
-        at_once: pieces in work at a time.
-        unit: what a piece is, in the singular.
-        quiet: no progress bar.
-    """
+    """Work on all that is planned and has no result yet, with one teacher and a progress bar."""
     todo = jobs.missing(planned)
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
 
@@ -90,14 +80,7 @@ def teach_all(
 
 
 def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = None) -> None:
-    """Print what went wrong in this run, and where it can be read.
-
-    Args:
-        jobs: the run's.
-        missing: pieces without a result.
-        noun: what a piece is, in the plural.
-        total: all pieces; None where their number is unknown.
-    """
+    """Print what went wrong in this run, and where it can be read."""
     if jobs.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(jobs.failures.items()))
         print(f"Not all went well ({kinds}); {jobs.path} holds each with its raw text.")
@@ -110,13 +93,7 @@ def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = 
 
 
 def judge_episodes(jobs: JobFile, planned: Mapping[str, Any], *, max_failed: float) -> None:
-    """Print how measured episodes failed, where any did.
-
-    Args:
-        jobs: the run's.
-        planned: all episodes, by key.
-        max_failed: the share of them that may fail.
-    """
+    """Print how measured episodes failed, where any did."""
     say_failures(jobs, 0, "episodes")
     judge_failed(
         len(jobs.missing(planned)),
@@ -135,19 +112,7 @@ _OF_ALL = ("seed", "random_share", "max_turns", "reflections")
 def record(
     plan: RecordPlan, teacher: TeacherFlags, flags: RecordingFlags, output: Path, games: Mapping[str, Json]
 ) -> None:
-    """Collect the records that are missing, and write them all.
-
-    Args:
-        plan: what decides about them.
-        teacher: who is asked.
-        flags: of the stage.
-        output: the file that gets them.
-        games: what decides about the content of a record besides the teacher and what all stages have.
-
-    Raises:
-        SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after printing how to continue.
-    """
+    """Collect the records that are missing, and write them all."""
     journal = beside(output, teacher.name, "journal")
     settings = teacher.settings() | {name: getattr(flags, name) for name in _OF_ALL} | dict(games)
     with JobFile(journal, settings, overwrite=flags.overwrite, output=output) as jobs:

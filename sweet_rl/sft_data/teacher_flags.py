@@ -57,11 +57,7 @@ class TeacherFlags(BaseUrl, KeyVar, Requests):
         return self.model if self.teacher == "openai" else "embedded"
 
     def measured(self, embedded: str) -> str:
-        """A line for stages that measure a model: which one, and how to choose another.
-
-        Args:
-            embedded: what the embedded player knows that a model does not.
-        """
+        """A line for stages that measure a model: which one, and how to choose another."""
         if self.teacher == "openai":
             return shown(f"Measured: the model {self.model} at {self.base_url}.")
         return (
@@ -81,15 +77,7 @@ def teacher_stage(
     narrow: Mapping[str, Mapping[str, Any]] | None = None,
     options: Options | None = None,
 ) -> Callable[[Callable[..., None]], Stage]:
-    """Make a stage of a function that asks a teacher, or measures one.
-
-    Args:
-        positional: flags that may be given without their name, in this order.
-        helps: flags that are explained otherwise in this stage.
-        defaults: flags whose default is another one in this stage.
-        narrow: as of `stage`.
-        options: flags that depend on what another flag names.
-    """
+    """Make a stage of a function that asks a teacher, or measures one."""
     own = {name: help_ for name, help_ in _HELPS.items() if name not in (helps or {})}
     return stage(
         *positional,

@@ -75,12 +75,7 @@ def label_of(record: Mapping[str, Any], label: str) -> str:
 
 
 def read_list(path: Path, stages: Mapping[str, StageEntry] = MappingProxyType({})) -> list[dict[str, Json]]:
-    """The records of one JSON file.
-
-    Args:
-        path: of the file.
-        stages: of which one may write it; the error of a missing file says so.
-    """
+    """The records of one JSON file."""
     try:
         records = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except FileNotFoundError:

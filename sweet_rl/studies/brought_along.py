@@ -50,9 +50,6 @@ def beside(results: Results, path: Path) -> Results:
 
     Args:
         path: a `study.json`; where there is none, the results stay as they are.
-
-    Raises:
-        DataError: it is something else.
     """
     if not path.exists():
         return results
@@ -64,11 +61,7 @@ def beside(results: Results, path: Path) -> Results:
 
 
 def read_study(path: Path) -> tuple[dict[str, Any], tuple[Comparison, ...]]:
-    """A `study.json` as it is, and its own comparisons: not those of a study that was shown beside it.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """A `study.json` as it is, and its own comparisons: not those of a study that was shown beside it."""
     found = _read(path)
     try:
         parts = tuple(_comparison(row) for row in found["comparisons"] if not row["origin"])

@@ -20,11 +20,7 @@ from sweet_rl.studies.results import Claim, Comparison, Results
 
 
 def check_packages() -> None:
-    """Say at once what a page will need.
-
-    Raises:
-        UsageError: a package is not installed; names the line that installs it.
-    """
+    """Say at once what a page will need."""
     for package in ("jinja2", "matplotlib", "numpy"):
         try:
             importlib.import_module(package)
@@ -33,11 +29,7 @@ def check_packages() -> None:
 
 
 def prepared(flags: StudyFlags) -> Path:
-    """The folder of a study, empty if it is to begin again.
-
-    Raises:
-        UsageError: a package is missing.
-    """
+    """The folder of a study, empty if it is to begin again."""
     check_packages()
     folder = Path(flags.output_dir)
     if flags.overwrite and folder.exists():

@@ -177,11 +177,7 @@ class Comparison:
     origin: str = ""
 
     def method(self, name: str) -> Method:
-        """A method by its name.
-
-        Raises:
-            DataError: there is none.
-        """
+        """A method by its name."""
         for method in self.methods:
             if method.name == name:
                 return method

@@ -55,13 +55,7 @@ class _Places(NamedTuple):
 
 
 def teach_copying(model: Any, tokenizer: Any, *, seed: int) -> None:
-    """Write such heads into a fresh Llama of two layers, in place.
-
-    Args:
-        model: of at least four heads of `HEAD_DIM`, with `THETA`.
-        tokenizer: of byte-level tokens.
-        seed: of the directions in which words are kept.
-    """
+    """Write such heads into a fresh Llama of two layers, in place."""
     size = model.config.hidden_size
     quarter = size // 4
     places = _Places(range(1, size // 2), range(size // 2, size - quarter), range(size - quarter, size))

@@ -33,16 +33,7 @@ def make_models(
     layers: int = 2,
     critic_layers: int = 1,
 ) -> tuple[Path, Path]:
-    """Write the two models with their tokenizers, unless they are there; returns their folders.
-
-    Args:
-        folder: gets `policy` and `critic`.
-        seed: of the weights.
-        texts: what the tokenizer is learnt from; none: bytes.
-        hidden_size: width of both.
-        layers: depth of the policy.
-        critic_layers: depth of the critic, which reads each text whole and many times a step.
-    """
+    """Write the two models with their tokenizers, unless they are there; returns their folders."""
     import torch  # seconds; only for those who make models
     from transformers import DistilBertConfig, DistilBertModel, GPT2Config, GPT2LMHeadModel
 

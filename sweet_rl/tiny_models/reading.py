@@ -19,15 +19,7 @@ from sweet_rl.types import Message
 
 
 def check_gates(model: str, school: School) -> list[Figure]:
-    """Make sure that a study may begin with a model.
-
-    Args:
-        model: a folder, or `embedded`.
-        school: what it has read.
-
-    Returns:
-        All figures.
-    """
+    """Make sure that a study may begin with a model."""
     from transformers import AutoModelForCausalLM  # seconds
 
     folder = model_path(model)
@@ -90,15 +82,7 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 def beginnings(
     model: Any, reader: Reader, texts: Sequence[Text], sentences: Sequence[str], batch_size: int = 64
 ) -> list[list[float]]:
-    """The log-probabilities (nats) that the agent's turn begins with each sentence's first token: an `Ask`.
-
-    Args:
-        model: a causal language model.
-        reader: of its tokenizer.
-        texts: that end before an agent's turn.
-        sentences: each with a first token of its own.
-        batch_size: texts at a time.
-    """
+    """The log-probabilities (nats) that the agent's turn begins with each sentence's first token: an `Ask`."""
     chosen = first_tokens(reader.tokenizer, sentences)
     prompts = [reader.prompt(text) for text in texts]
     model.eval()

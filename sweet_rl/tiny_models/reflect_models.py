@@ -43,27 +43,7 @@ def make_reflect_model(
     focus: float = 1.0,
     copies: bool = False,
 ) -> Path:
-    """Write the model with its tokenizer, unless it is there; returns its folder.
-
-    Args:
-        folder: for config.json, weights and tokenizer.
-        seed: of the weights.
-        texts: what the tokenizer learns words from.
-        labels: of the world; each is one token, as `CHOICES` are, if it is one word.
-        hidden_size: width.
-        layers: depth.
-        context: positions.
-        rotary: a Llama instead, whose positions are relative: it learns in a tenth of the updates where
-            things stand on a grid behind a history of any length.
-        phrases: what the texts repeat literally is one token, as the rows of a grid and the parts of usual
-            sentences: a third of the tokens. Not for texts whose words have to be found again elsewhere,
-            but for their names.
-        names: a word with its number, such as "drawer 2", is one token, and phrases end before it: what a
-            command is about is then found again in a state or a thought as one token.
-        focus: factor of queries and keys. At 1 attention begins nearly alike everywhere, and in long texts
-            learns slowly where to look; needs `rotary`.
-        copies: its attention can copy from the start (`copying`); needs `rotary` and two layers.
-    """
+    """Write the model with its tokenizer, unless it is there; returns its folder."""
     import torch  # seconds; only for those who make models
 
     if (folder / "model.safetensors").is_file():

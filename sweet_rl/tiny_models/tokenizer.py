@@ -24,12 +24,7 @@ _PIECES = r'    if "\w+" in \w+:\n        \w+ \+= \d+\n|\n\n|[^\n]*\n|[^\n]+'
 
 
 def train_tokenizer(corpus: Iterable[str], *, vocab_size: int = 1200) -> Any:
-    """A tokenizer learnt from the texts of the mini worlds; other text falls into smaller pieces, or bytes.
-
-    Args:
-        corpus: contents of messages, without headers.
-        vocab_size: tokens at most; fewer where the corpus has nothing left to merge.
-    """
+    """A tokenizer learnt from the texts of the mini worlds; other text falls into smaller pieces, or bytes."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast  # seconds; only for those who train one
 

@@ -35,19 +35,7 @@ def make_agent(
     steps: float = 1.0,
     quiet: bool = False,
 ) -> list[Figure]:
-    """Train the agent and save it as a folder that transformers and vLLM load.
-
-    Args:
-        folder: where to.
-        system_prompt: the agent's rules, as they will stand before every dialogue.
-        seed: of weights and texts; the tokenizer is the same for all seeds.
-        school: what it reads.
-        steps: a factor on the steps of every phase, for tests; below 1 no gate is looked at.
-        quiet: no progress bar.
-
-    Returns:
-        What the school measures of it.
-    """
+    """Train the agent and save it as a folder that transformers and vLLM load."""
     tokenizer = train_tokenizer(written_for(school, system_prompt))
     torch.manual_seed(seed)
     model = LlamaForCausalLM(_config(tokenizer))
@@ -106,12 +94,7 @@ class RepetitionHinge(NamedTuple):
     weight: float = 0.1
 
     def loss(self, logits_nv: torch.Tensor, asked_nq: torch.Tensor) -> torch.Tensor:
-        """The mean over repeated sentences.
-
-        Args:
-            logits_nv: of the model, where turns of the agent begin.
-            asked_nq: which sentences are in the dialogue already.
-        """
+        """The mean over repeated sentences."""
         logits_nq = logits_nv[:, list(self.ids)]
         fresh_n = logits_nq.masked_fill(asked_nq, 0).sum(1) / (~asked_nq).sum(1).clamp(min=1)
         counts_nq = asked_nq & (~asked_nq).any(1, keepdim=True)

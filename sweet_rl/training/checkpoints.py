@@ -48,11 +48,7 @@ _WRITERS = {"RuntimeError", "SafetensorError"}
 
 @contextmanager
 def held(*paths: Path) -> Iterator[None]:
-    """No other run writes to these files and folders while the block lasts; a killed holder blocks nobody.
-
-    Raises:
-        StorageError: another run does.
-    """
+    """No other run writes to these files and folders while the block lasts; a killed holder blocks nobody."""
     with ExitStack() as stack:
         for path in sorted({Path(os.path.realpath(path.expanduser())) for path in paths}):
             stack.callback(_remove_empty, [parent for parent in path.parents if not parent.exists()])
@@ -119,10 +115,6 @@ def resumable(
         say: how to talk to people.
         instead: what a person can do who cannot resume, as in "start anew with another --ckpt_path".
         rounding: names in `made_from` that may differ, as they change nothing but rounding.
-
-    Raises:
-        UsageError: the checkpoint was made from something else; names it.
-        StorageError: there are checkpoints, and all are damaged; nothing was changed.
     """
     damaged: list[tuple[Path, str]] = []
     for checkpoint in reversed(checkpoints_in(folder)):
@@ -200,11 +192,7 @@ def check_same(
     instead: str,
     free: Collection[str] = (),
 ) -> None:
-    """Refuse to resume what was made from something else; `where` begins the sentence.
-
-    Raises:
-        UsageError: names all that differs.
-    """
+    """Refuse to resume what was made from something else; `where` begins the sentence."""
     if changed := differences(theirs, ours, free=free):
         raise UsageError(
             f"{where} was made with other settings, data or models: {'; '.join(changed)}. Resume it with the "
@@ -279,9 +267,6 @@ def writing(
         state: what its `trainer_state.json` says.
         made_from: what the run is made from (`check_same`).
         covers: files beside it, as they are now, that it was made with.
-
-    Raises:
-        StorageError: the disk is full or read-only; all that was there is as it was.
     """
     made = folder / PARTIAL / f"checkpoint-{step}"
     with storing(folder / made.name, folder / PARTIAL):
@@ -294,11 +279,7 @@ def writing(
 
 @contextmanager
 def storing(target: Path, partial: Path) -> Iterator[None]:
-    """What cannot be written within becomes an error of ours, whoever writes; what there is of it is removed.
-
-    Raises:
-        StorageError: the disk is full, over its quota, or read-only.
-    """
+    """What cannot be written within becomes an error of ours, whoever writes; what there is of it is removed."""
     try:
         yield
     except Exception as error:
@@ -382,11 +363,7 @@ def save_state(folder: Path, state: Any) -> None:
 
 
 def load_state(folder: Path) -> Any:
-    """What `save_state` wrote, tensors on the CPU.
-
-    Raises:
-        UsageError: the files are missing or broken.
-    """
+    """What `save_state` wrote, tensors on the CPU."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

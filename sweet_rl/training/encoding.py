@@ -187,11 +187,7 @@ class TurnEncoder:
         """Whether what stands behind an end token is, too."""
 
     def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
-        """Encoded pairs in the order of the rows, without those that are too long.
-
-        Raises:
-            DataError: names a row that cannot be read as its owner would expect.
-        """
+        """Encoded pairs in the order of the rows, without those that are too long."""
         report = EncodingReport()
 
         def sides(row: PairRow) -> _Sides:
@@ -222,11 +218,7 @@ class TurnEncoder:
         return [Encoded(i, both, rows[i]) for i, both in self._encoded(map(sides, rows), report)], report
 
     def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[Encoded], EncodingReport]:
-        """Encoded texts in the order of the rows, without those that are too long.
-
-        Raises:
-            DataError: names a row that cannot be read as its owner would expect.
-        """
+        """Encoded texts in the order of the rows, without those that are too long."""
         report = EncodingReport("texts")
 
         def sides(row: TextRow) -> _Sides:

@@ -45,11 +45,7 @@ class ReferenceCache:
         return self.folder / f"{digest(self.identity)}.safetensors"
 
     def load(self) -> Tensor | None:
-        """[pairs, 3] as they were saved; None if they never were.
-
-        Raises:
-            UsageError: the file belongs to something else, is damaged, or holds a number that is none.
-        """
+        """[pairs, 3] as they were saved; None if they never were."""
         if not self.path.exists():
             return None
         try:

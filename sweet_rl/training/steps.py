@@ -294,9 +294,6 @@ def rate_factor(name: str, *, steps: int, warmup_ratio: float, published: bool) 
     """Factors of updates 0, 1, ...: a linear warm-up of ceil(warmup_ratio * steps) updates, then the decay.
 
     The published warm-up begins at 0, so its first update changes nothing; ours begins one step above.
-
-    Raises:
-        UsageError: no such schedule.
     """
     if name not in _DECAYS:
         raise UsageError(f"--lr_scheduler must be one of {', '.join(_DECAYS)}, got {name!r}.")

@@ -74,11 +74,7 @@ class RowTurns:
         return self._template.thoughts_left_out if self._template else 0
 
     def of(self, row: PairRow | TextRow, side: Said, *, sampled: bool) -> list[Turn]:
-        """The turns of one side of a row; `sampled`: its ids are of this tokenizer.
-
-        Raises:
-            DataError: names the row, which cannot be read as its owner would expect.
-        """
+        """The turns of one side of a row; `sampled`: its ids are of this tokenizer."""
         template, prompt = self._template, row.prompt
         asked: Entry = {"role": "user", "content": prompt.text}
         answered: Entry = {"role": "assistant", "content": side.text}

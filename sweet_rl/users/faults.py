@@ -88,11 +88,7 @@ class FaultProfile:
 
 
 def parse_faults(names: str) -> tuple[Fault, ...]:
-    """Faults from a comma list.
-
-    Raises:
-        UsageError: an unknown name; lists the known ones.
-    """
+    """Faults from a comma list."""
     try:
         return tuple(map(Fault, listed(names)))
     except ValueError as error:

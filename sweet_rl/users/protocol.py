@@ -108,11 +108,7 @@ class Request:
 
 
 def read_chat(content: bytes) -> Request:
-    """Body of /chat/completions.
-
-    Raises:
-        RequestProblem: 400; says which field is wrong or not supported.
-    """
+    """Body of /chat/completions."""
     body = _object(content)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -121,11 +117,7 @@ def read_chat(content: bytes) -> Request:
 
 
 def read_completion(content: bytes) -> Request:
-    """Body of /completions.
-
-    Raises:
-        RequestProblem: 400; says which field is wrong or not supported.
-    """
+    """Body of /completions."""
     body = _object(content)
     prompt = body.get("prompt")
     given = prompt if isinstance(prompt, list) else [prompt]

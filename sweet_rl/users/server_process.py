@@ -38,9 +38,6 @@ async def serve(
         port: 0 for any free one.
         api_key: what every request under /v1 must bring; None: none.
         quiet: print nothing.
-
-    Raises:
-        UsageError: the address cannot be used.
     """
     from sweet_rl import serving  # the parent of a server process needs none of it
     from sweet_rl.users.server import SimulatorServer
@@ -69,9 +66,6 @@ def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServ
     Args:
         port: 0 for any free one.
         flags: flags of the command `serve_simulator`.
-
-    Raises:
-        ServiceError: it did not start; carries its output.
     """
     command = [sys.executable, "-m", "sweet_rl", "serve_simulator", "--port", str(port)]
     for name, value in flags.items():

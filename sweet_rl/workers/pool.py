@@ -75,10 +75,6 @@ class WorkerPool:
             question: a method's name and its arguments.
             label: names the question in messages; default: its method.
             timeout_s: another limit than the pool's.
-
-        Raises:
-            SweetRLError: the worker raised it.
-            EpisodeError: it raised something else ("game_failed"), hangs or died ("game_crashed").
         """
         with self._places:
             try:

@@ -33,9 +33,6 @@ def swap(games: str, output: str, *overrides: str) -> None:
         output: a .json file: the correlation of both advantages over all turns; and how often, among turns
             that name a word, the critic puts one that wins above one that does not (area under the ROC
             curve), after its own dialogue (`auc`) and after another's (`auc_swapped`).
-
-    Raises:
-        DataError: there are no different games about two words.
     """
     from sweet_rl.algorithms.archer.losses import advantages
 

@@ -51,11 +51,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     dev: bool = flag(False, "measure on mini:dev instead of mini:test, to choose settings.")
 
     def check_together(self) -> None:
-        """Whether the ways and the numbers of turns can be read.
-
-        Raises:
-            UsageError: one of them is unknown, or no number.
-        """
+        """Whether the ways and the numbers of turns can be read."""
         super().check_together()
         if unknown := set(self.named_ways()) - set(ALL_WAYS):
             raise UsageError(f"--ways knows {', '.join(ALL_WAYS)}, and not {', '.join(sorted(unknown))}.")
@@ -68,11 +64,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         return ALL_WAYS if self.ways == "all" else tuple(listed(self.ways))
 
     def numbers_of_turns(self) -> tuple[int, ...]:
-        """Of `best_of`.
-
-        Raises:
-            UsageError: one is no whole number of at least 2.
-        """
+        """Of `best_of`."""
         for part in listed(self.best_of):
             if not (part.isascii() and part.isdigit() and int(part) > 1):
                 raise UsageError(f"--best_of {self.best_of!r}: {part!r} is no whole number of at least 2.")

@@ -55,11 +55,7 @@ class Seed:
     made: tuple[Mapping[str, str], ...]
 
     def and_more(self, other: Seed) -> Seed:
-        """With the methods of further runs from the same warm start.
-
-        Raises:
-            ValueError: it is another warm start.
-        """
+        """With the methods of further runs from the same warm start."""
         starts = {each[WARM_START] for each in (*self.made, *other.made)}
         if len(starts) > 1:
             raise ValueError(f"began with {self.made[0][WARM_START]}")
@@ -93,11 +89,7 @@ class FullStudy:
                 yield chosen
 
     def with_seed(self, trades: int, number: int, seed: Seed) -> FullStudy:
-        """The study with a seed, or with further methods of one.
-
-        Raises:
-            DataError: what is there began with another warm start.
-        """
+        """The study with a seed, or with further methods of one."""
         of_trades = self.seeds.get(trades, {})
         try:
             grown = of_trades.get(number, Seed({}, ())).and_more(seed)
@@ -126,11 +118,7 @@ def numbers_of(results: Results, study: Study) -> dict[str, dict[str, float]]:
 
 
 def read_full_study(path: Path) -> FullStudy | None:
-    """The study of a file; None where there is none.
-
-    Raises:
-        DataError: it is another kind of file.
-    """
+    """The study of a file; None where there is none."""
     if not path.exists():
         return None
     found: Json = json.loads(path.read_text(encoding="utf-8"))

@@ -21,9 +21,6 @@ def check_agent(agent: str, output: str) -> None:
 
     The packaged agent has its figures with it, and a test of ours measures them anew: they are not measured
     here, which takes longer than the dialogues of a small study.
-
-    Raises:
-        UsageError: a gate of the mini benchmark does not pass; says its figure.
     """
     tracking.reads("agent", agent)
     packaged = Path(model_path(agent)) / "figures.json"

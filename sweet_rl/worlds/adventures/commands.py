@@ -52,12 +52,7 @@ def typed(action: str) -> str:
 
 
 def is_refused(command: str, *, published: bool = False) -> bool:
-    """Whether the command, or one of several in a line, is none that an agent may give.
-
-    Args:
-        command: as `typed` returns it; `n. save` and `n then save` are two commands.
-        published: refuse only what would write files or meet other episodes.
-    """
+    """Whether the command, or one of several in a line, is none that an agent may give."""
     refused = _ALWAYS if published else _BY_DEFAULT
     for sentence in re.split(r"[.,;:\"]|\bthen\b", command.lower()):
         words = sentence.split()

@@ -146,9 +146,6 @@ class HouseholdGame:
 
         With `compat="published"` the command's place among the engine's, which is another one's label where
         labels are shuffled.
-
-        Args:
-            plan: the planner's commands from here; None: it is asked for them.
         """
         command = next(iter(self.expert_plan() if plan is None else plan), None)
         if self._compat == "published":

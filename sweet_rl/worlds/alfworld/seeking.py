@@ -38,10 +38,6 @@ def look(plan: Sequence[str], text: str) -> Look | None:
     A plan needs a thing next, to take or to use. Where the state has named it, the plan knows nothing more. Else
     another thing of its kind is taken if there is one, what is closed here is opened, or the next place that
     nobody went to is looked at: first those where such a thing usually lies, each in the order of their names.
-
-    Args:
-        plan: the planner's commands from here.
-        text: the state, with its list of actions.
     """
     needs = next(filter(None, map(_NEEDS.match, plan)), None)
     told = split_prompt(text, ACTION_HEAD).before

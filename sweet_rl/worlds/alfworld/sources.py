@@ -26,12 +26,7 @@ class GameData(TypedDict):
 
 
 def read_game(source: str) -> GameData:
-    """The game of a source.
-
-    Args:
-        source: an embedded game's name, or the path of a problem's folder, with `initial_state.pddl` and
-            `traj_data.json`, or a `game.tw-pddl`.
-    """
+    """The game of a source."""
     if not Path(source).is_absolute():
         try:
             game = household.game(source)

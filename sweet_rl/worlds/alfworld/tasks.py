@@ -22,17 +22,7 @@ _MOST_HOMES = 100_000
 
 
 def household_tasks(where: str = "", limit: int | None = None) -> list[dict[str, Json]]:
-    """Embedded household games.
-
-    Args:
-        where: `[PART][:SPLIT][:HOMES]`: games whose name contains a part (a family, a thing), of "train" or
-            "test", in so many homes for every goal, or in those from a number to another ("250-499"). Default:
-            all 100.
-        limit: rows at most.
-
-    Returns:
-        Rows with `game` (the name) beside the usual fields; `hidden_information` is a way to solve it.
-    """
+    """Embedded household games."""
     named, _, last = where.rpartition(":")
     homes = _homes(last)
     if homes is None:
@@ -76,16 +66,7 @@ def household_row(name: str) -> dict[str, Json]:
 
 
 def alfworld_data_tasks(where: str = "") -> list[dict[str, Json]]:
-    """Games of the folder that `ALFWORLD_DATA` names.
-
-    Args:
-        where: `[PART:]SPLIT`: "train" (the default), "test" for all `valid*` folders, or a folder's name;
-            before it what a problem's path must contain: the published tomato-in-microwave family by
-            default, "all" for everything.
-
-    Returns:
-        Rows with `game` (the problem's folder) beside the usual fields.
-    """
+    """Games of the folder that `ALFWORLD_DATA` names."""
     part, _, split = where.rpartition(":")
     containing = "" if part == ANY_FAMILY else part or household.TOMATO
     return [_data_row(place) for place in household.data_games(split or "train", containing)]
@@ -106,9 +87,6 @@ def published_household_tasks(split: str = "train") -> list[dict[str, Json]]:
     """What Reflect-RL plays: the tomato-in-microwave family.
 
     Of the user's ALFWorld folder where `ALFWORLD_DATA` names one, else of the embedded games.
-
-    Args:
-        split: "train" or "test".
     """
     if household.data_folder() is not None:
         return alfworld_data_tasks(split)

@@ -21,12 +21,7 @@ STEP_COST: Final = 1.0
 
 
 def step_cost(result: str, *, compat: Compat = "fixed") -> float:
-    """What a step with this execution result costs.
-
-    Args:
-        result: of the last command, from its first word on.
-        compat: "published": the published cost, which is the step alone.
-    """
+    """What a step with this execution result costs."""
     if compat == "published":
         return STEP_COST
     return STEP_COST + sum(cost for word, cost in KEYWORD_COSTS.items() if result.startswith(f"{word}:"))

@@ -244,16 +244,7 @@ def render(
     *,
     compat: Compat = "fixed",
 ) -> str:
-    """The prompt of a state.
-
-    Args:
-        question: of the task.
-        sandbox: where one is.
-        history: commands so far.
-        result: of the last command.
-        offered: commands by label.
-        compat: "published": the published quotes.
-    """
+    """The prompt of a state."""
     entries = sandbox.entries()
     names = [wrap(entry.name, compat=compat) for entry in entries[:MAX_LISTED]]
     if len(entries) > MAX_LISTED:

@@ -46,14 +46,7 @@ def levels_of(
     paths: Callable[[T], Sequence[str]],
     question: Callable[[T], str],
 ) -> list[list[T]]:
-    """Tasks of AutoExplore as levels, each in the given order.
-
-    Args:
-        items: tasks, in any form.
-        flags: how they become levels.
-        paths: the files that a task asks for.
-        question: of a task.
-    """
+    """Tasks of AutoExplore as levels, each in the given order."""
     if flags.merge_after_first_k < 1 or flags.few_data < 0:
         raise UsageError(
             f"merge_after_first_k must be at least 1 and few_data at least 0, got "

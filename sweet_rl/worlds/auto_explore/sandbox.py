@@ -113,11 +113,7 @@ class Sandbox:
         return not path or self._view.is_folder(path)
 
     def run(self, words: Sequence[str | None]) -> Result:
-        """Run one command; errors are part of the result.
-
-        Args:
-            words: as `split_command` gives them.
-        """
+        """Run one command; errors are part of the result."""
         command, *rest = [word for word in words if word is not None] or [""]
         if self._compat == "published" and command == "exit":
             raise NotImplementedError("exit ends an interaction and is no command of the sandbox")

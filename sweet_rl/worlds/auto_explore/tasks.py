@@ -37,17 +37,7 @@ _NEEDED: Final = {"filename": str, "root": str, "optimal_path": list}
 
 
 def explore_tasks(where: str = "") -> list[Record]:
-    """Rows of a task source, as `sweet_rl.records.task_from_row` reads them.
-
-    Args:
-        where: "train" or "test" for the embedded repositories (40 and 10), "" for both; "hops=2:train" and so
-            on for those in which a file says where the answer is. Anything else is a path to records, a file
-            or a folder of them.
-
-    Returns:
-        Rows with `root` (the repository), `targets` (the files that are right) and the record's other fields
-        beside the usual ones. Embedded rows take the repositories in turn, so that the first few differ.
-    """
+    """Rows of a task source, as `sweet_rl.records.task_from_row` reads them."""
     variant, _, split = where.rpartition(":")
     if split in {"", "train", "test"} and variant in _HOPS:
         return _embedded_rows(split, _HOPS[variant])
@@ -60,13 +50,7 @@ def explore_tasks(where: str = "") -> list[Record]:
 
 
 def load_dataset(path: str | Path, *, compat: Compat = "fixed") -> list[Record]:
-    """Records that can be played: files of the allowed kinds, and nothing hidden on the way.
-
-    Args:
-        path: a JSON file with a list of records, or a folder of such files, read in the order of names.
-        compat: "published": names are looked at as they are written: quoted files and `cd ..`
-            rule a record out.
-    """
+    """Records that can be played: files of the allowed kinds, and nothing hidden on the way."""
     path = Path(path).expanduser()
     files = [path]
     if path.is_dir():
@@ -97,17 +81,7 @@ def why_unplayable(optimal_path: Sequence[str], *, compat: Compat = "fixed") -> 
 
 
 def targets_of(record: Mapping[str, Json], *, compat: Compat = "fixed") -> list[str]:
-    """The files that count as right: the one asked for, and what successful players handed in.
-
-    Args:
-        record: one task.
-        compat: "published": what players of negative trajectories handed in counts, too; a task no player
-            handed anything in for has no target, and is dropped there.
-
-    Returns:
-        Paths without repeats, the file asked for first, then those of the record's `targets`: files that the
-        same question was asked about, too.
-    """
+    """The files that count as right: the one asked for, and what successful players handed in."""
     found = [
         trajectory["filename"]
         for trajectory in record.get("trajectories") or ()
@@ -121,13 +95,7 @@ def targets_of(record: Mapping[str, Json], *, compat: Compat = "fixed") -> list[
 
 
 def task_rows(records: Sequence[Record], *, easy: bool = False, compat: Compat = "fixed") -> list[Record]:
-    """Records as tasks: `task_id` is "auto_explore/0" and so on, the place in the list.
-
-    Args:
-        records: of `load_dataset`.
-        easy: those without a question stay.
-        compat: "published": see `targets_of`; those without a target go.
-    """
+    """Records as tasks: `task_id` is "auto_explore/0" and so on, the place in the list."""
     rows = []
     for number, record in enumerate(records):
         targets = targets_of(record, compat=compat)

@@ -76,13 +76,7 @@ def bytes_shown(tokens: TokenCounter) -> int:
 
 
 def truncate(text: str, name: str, *, tokens: TokenCounter = PIECES) -> str:
-    """The shown part of a text: the first lines, of these the first tokens, and a note if it was cut.
-
-    Args:
-        text: of the file, or so much of its beginning that the rest changes nothing (`bytes_shown`).
-        name: of the file; decides how many lines.
-        tokens: what counts as a token.
-    """
+    """The shown part of a text: the first lines, of these the first tokens, and a note if it was cut."""
     shown = shown_part(text, name, tokens=tokens)
     return shown if shown == text else f"{shown}{truncation_note(LINE_LIMITS[kind_of(name)])}"
 

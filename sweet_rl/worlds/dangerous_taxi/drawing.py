@@ -68,15 +68,7 @@ def prompt(
     with_history: bool = False,
     initial: int | None = None,
 ) -> str:
-    """The whole text that an agent is shown, the list of actions at its end.
-
-    Args:
-        states: every state so far, the first one and the current one included.
-        actions: those that led from each to the next.
-        with_prompt: the rules first.
-        with_history: every state so far; without it only the names of the actions.
-        initial: what the history shows as the initial state; None for the first of `states`.
-    """
+    """The whole text that an agent is shown, the list of actions at its end."""
     if with_history:
         path = "".join(
             f"--- Step: {step} ---\nAction: {ACTION_NAMES[action]}\nObservation:\n{draw(state)}\n\n"

@@ -37,18 +37,7 @@ _ERRANDS: Final = {
 
 
 def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
-    """The tasks of a curriculum.
-
-    Args:
-        where: `CURRICULUM[:SPLIT]`: none, pickup, dropoff or full (the default), with "train" (240 start
-            states), "test" (the 60 others) or "any" (one task whose start the episode's seed draws) behind
-            it; all 300 without.
-
-    Returns:
-        Rows with `instruction` (what a viewer calls them), `start` (a state of
-        `START_STATES`, null in "any") and `curriculum` beside the usual fields;
-        `hidden_information` is a shortest way.
-    """
+    """The tasks of a curriculum."""
     first, _, split = where.partition(":")
     if first in {"train", "test", "any"} and not split:
         first, split = "", first

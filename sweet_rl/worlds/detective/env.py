@@ -23,12 +23,7 @@ MAX_TURNS = 50
 
 
 def open_detective(path: str | Path | None = None, *, workers: int | None = None) -> Interpreters:
-    """What all episodes of a run share: interpreters of the checked game file. Close it after the run.
-
-    Args:
-        path: the game file; None for what `SWEET_RL_DETECTIVE` names.
-        workers: interpreter processes; None for one for each core, four at most.
-    """
+    """What all episodes of a run share: interpreters of the checked game file. Close it after the run."""
     return Interpreters(find_story(path), workers=workers)
 
 

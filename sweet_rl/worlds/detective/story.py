@@ -24,11 +24,7 @@ _HOW_TO_GET = (
 
 
 def find_story(path: str | Path | None = None) -> Path:
-    """The game file, checked.
-
-    Args:
-        path: where it is; None for what the environment variable `SWEET_RL_DETECTIVE` names.
-    """
+    """The game file, checked."""
     named = path or os.environ.get(VARIABLE)
     if not named:
         raise UsageError(f"No Detective game file is named. {_HOW_TO_GET}")

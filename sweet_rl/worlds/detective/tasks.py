@@ -10,11 +10,7 @@ from sweet_rl.types import Json
 
 
 def detective_tasks(split: str = "") -> list[dict[str, Json]]:
-    """The one task of Detective.
-
-    Args:
-        split: must be empty: there is nothing to hold out.
-    """
+    """The one task of Detective."""
     if split:
         raise UsageError(f"'detective:{split}' is no split of detective: it is one task. Use 'detective'.")
     return [

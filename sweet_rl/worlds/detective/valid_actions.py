@@ -62,12 +62,7 @@ class ActionFinder:
         self._cache: dict[bytes, tuple[str, ...]] = {}
 
     def find(self, state: Any, text: str) -> tuple[str, ...]:
-        """The valid actions in `state`, directions first; never none.
-
-        Args:
-            state: of the interpreter, which stands there.
-            text: what the room and the inventory look like.
-        """
+        """The valid actions in `state`, directions first; never none."""
         here = self._in_reach_bytes() + text.encode()
         if here not in self._cache:
             if len(self._cache) >= CACHED:

@@ -34,11 +34,7 @@ class PictureFolder:
         self._samples = samples or {}
 
     def save_draft(self, task: Task, seed: int, turn: int, image: bytes) -> str:
-        """Keep the picture of a turn; one of an interrupted run is overwritten.
-
-        Returns:
-            The path for the row.
-        """
+        """Keep the picture of a turn; one of an interrupted run is overwritten."""
         sample = self._samples.get((task.task_id, seed))
         which = f"seed{seed}" if sample is None else f"{sample}"
         return self._save(f"{_slug(task.task_id)}_{which}_{turn}.png", image)

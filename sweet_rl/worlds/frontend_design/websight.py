@@ -48,13 +48,7 @@ def task_row(row: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def read_websight(source: str, limit: int) -> Iterator[SourceRow]:
-    """The first `limit` rows, in the order of the data set.
-
-    Args:
-        source: a .parquet or .jsonl file, a folder of such files (read in the order of their names; where it
-            has a folder v0.2, that one), or a data set's name on the hub.
-        limit: how many rows at most.
-    """
+    """The first `limit` rows, in the order of the data set."""
     path = Path(source).expanduser()
     if path.exists():
         return islice(_from_files(path), limit)

@@ -21,11 +21,6 @@ def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[
 
     What else it says does not matter, nor whether it is a question at all. The published
     test counts a question that lists all cities as the right guess; naming two is no guess here.
-
-    Args:
-        question: the agent's.
-        names: of the hidden city.
-        others: the names of every city that can be hidden; the hidden one may be among them.
     """
     if not says_name(question, names):
         return False

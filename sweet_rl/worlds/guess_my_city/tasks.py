@@ -11,16 +11,7 @@ from sweet_rl.worlds.question_games.tasks import FIRST_OBSERVATION, split_of
 
 
 def guess_my_city_tasks(split: str = "") -> list[dict[str, Json]]:
-    """The home towns of Guess My City.
-
-    Args:
-        split: "" for all 91 in the published order; "test" for the 18 that are held out; "train" for the
-            other 73.
-
-    Returns:
-        Rows with `aliases` (lower case, the published name first) beside the usual fields; `task_id` is
-        "guess_my_city/0" and so on, the place in the whole list.
-    """
+    """The home towns of Guess My City."""
     rows = [_city_row(number, place) for number, place in enumerate(CITIES)]
     return split_of(rows, split, "guess-my-city", ("train", "test"))
 

@@ -284,11 +284,7 @@ class Island:
 
 
 def island(variant: int) -> Island:
-    """Variant 0 is the map above; every other number lays things out by that seed.
-
-    Args:
-        variant: any whole number; odd ones are also mirrored.
-    """
+    """Variant 0 is the map above; every other number lays things out by that seed."""
     places = dict(THINGS)
     if variant:
         draw = Random(variant)

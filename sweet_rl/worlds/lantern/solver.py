@@ -27,11 +27,7 @@ _ERRANDS = (
 
 
 def solve(variant: int = 0) -> tuple[str, ...]:
-    """Commands that win a variant with all 100 points; not the shortest ones.
-
-    Args:
-        variant: see `lantern_map.island`.
-    """
+    """Commands that win a variant with all 100 points; not the shortest ones."""
     land = island(variant)
     here, commands = "jetty", list[str]()
     wanted = {thing for thing in MOVABLE if thing != "chart"}

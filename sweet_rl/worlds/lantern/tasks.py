@@ -15,17 +15,7 @@ VARIANTS: Final = {"": range(100), "train": range(80), "test": range(80, 100)}
 
 
 def lantern_tasks(split: str = "") -> list[dict[str, Json]]:
-    """Variants of Lantern.
-
-    Args:
-        split: "" for variants 0 to 99, "train" for 0 to 79, "test" for 80 to 99.
-
-    Returns:
-        Rows with `variant` (a whole number) beside the usual fields; `task_id` is "lantern/0" and so on.
-
-    Raises:
-        UsageError: there is no such split.
-    """
+    """Variants of Lantern."""
     if split not in VARIANTS:
         raise UsageError(
             f"'lantern:{split}' is no split of lantern. Use 'lantern' for all of it, 'lantern:train' or "

@@ -25,14 +25,7 @@ Row = TypeVar("Row")
 
 
 def split_of(rows: Sequence[Row], split: str, game: str, known: Sequence[str]) -> list[Row]:
-    """All rows, those held out ("test"), or the others ("train"); each in the published order.
-
-    Args:
-        rows: of the whole list.
-        split: which of them; "" for all.
-        game: the list's name.
-        known: the splits that it has, for the error.
-    """
+    """All rows, those held out ("test"), or the others ("train"); each in the published order."""
     if not split:
         return list(rows)
     if split not in {"train", "test"}:

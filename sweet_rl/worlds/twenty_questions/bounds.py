@@ -83,15 +83,7 @@ class BestAsker(ScriptedPolicy):
         return -self._best(self._words)[0]
 
     def advantage(self, asked: Iterable[tuple[str, str]], saying: str) -> float:
-        """What saying this gains on the best that can be said, if all is played as well as can be afterwards.
-
-        Args:
-            asked: questions and their answers so far.
-            saying: a question or name; what is neither tells nothing.
-
-        Returns:
-            0 for what is as good as the best, at least -1, which is a turn for nothing.
-        """
+        """What saying this gains on the best that can be said, if all is played as well as can be afterwards."""
         left = self._left(asked)
         yes = self._yes.get(saying, frozenset())
         inside, outside = left & yes, left - yes
@@ -101,15 +93,7 @@ class BestAsker(ScriptedPolicy):
         return self._best(left)[0] - self._cost(inside, outside, names=names)
 
     def fits(self, asked: Iterable[tuple[str, str]], saying: str) -> bool | None:
-        """Whether this names a word that the answers leave.
-
-        Args:
-            asked: questions and their answers so far, names among them.
-            saying: a question or name.
-
-        Returns:
-            None for what is no name, and where no answer rules out a word that has not been named.
-        """
+        """Whether this names a word that the answers leave."""
         asked = list(asked)
         untried = self._words.difference(
             *(self._yes[question] for question, _ in asked if question in self._names)

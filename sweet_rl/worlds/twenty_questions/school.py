@@ -28,14 +28,7 @@ _GAMES = 200
 
 
 def asked_games(rng: Random, *, split: str = "ten", games: int = _GAMES, skill: float = SKILL) -> list[Text]:
-    """Games about all words of a split, in random order.
-
-    Args:
-        rng: all randomness comes from it.
-        split: of `twenty_questions_tasks`.
-        games: for each word.
-        skill: of the asker.
-    """
+    """Games about all words of a split, in random order."""
     tasks = [task_from_row(row) for row in twenty_questions_tasks(split)]
     asker = ObjectAsker(answer, [task.hidden_information for task in tasks], skill=skill)
     oracle = ObjectOracle()

@@ -18,16 +18,7 @@ from sweet_rl.worlds.twenty_questions.words import (
 
 
 def twenty_questions_tasks(split: str = "") -> list[dict[str, Json]]:
-    """The objects of Twenty Questions.
-
-    Args:
-        split: "" for all 157 in the published order; "ten" for the ten of the published smaller game;
-            "sixteen" for our own; "test" for the 31 that are held out; "train" for the other 126.
-
-    Returns:
-        Rows with `aliases` (lower case, the first is given to the oracle) and `category` beside the usual
-        fields; `task_id` is "twenty_questions/0" and so on, the place in the whole list.
-    """
+    """The objects of Twenty Questions."""
     rows = [
         _object_row(number, category, names)
         for number, (category, names) in enumerate(
@@ -55,9 +46,6 @@ def ask_for_object_template(words: Sequence[str] | None = None) -> str:
 
     Our own wording of the published prompt: the objects, a game as an example, the JSON that
     `asking.decode_question` reads. No chat markers and no begin token are in it.
-
-    Args:
-        words: the objects it names; default the ten.
     """
     named = ", ".join(ten_words() if words is None else words)
     return fill(load_prompt("ask_for_object_prompt"), words=named)

@@ -27,17 +27,7 @@ def webshop_tasks(
     *,
     shop: EmbeddedShop | None = None,
 ) -> list[dict[str, Json]]:
-    """Rows of the sessions `lower` to `upper` - 1.
-
-    Args:
-        lower: the first session's number.
-        upper: the number behind the last one's.
-        shop: whose goals are known; None for a server, of which the rows know nothing.
-
-    Returns:
-        Rows with `session` beside the usual fields; of a known shop also `instruction`, which the world
-        compares with what the shop says. Playground truth is the goal as JSON text, "" where it is unknown.
-    """
+    """Rows of the sessions `lower` to `upper` - 1."""
     if not 0 <= lower < upper:
         raise UsageError(
             f"Sessions go from a first number to a greater one, got {lower} and {upper}. Write 2000-2100."
@@ -46,14 +36,7 @@ def webshop_tasks(
 
 
 def webshop_split(split: str, *, server: bool = False, limit: int | None = None) -> list[dict[str, Json]]:
-    """Rows for the part after `webshop:` in a task source.
-
-    Args:
-        split: "" or "train" for the published sessions 2000 to 2099, "test" for 2100 to 2199, or
-            "LOWER-UPPER" for LOWER to UPPER - 1.
-        server: the shop is an external server, whose goals are not known.
-        limit: rows at most.
-    """
+    """Rows for the part after `webshop:` in a task source."""
     numbers = re.fullmatch(r"(\d{1,9})-(\d{1,9})", split)
     if numbers is None and split not in SPLITS:
         raise UsageError(

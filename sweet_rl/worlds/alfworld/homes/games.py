@@ -50,13 +50,7 @@ _HELD_OUT: Final = 5
 
 
 def embedded_games(split: str = "", containing: str = "", homes: range | None = None) -> tuple[str, ...]:
-    """Names of the embedded games: 100 in five families, a fifth of them held out.
-
-    Args:
-        split: "" for all of them, "train" or "test".
-        containing: a part of the name, for example a family, or `TOMATO`.
-        homes: of every goal by their numbers, instead of 20 of `TOMATO` and 5 of each other goal.
-    """
+    """Names of the embedded games: 100 in five families, a fifth of them held out."""
     names = [f"{goal}-{home}" for goal, usual in _goals() for home in homes or range(usual)]
     return tuple(
         name
@@ -98,13 +92,7 @@ def _no_data(what: str) -> UsageError:
 def data_games(
     split: str = "train", containing: str = TOMATO, *, blacklist: str | Path = BLACKLIST
 ) -> tuple[Path, ...]:
-    """Problem folders of a user's ALFWorld data, sorted.
-
-    Args:
-        split: "train", or "test" for all that begin with "valid".
-        containing: what their paths must contain; the published family by default.
-        blacklist: a file of problems to be left out; need not be there.
-    """
+    """Problem folders of a user's ALFWorld data, sorted."""
     folder = data_folder()
     if folder is None:
         raise _no_data("is not set. It")

@@ -130,11 +130,7 @@ class Game:
 
 @cache
 def game(name: str) -> Game:
-    """The game of a name; the same for everybody, always.
-
-    Args:
-        name: `FAMILY-THING-None-PLACE-NUMBER`, for example "pick_and_place_simple-Tomato-None-Microwave-3".
-    """
+    """The game of a name; the same for everybody, always."""
     family, thing, place = _read(name)
     room = next(room for room, things in THINGS.items() if thing in things)
     draw = Random(derive_seed("household", name))

@@ -67,11 +67,7 @@ def trajectory_data(game: Game) -> dict[str, Json]:
 
 
 def write_game(game: Game, folder: Path) -> Path:
-    """Write a game as ALFWorld's data folder has it: `folder/NAME/trial_0/`.
-
-    Returns:
-        The problem's folder.
-    """
+    """Write a game as ALFWorld's data folder has it: `folder/NAME/trial_0/`."""
     place = folder / game.name / "trial_0"
     place.mkdir(parents=True, exist_ok=True)
     (place / "initial_state.pddl").write_text(problem(game), encoding="utf-8")

@@ -49,13 +49,6 @@ def play_household(
 
     Every moment knows what would have been best: the planner is asked at every step, but for those of a seeker
     who does as planned.
-
-    Args:
-        seed: of the task, its labels and the player.
-        tasks: to choose from.
-        make_game: a fresh game over a shared engine.
-        random_share: of the steps that are random.
-        seek: player and teacher look for what they have not seen, as the seeker does; best is to look, too.
     """
     draws = random.Random(seed)
     task = draws.choice(list(tasks))
@@ -97,14 +90,6 @@ def thought(
     """The embedded teacher's text: the task, the effect of the last command, the next one and why.
 
     Of one who still looks for something it says nothing about the last command, as only the planner knows that.
-
-    Args:
-        text: what the player sees.
-        done: commands so far.
-        plan: the planner's commands from here.
-        helped: whether the last command made the plan shorter; None at the beginning.
-        draws: of the wording.
-        looks: the command that looks for something, where that comes before the plan.
     """
     goal = _GOAL.search(text)
     task = goal[1] if goal else "finish the task"
@@ -136,15 +121,7 @@ def household_request() -> Request:
 def household_texts(
     records: Iterable[Mapping[str, Any]], *, containing: str, label: str = "taken", compat: Compat = "fixed"
 ) -> Texts:
-    """Training texts of records; those of other problems and those without a reflection are passed over.
-
-    Args:
-        records: as recorded, ours or published ones.
-        containing: what a record's problem must contain, where it names one.
-        label: "taken", the published target, or "best", the planner's action where the record has it.
-        compat: "published": the published name of the reflection model's file, sft_reflectioner.jsonl, and
-            states stripped.
-    """
+    """Training texts of records; those of other problems and those without a reflection are passed over."""
     reflection_file = PUBLISHED_REFLECTION_FILE if compat == "published" else REFLECTION_FILE
     texts = Texts({name: [] for name in ("sft.jsonl", reflection_file, "sft_policy.jsonl")})
     for record in records:

@@ -83,12 +83,7 @@ class RepositoryIndex:
 
 
 def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
-    """Look through a folder once. Names that begin with `.` do not exist, as published.
-
-    Args:
-        root: the repository's folder. A link to it is followed, links in it are refused.
-        name: what tasks call it; default the folder's own name.
-    """
+    """Look through a folder once. Names that begin with `.` do not exist, as published."""
     root = Path(root).expanduser()
     folders: dict[str, tuple[Entry, ...]] = {}
     refused: list[Refused] = []

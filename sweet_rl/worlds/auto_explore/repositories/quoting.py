@@ -19,12 +19,7 @@ _BEGINS_QUOTED: Final = frozenset("-<>|&;")
 
 
 def wrap(name: str, *, compat: Compat = "fixed") -> str:
-    r"""A name as written in a command: in double quotes if it needs them, `"` and `\` behind a `\`.
-
-    Args:
-        name: of a file or folder.
-        compat: "published": quotes for names with a blank only, and nothing escaped.
-    """
+    r"""A name as written in a command: in double quotes if it needs them, `"` and `\` behind a `\`."""
     if compat == "published":
         return f'"{name}"' if " " in name else name
     if _NEEDS_QUOTES.isdisjoint(name) and name[:1] not in _BEGINS_QUOTED:

@@ -7,25 +7,14 @@ from sweet_rl.worlds.auto_explore.repositories.quoting import wrap
 
 
 def optimal_path(path: str, *, compat: Compat = "fixed") -> list[str]:
-    """The commands that lead from the root to a file and show it, each folder listed on the way.
-
-    Args:
-        path: of the file.
-        compat: "published": the published quotes.
-    """
+    """The commands that lead from the root to a file and show it, each folder listed on the way."""
     *folders, name = path.split("/")
     commands = [command for folder in folders for command in ("ls", f"cd {wrap(folder, compat=compat)}")]
     return [*commands, "ls", f"cat {wrap(name, compat=compat)}"]
 
 
 def next_command(folder: str, path: str, *, opened: bool = False) -> str:
-    """The next command on the shortest way to a file: through the folders, open it, hand it in.
-
-    Args:
-        folder: where one is, "" at the top.
-        path: of the file.
-        opened: it was opened before.
-    """
+    """The next command on the shortest way to a file: through the folders, open it, hand it in."""
     above, _, name = path.rpartition("/")
     if above == folder:
         return f"{'id' if opened else 'cat'} {wrap(name)}"

@@ -26,16 +26,6 @@ def write_repositories(
     """Write `num` repositories and their task records. The same seed writes the same bytes.
 
     A repository appears whole or not at all.
-
-    Args:
-        folder: gets `REPOSITORIES` and `TASKS`.
-        num: how many repositories.
-        seed: another one makes other repositories.
-        hops: 2: those in which a file says where the answer is.
-        overwrite: replace repositories that are there.
-
-    Returns:
-        How many task records were written.
     """
     if num < 1:
         raise UsageError(f"The number of repositories must be at least 1, got {num}.")

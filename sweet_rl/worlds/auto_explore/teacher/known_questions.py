@@ -50,15 +50,7 @@ class _Fact(NamedTuple):
 def known_questions(
     file: SourceFile, text: str, shown: str, draws: random.Random, *, others: Sequence[str]
 ) -> str:
-    """A reply in the layout that a model is asked for: an analysis, then up to three pairs.
-
-    Args:
-        file: which one it is. One of a made repository has questions that no other file in it answers.
-        text: all of it.
-        shown: what an agent is shown of it; nothing else is asked about.
-        draws: of the choice and the wording.
-        others: the texts of all other files that an agent may hand in.
-    """
+    """A reply in the layout that a model is asked for: an analysis, then up to three pairs."""
     finders = {"code": _about_code, "text": _about_text, "data": _about_table}
     made = _made(file, text)
     if made:

@@ -47,13 +47,7 @@ class Lesson:
 def plan_lessons(
     tasks: Sequence[Mapping[str, Json]], model: str, *, negatives: bool = True
 ) -> dict[str, Lesson]:
-    """The missing lessons: a right path for each task without one by this model, and the wrong paths.
-
-    Args:
-        tasks: task records, which may have trajectories.
-        model: the teacher's name.
-        negatives: plan wrong ways as well.
-    """
+    """The missing lessons: a right path for each task without one by this model, and the wrong paths."""
     planned = {}
     for index, task in enumerate(tasks):
         name = f"{index} {task_id_of(task)}"
@@ -99,15 +93,6 @@ async def teach(
 
     Malformed replies are failures with the raw text: such a step cost the teacher a step, and is not part of
     the trajectory. The result is an empty object where there is no wrong file to open.
-
-    Args:
-        job: what is to be made.
-        make_game: a fresh game.
-        teacher: who is asked.
-        seed: of the whole run.
-        markov: the teacher sees nothing of earlier steps.
-        compat: "published": reflections and commands are paired by their place, which a malformed reply
-            shifts, and a quoted name stays quoted in `filename`.
     """
     lesson = job.item
     own_seed = derive_seed(seed, job.key, job.attempt)

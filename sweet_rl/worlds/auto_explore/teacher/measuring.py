@@ -99,12 +99,7 @@ def _plan(games: AutoExploreGptFlags) -> list[dict[str, Task]]:
 def success_by_level(
     levels: Sequence[Mapping[str, Task]], played: Mapping[str, Json]
 ) -> list[dict[str, Json]]:
-    """`level`, `episodes`, `failed` and `success` (of 1, of the episodes that did not fail) of every level.
-
-    Args:
-        levels: the episodes of each, by key.
-        played: the results of those that did not fail: `won`.
-    """
+    """`level`, `episodes`, `failed` and `success` (of 1, of the episodes that did not fail) of every level."""
     results: list[dict[str, Json]] = []
     for at, episodes in enumerate(levels):
         won = [played[key]["won"] for key in episodes if key in played]

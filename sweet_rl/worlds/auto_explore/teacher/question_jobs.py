@@ -42,13 +42,7 @@ MAX_BYTES: Final = 1 << 22
 
 
 def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> dict[str, SourceFile]:
-    """The files of all repositories that are asked about, by a name for each; repositories are shuffled.
-
-    Args:
-        source: the folder of filtered repositories.
-        seed: decides about the order and about the files, for each repository on its own.
-        compat: "published": the published draws (`files_to_ask_about`, `draw_files`).
-    """
+    """The files of all repositories that are asked about, by a name for each; repositories are shuffled."""
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}; filter_repo makes one.")
     names = sorted(entry.name for entry in source.iterdir() if entry.is_dir() and entry.name[0] != ".")

@@ -58,13 +58,7 @@ class SourceFile:
 
 
 def files_to_ask_about(repository: RepositoryIndex, *, compat: Compat = "fixed") -> list[str]:
-    """Relative paths of the files that may get questions, sorted.
-
-    Args:
-        repository: as it lies on the disk or in memory.
-        compat: "published": the patterns see the whole path, so that a folder above the repository may rule
-            out everything in it.
-    """
+    """Relative paths of the files that may get questions, sorted."""
     above = f"{repository.root}/" if compat == "published" and repository.root else ""
     return [
         path
@@ -74,13 +68,7 @@ def files_to_ask_about(repository: RepositoryIndex, *, compat: Compat = "fixed")
 
 
 def draw_files(files: Sequence[str], draws: random.Random, *, compat: Compat = "fixed") -> list[str]:
-    """At most 100 files to ask about, none deeper than two folders.
-
-    Args:
-        files: what there is.
-        draws: where the choice comes from.
-        compat: "published": with replacement: some files come twice and get the same questions.
-    """
+    """At most 100 files to ask about, none deeper than two folders."""
     count = min(FILES_PER_REPOSITORY, len(files))
     drawn = draws.choices(files, k=count) if compat == "published" else draws.sample(list(files), count)
     return [path for path in drawn if path.count("/") <= MAX_LEVEL]
@@ -98,13 +86,6 @@ def block_of(
 
     A short file is shown whole; of a long one a random run of lines, which never begins so late that fewer
     than `max_tokens` are left.
-
-    Args:
-        text: the file.
-        draws: where the beginning comes from.
-        count_tokens: the length of a text.
-        max_tokens: of the part.
-        compat: "published": lines are joined by a further line break so that every second one is empty.
     """
     if count_tokens(text) < MIN_TOKENS:
         return ""
@@ -135,10 +116,6 @@ def extract_questions(text: str, *, compat: Compat = "fixed") -> list[QuestionAn
 
     A line counts whose first 10 characters hold QUERY or ANSWER; the number and the colon behind the word
     are skipped. An answer without a question is passed over.
-
-    Args:
-        text: what a teacher wrote.
-        compat: "published": all digits, blanks and colons are skipped, also those that an answer begins with.
     """
     found = []
     query = ""

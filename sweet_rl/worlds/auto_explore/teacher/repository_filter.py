@@ -59,12 +59,6 @@ def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed")
     """Copy the suitable files of every sub-folder of `source` to `target`; files directly in `source` are left out.
 
     Files of an earlier run are overwritten or kept. Yields the running totals after each repository.
-
-    Args:
-        source: a folder of repositories.
-        target: where the copies go.
-        compat: "published": the published rules: "ci" anywhere in a name drops it (pricing.py, social/), and names with
-            control characters stay.
     """
     repositories = to_copy(source, target)
     tracking.writes(target, folder=True)

@@ -22,13 +22,7 @@ def explore_texts(
     make_game: Callable[[int], ExploreGame],
     on_done: Callable[[], object] = lambda: None,
 ) -> Texts:
-    """Replay every trajectory of every task, and write down each step; of a wrong way only the last step.
-
-    Args:
-        tasks: task records; those without trajectories are passed over.
-        make_game: a fresh game that lasts so many steps, with nothing left out and labels in order.
-        on_done: called after every task.
-    """
+    """Replay every trajectory of every task, and write down each step; of a wrong way only the last step."""
     names = ("sft", "sft_reflection", "sft_policy", "sft_reflection_positive", "sft_policy_positive")
     texts = Texts({f"{name}.jsonl": [] for name in names})
     for task in tasks:

@@ -20,17 +20,7 @@ Rows = list[Mapping[str, Json]]
 def split_tasks(
     tasks: Sequence[Mapping[str, Json]], *, seed: int = 0, by_repo: bool = False, compat: Compat = "fixed"
 ) -> dict[str, Rows]:
-    """Give every task with a question to one of the three parts; within a part the order stays.
-
-    Args:
-        tasks: task records.
-        seed: the same seed gives the same parts.
-        by_repo: all tasks of a repository go to one part, so that none is tested on a repository it has seen.
-            Repositories are then dealt out, largest first, to the part that is furthest from its share; no
-            part stays empty while there are repositories left for it.
-        compat: "published": each task by a draw of its own, so that sizes are only expected values.
-            `by_repo` has no meaning there.
-    """
+    """Give every task with a question to one of the three parts; within a part the order stays."""
     asked = [task for task in tasks if str(task.get("question") or "").strip()]
     draws = random.Random(seed)
     if compat == "published":

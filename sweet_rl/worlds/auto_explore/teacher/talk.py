@@ -84,11 +84,7 @@ class ExploreTalk:
         return moved
 
     async def turn(self, *, wrong: bool = False) -> Turn:
-        """Ask for an analysis and for a choice, and run the chosen command.
-
-        Args:
-            wrong: the last command opened a wrong file, and the analysis shall say so.
-        """
+        """Ask for an analysis and for a choice, and run the chosen command."""
         if self._markov:
             self._history.clear()
         search = self._explorer.search(self.game.sandbox.cwd)

@@ -42,12 +42,6 @@ def clean_tasks(
     A later task with the repository, file and question of an earlier one only adds its trajectories to it.
     Where one question was asked about several files of a repository, all of them are right: each task then
     lists them in `targets`.
-
-    Args:
-        tasks: task records in order.
-        repositories: the folder in which each record's `root` lies.
-        compat: "published": a task with a blank in its file's name goes, and of
-            several files only a task's own is right.
     """
     cleaned = Cleaned()
     first: dict[tuple[str, str, str], dict[str, Json]] = {}

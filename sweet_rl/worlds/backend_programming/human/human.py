@@ -46,13 +46,7 @@ class ScriptedHuman:
         """Do nothing: the human has no connection."""
 
     def answer(self, problem_description: str, hidden_information: str, messages: Sequence[Message]) -> str:
-        """One or two sentences, at most 400 characters; never raises, whatever the texts are.
-
-        Args:
-            problem_description: what the agent was given at the start.
-            hidden_information: source of the hidden function; parsed, never run.
-            messages: the dialogue so far; the last one is the agent's.
-        """
+        """One or two sentences, at most 400 characters; never raises, whatever the texts are."""
         turn = sum(message.role == "assistant" for message in messages)
         asked = messages[-1].content if messages else ""
         earlier = "\n".join(message.content for message in messages[1:] if message.role == "user")

@@ -65,14 +65,7 @@ _GIVE_UP_AFTER = 10_000
 
 
 def generate(split: str, n: int, seed: int = 0, world: str = DEFAULT_WORLD) -> list[dict[str, Json]]:
-    """The first `n` rows of a split, the world's families taking turns.
-
-    Args:
-        split: "train", "dev" or "test".
-        n: how many rows.
-        seed: another seed gives other tasks; the splits stay disjoint across seeds.
-        world: see `WORLDS`; `trades=10` for the first ten trades.
-    """
+    """The first `n` rows of a split, the world's families taking turns."""
     if split not in SPLITS:
         raise UsageError(f"the mini benchmark has the splits {_listed(SPLITS)}, not {split!r}.")
     found = world_of(world)
@@ -81,11 +74,7 @@ def generate(split: str, n: int, seed: int = 0, world: str = DEFAULT_WORLD) -> l
 
 
 def world_of(name: str) -> World:
-    """A world by its name.
-
-    Args:
-        name: one of `WORLDS`, or `trades=K` for the first K trades.
-    """
+    """A world by its name."""
     kind, sign, count = name.partition("=")
     if kind == TRADES and sign:
         if not (count.isascii() and count.isdigit() and 1 <= int(count) <= len(extras.TRADES)):
@@ -99,13 +88,7 @@ def world_of(name: str) -> World:
 
 
 def check_trades(tasks: Sequence[Task], count: int, source: str) -> None:
-    """Make sure that tasks are of the world of the first `count` trades.
-
-    Args:
-        tasks: with their rows.
-        count: how many trades are wanted.
-        source: where the tasks are from, for the message.
-    """
+    """Make sure that tasks are of the world of the first `count` trades."""
     for number, task in enumerate(tasks, start=1):
         if (own := task.row.get(TRADES)) != count:
             what = "of no trade" if own is None else f"one of {own} trades"

@@ -39,16 +39,7 @@ def say(
     noise: Noise | None = None,
     relevant: Collection[str] = (),
 ) -> str:
-    """The teacher's next turn.
-
-    Args:
-        messages: the dialogue so far, from the request on.
-        rng: all randomness comes from it.
-        max_turns: agent turns of an episode; the last one has to be the answer.
-        noise: how often it errs; default `Noise()`.
-        relevant: extras to prefer, for a teacher who knows which matter; those that the request names
-            are preferred in any case.
-    """
+    """The teacher's next turn."""
     noise = noise or Noise()
     seen = _Seen.of(messages)
     complete = len(seen.known) == extras.CHARGED

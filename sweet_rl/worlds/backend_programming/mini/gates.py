@@ -40,13 +40,7 @@ class Moment:
 
 
 def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
-    """All gates of an agent.
-
-    Args:
-        ask: the agent.
-        each: moments for each number of misses, each with the right, a wrong and no solution.
-        dialogues: how many are played for the repetitions.
-    """
+    """All gates of an agent."""
     drawn = _tasks()
     moments = [[_moment(next(drawn), misses) for _ in range(each)] for misses in range(MISSES)]
     rows = [moment for row in moments for moment in row]
@@ -83,12 +77,7 @@ def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
 
 
 def charged_share(moments: Sequence[Moment], logprobs: Sequence[Sequence[float]]) -> float:
-    """The mean probability (0 to 1) of asking about what is charged for.
-
-    Args:
-        moments: where it was to ask.
-        logprobs: log-probabilities of `QUESTIONS` at each.
-    """
+    """The mean probability (0 to 1) of asking about what is charged for."""
     return fmean(
         sum(
             math.exp(one)

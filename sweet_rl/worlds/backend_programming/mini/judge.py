@@ -58,11 +58,7 @@ class Habits:
 
 
 def habits(dialogues: Iterable[tuple[str, Sequence[Message]]]) -> Habits:
-    """The habits of an agent.
-
-    Args:
-        dialogues: each with its hidden function, from the request on; at least one.
-    """
+    """The habits of an agent."""
     count, usual = 0, list[bool]()
     verdicts: Counter[Verdict] = Counter()
     for solution, messages in dialogues:
@@ -81,13 +77,7 @@ def habits(dialogues: Iterable[tuple[str, Sequence[Message]]]) -> Habits:
 
 
 def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
-    """What a turn is worth after these messages.
-
-    Args:
-        solution: the hidden function (`Task.ground_truth`).
-        messages: the dialogue before the turn, from the request on.
-        turn: what the agent says.
-    """
+    """What a turn is worth after these messages."""
     asked = {extras.asked_about(message.content) for message in messages if message.role == "assistant"}
     known = extras.named_amounts([message.content for message in messages[1:] if message.role == "user"])
     complete = len(known) == extras.CHARGED

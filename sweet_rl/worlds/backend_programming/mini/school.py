@@ -51,23 +51,12 @@ def enumerating(rng: Random) -> Text:
 
 
 def dialogue(rng: Random, *, named: bool = False) -> Text:
-    """What the noisy teacher and the scripted human say to each other.
-
-    Args:
-        rng: all randomness comes from it.
-        named: of the world `easy`, where the request names the extras.
-    """
+    """What the noisy teacher and the scripted human say to each other."""
     return _played(extras.easy(rng) if named else extras.uniform(rng), rng, UNINFORMED)
 
 
 def informed(rng: Random, wasted: int = 0) -> Text:
-    """The same after the solution, which the teacher has read, too.
-
-    Args:
-        rng: all randomness comes from it.
-        wasted: questions about what is free that it begins with; they are read and not learnt. Few dialogues of
-            such a teacher begin so, and an agent that reads must not be led astray by them.
-    """
+    """The same after the solution, which the teacher has read, too."""
     problem = extras.uniform(rng)
     free = [extra for extra in extras.EXTRAS if extra not in dict(problem.rules)]
     return _played(problem, rng, INFORMED, dict(problem.rules), rng.sample(free, wasted))
@@ -80,12 +69,7 @@ def drills(rng: Random) -> Iterator[Text]:
 
 
 def reading(rng: Random, *, most_wasted: int = 0) -> Iterator[Text]:
-    """Phases 2 and 3: dialogues as they will be played, half of them after their solution, and the short drill.
-
-    Args:
-        rng: all randomness comes from it.
-        most_wasted: wasted questions at the beginning of a text with a solution, at most.
-    """
+    """Phases 2 and 3: dialogues as they will be played, half of them after their solution, and the short drill."""
     while True:
         kind = rng.random()
         if kind < 0.1:

@@ -39,20 +39,7 @@ def play_taxi(
     head_start: bool = True,
     compat: Compat = "fixed",
 ) -> list[Moment]:
-    """One game, step by step, until it ends.
-
-    Args:
-        seed: of the start and of the driver.
-        starts: states to begin in.
-        random_share: of the steps that are random.
-        max_turns: steps at most.
-        with_prompt: the rules stand in every text.
-        head_start: the oracle drives a random part of the way first, which is not recorded, and of which the
-            game remembers some last actions or none, as a game of a curriculum begins without a history.
-            Games of a random driver end soon, and without it hardly any would get as far as the passenger.
-        compat: "published": an action without effect does not end the game here, and "move south" as best
-            action is announced as the end.
-    """
+    """One game, step by step, until it ends."""
     draws = random.Random(seed)
     states, actions = [draws.choice(list(starts))], list[int]()
     if head_start:
@@ -100,14 +87,7 @@ def taxi_texts(
     keep_rules: bool = False,
     compat: Compat = "fixed",
 ) -> Texts:
-    """Training texts of records: `sft`, `sft_reflection`, `sft_policy`.
-
-    Args:
-        records: as recorded, ours or published ones.
-        label: "taken", the published target, or "best", the oracle's action where the record has it.
-        keep_rules: leave the rules in texts that have them, for games that show them.
-        compat: "published": the published texts, which differ from what games show.
-    """
+    """Training texts of records: `sft`, `sft_reflection`, `sft_policy`."""
     instruction = "" if compat == "published" else game_instruction()
     texts = Texts({f"{name}.jsonl": [] for name in ("sft", "sft_reflection", "sft_policy")})
     for record in records:
@@ -131,16 +111,7 @@ def taxi_texts(
 def taxi_sft_texts(
     state: str, reflection: str, label: str, *, instruction: str = "", compat: Compat = "fixed"
 ) -> SftTexts | None:
-    r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state.
-
-    Args:
-        state: the recorded prompt; lines that give the best move away are taken out.
-        reflection: what was written about it.
-        label: the action that was taken.
-        instruction: the game instruction; of no effect with `compat="published"`.
-        compat: "published": the published texts, which differ from what the models are shown later: they begin
-            with the state, are stripped, and have a line break before the analyse marker.
-    """
+    r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state."""
     starts = [at for at in map(state.find, _STATE_BEGINS) if at >= 0]
     if not starts:
         return None

@@ -19,25 +19,13 @@ _MOVES: Final = ((1, 0), (-1, 0), (0, 1), (0, -1))
 
 
 def thought(before: int | None, action: int | None, state: int, draws: random.Random) -> str:
-    """The text about a state.
-
-    Args:
-        before: the state before the last action; None at the beginning.
-        action: the last action.
-        state: where things stand now.
-        draws: of the wording.
-    """
+    """The text about a state."""
     parts = [] if before is None or action is None else [_verdict(before, action, state, draws)]
     return " ".join([*parts, _where(state, draws), _next(state, draws)])
 
 
 def hint_of(best: int | None, *, compat: Compat = "fixed") -> str:
-    """A hint for the teacher that its text must not repeat.
-
-    Args:
-        best: the best next action; None when the game is over.
-        compat: "published": "move south", whose number is 0, is taken for the end.
-    """
+    """A hint for the teacher that its text must not repeat."""
     if best is None or (compat == "published" and best == 0):
         return "The game is over."
     return f"The best next action is: {ACTION_NAMES[best]}."

@@ -55,13 +55,7 @@ class Page:
 
 
 def generate(split: str, n: int, seed: int = 0) -> list[dict[str, Json]]:
-    """The first `n` rows of a split, the kinds taking turns.
-
-    Args:
-        split: "train" or "test".
-        n: how many rows.
-        seed: another seed gives other pages; the splits stay disjoint across seeds.
-    """
+    """The first `n` rows of a split, the kinds taking turns."""
     if split not in SPLITS:
         raise UsageError(f"mini-web has the splits 'train' and 'test', not {split!r}.")
     streams = [pages(kind, split, seed) for kind in KINDS]

@@ -41,12 +41,7 @@ class CityOracle:
         """Do nothing: the oracle is a table."""
 
     def answer(self, city: str, question: str) -> str:
-        """One short sentence; deterministic.
-
-        Args:
-            city: one of the 91, "City, Country".
-            question: the agent's message, in English.
-        """
+        """One short sentence; deterministic."""
         return _answer(city_named(city), question)
 
 

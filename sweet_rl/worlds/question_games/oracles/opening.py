@@ -30,20 +30,7 @@ def open_oracle(
     concurrency: int = 64,
     **client: Any,
 ) -> User:
-    """Who answers.
-
-    Args:
-        asking: how an oracle of the game is asked.
-        kind: "seq2seq" for a model in this process, "openai" for a server that speaks that protocol, "gradio"
-            for the published server.
-        path: of a seq2seq model its folder or name on the hub, or a file with weights (as the published
-            `*_t5_oracle.pt`); otherwise the server's address.
-        model: what the weights belong to (default: `BASE_MODEL`), or the server's name for its model, which
-            "openai" needs.
-        api_key: of an "openai" server that needs one.
-        concurrency: how many questions are asked at once at most.
-        client: further arguments of its client (`OpenAIClient`).
-    """
+    """Who answers."""
     if kind == "seq2seq":
         from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle
 

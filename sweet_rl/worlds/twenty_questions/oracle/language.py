@@ -219,13 +219,7 @@ class Phrases:
     entries: dict[str, list[tuple[tuple[str, ...], int]]] = field(default_factory=dict)
 
     def add(self, phrase: str, value: int, *, whole: bool = False) -> None:
-        """Let a phrase mean a value, or that one too when it means another already.
-
-        Args:
-            phrase: its soft words do not count.
-            value: what it means.
-            whole: soft words count, too, as in a name.
-        """
+        """Let a phrase mean a value, or that one too when it means another already."""
         words = _WORDS.findall(re.sub(r"\b(?:type|kind|sort|form) of\b|'s", "", phrase.lower()))
         hard = words if whole else [word for word in words if word not in SOFT] or words
         stems = tuple(stem(word) for word in hard)

@@ -90,13 +90,6 @@ def score(
     r = r_type * (|U_att ∩ Y_att| + |U_opt ∩ Y_opt| + [y_price <= u_price]) / (|U_att| + |U_opt| + 1)
 
     with U the goal's attributes, options and highest price and Y the purchase's.
-
-    Args:
-        bought: what was bought.
-        chosen: the options chosen, type to value.
-        goal: what was asked for.
-        wanted: the product behind the goal.
-        matches: what the intersections count; default `exact_matches`.
     """
     found = (matches or exact_matches)(bought, chosen, goal)
     fits = bought.price <= goal.max_price

@@ -76,13 +76,7 @@ _SORTS: Final = (
 
 
 def moved_files(topics: Sequence[str], one: str, draws: Draws) -> list[MadeFile]:
-    """The files of two folders; each has the one that says where the others are.
-
-    Args:
-        topics: what is asked about; at least as many as a folder has files.
-        one: a word that stands for nothing, in a folder's name.
-        draws: where values and places come from.
-    """
+    """The files of two folders; each has the one that says where the others are."""
     made: list[MadeFile] = []
     for sort in draws.rng.sample(_SORTS, 2):
         folder = sort.path.format(one=one)

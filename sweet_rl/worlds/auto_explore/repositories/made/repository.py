@@ -96,13 +96,7 @@ def make_repository(name: str) -> MadeRepository:
 
 
 def repository_names(count: int, seed: int = 0, *, hops: int = 1) -> list[str]:
-    """Names of `count` repositories, the kinds in turn; another seed has others.
-
-    Args:
-        count: how many.
-        seed: draws them.
-        hops: 2: those in which a file says where the answer is (topic, then owner, then file).
-    """
+    """Names of `count` repositories, the kinds in turn; another seed has others."""
     rng = Random(derive_seed("repositories", seed))
     if hops > 1:
         return [f"{MOVED}-{number}" for number in rng.sample(range(MOST), count)]
