@@ -29,7 +29,7 @@ from sweet_rl.openai_client.dialect import Dialect
 from sweet_rl.openai_client.limiter import Limiter, limiter_of
 from sweet_rl.openai_client.replies import ChatReply, body_of, failed_status, read_chat, read_texts
 from sweet_rl.openai_client.retry import AttemptFailed, Refusals, RequestFailed, RetryPolicy, Spent
-from sweet_rl.openai_client.urls import base_url_from
+from sweet_rl.openai_client.urls import base_url_from, shown
 from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
@@ -62,6 +62,11 @@ class _Endpoint:
     @property
     def limiter(self) -> Limiter:
         return limiter_of(self.base_url)
+
+    def url(self, route: str) -> str:
+        """Of a route; what a query holds (an API's version, a key) belongs behind it."""
+        place, mark, query = self.base_url.partition("?")
+        return f"{place.rstrip('/')}/{route}{mark}{query}"
 
     @property
     def proxy(self) -> str | None:
@@ -181,7 +186,7 @@ class OpenAIClient:
 
     @property
     def _urls(self) -> str:
-        return ", ".join(endpoint.base_url for endpoint in self._endpoints)
+        return ", ".join(shown(endpoint.base_url) for endpoint in self._endpoints)
 
     async def _send(
         self,
@@ -223,7 +228,7 @@ class OpenAIClient:
                     if wait_s is None:
                         wait_s = spent.wait_s(failed, self._jitter, alive=alive, closed=limiter.closed)
                     if wait_s is None:
-                        failure = Failure(failed.kind, failed.detail, failed.status, spent.requests)
+                        failure = Failure(failed.kind, shown(failed.detail), failed.status, spent.requests)
                         if needed or failure.status is None or failure.status in {401, 403}:
                             await self._give_up(failure, asking=asking)
                         raise RequestFailed(failure) from failed
@@ -240,7 +245,7 @@ class OpenAIClient:
 
     def _tell_of_change(self, endpoint: _Endpoint, change: str, failed: AttemptFailed) -> None:
         """Once, on standard error and for the run's record, that a server is sent something else than was meant."""
-        words = f"{endpoint.base_url} refused a request ({failed.detail}): {change}"
+        words = f"{shown(endpoint.base_url)} refused a request ({failed.detail}): {change}"
         self.stats.changes.append(words)
         print(f"{words}, from now on.", file=sys.stderr)
 
@@ -252,7 +257,7 @@ class OpenAIClient:
         if self._waits_until is None:
             self._waits_until = now + self._retry.server_wait_s
             print(
-                f"{endpoint.base_url} is not up yet ({failed.detail or failed.kind}): waiting for it, at most "
+                f"{shown(endpoint.base_url)} is not up yet ({failed.detail or failed.kind}): waiting for it, at most "
                 f"{self._retry.server_wait_s:g} s (--server_wait_s).",
                 file=sys.stderr,
             )
@@ -308,7 +313,7 @@ class OpenAIClient:
         try:
             async with self._open_session().request(
                 "GET" if payload is None else "POST",
-                f"{endpoint.base_url}/{route}",
+                endpoint.url(route),
                 data=payload,
                 allow_redirects=False,
                 proxy=endpoint.proxy,
@@ -401,12 +406,13 @@ class OpenAIClient:
 
     async def _other_address(self) -> str:
         """What to try where nothing is found at the address: most servers have their routes under /v1."""
-        url = self._endpoints[0].base_url
-        if url.endswith("/v1"):
+        here = self._endpoints[0]
+        if here.base_url.partition("?")[0].rstrip("/").endswith("/v1"):
             return ""
-        if await self._offer(_Endpoint(f"{url}/v1")):
-            return f" A server of models answers at {url}/v1: use that address."
-        return f" The addresses of most servers end in /v1: try {url}/v1."
+        other = replace(here, base_url=here.url("v1"))
+        if await self._offer(other):
+            return f" A server of models answers at {shown(other.base_url)}: use that address."
+        return f" The addresses of most servers end in /v1: try {shown(other.base_url)}."
 
     async def _offer(self, endpoint: _Endpoint) -> list[str] | None:
         """Names of an endpoint's models, none where it does not say; None if there is no HTTP server."""
@@ -415,7 +421,7 @@ class OpenAIClient:
             # a session of its own: neither a full pool nor a stale connection may pass for a dead server
             async with (
                 self._new_session(_PROBE_TIMEOUT_S) as session,
-                session.get(f"{endpoint.base_url}/models", proxy=endpoint.proxy) as response,
+                session.get(endpoint.url("models"), proxy=endpoint.proxy) as response,
             ):
                 answered = True
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]

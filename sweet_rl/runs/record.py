@@ -391,6 +391,11 @@ class Record:
         """As JSON without secrets."""
         keys = [str(value) for flag, value in self.settings.items() if flag.endswith("api_key_var")]
         text = json.dumps(content, indent=indent, default=str, ensure_ascii=False)
+        for flag, headers in self.settings.items():
+            for line in str(headers or "").splitlines() if flag.endswith("_header") else ():
+                value = line.partition(":")[2].strip()
+                if len(value) >= 6 and "${" not in value:
+                    text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], "[secret]")
         return without_secrets(text, keys)
 
 

@@ -8,6 +8,7 @@ from sweet_rl.commands.eval import eval
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import read_rows
+from sweet_rl.worlds import load_tasks, world_of
 from tests.stub_server import model_server, said
 
 ANSWER = "I WANT TO ANSWER:\ndef f(*a):\n    return 0\n"
@@ -18,14 +19,8 @@ def refused(words, status=400):
 
 
 def evaluate(folder, url, **flags):
-    eval(
-        model="openai/m",
-        agent_base_url=url,
-        tasks="mini:families:test",
-        output_dir=str(folder),
-        quiet=True,
-        **flags,
-    )
+    given = {"tasks": "mini:families:test", "agent_base_url": url, "quiet": True, **flags}
+    eval(model="openai/m", output_dir=str(folder), **given)
 
 
 def test_what_a_server_was_not_sent_is_in_the_record_and_the_report(tmp_path):
@@ -37,7 +32,7 @@ def test_what_a_server_was_not_sent_is_in_the_record_and_the_report(tmp_path):
         )
 
     with model_server(answer) as (url, _):
-        evaluate(tmp_path / "run", url, limit=2)
+        evaluate(tmp_path / "run", url, num_tasks=2)
     changes = json.loads((tmp_path / "run/run.json").read_bytes())["server_changes"]
     assert [change.partition(":")[0] for change in changes] == ["agent", "agent"]
     assert "random_seed" in changes[0]
@@ -52,7 +47,7 @@ def test_fields_headers_and_the_humans_words_are_sent_as_the_flags_say(tmp_path,
         "agent_request": '{"reasoning_effort": "low", "top_p": null}',
         "agent_header": "X-Agent: ${MY_HEADER}",
         "env_request": '{"temperature": 0.5}',
-        "env_header": "X-Human: ${MY_HEADER}",
+        "env_header": "X-Human: very-hidden-text",
         "env_max_tokens": 77,
         "env_system_prompt": "You are the customer.",
     }
@@ -72,10 +67,10 @@ def test_fields_headers_and_the_humans_words_are_sent_as_the_flags_say(tmp_path,
         False,
     )
     headers, body = to_human[0]
-    assert (headers["X-Human"], body["temperature"], body["max_tokens"]) == ("very-hidden-value", 0.5, 77)
+    assert (headers["X-Human"], body["temperature"], body["max_tokens"]) == ("very-hidden-text", 0.5, 77)
     assert body["messages"][0] == {"role": "system", "content": "You are the customer."}
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert b"very-hidden-value" not in written
+    assert b"very-hidden" not in written
     (row,) = (row for _, row in read_rows(output))
     settings = row["provenance"]["settings"]
     assert settings["agent_request"] == {"reasoning_effort": "low", "top_p": None}
@@ -100,7 +95,7 @@ def test_fields_that_cannot_be_read_are_refused(tmp_path, flags, words):
 def test_where_no_first_turn_fits_the_run_ends_with_the_servers_words_and_writes_nothing(tmp_path):
     words = "Please reduce the length of the messages or completion."
     with model_server(lambda _: refused(words)) as (url, _), pytest.raises(ServiceError, match=words):
-        evaluate(tmp_path / "run", url, limit=4)
+        evaluate(tmp_path / "run", url, num_tasks=4)
     assert (tmp_path / "run/episodes.jsonl").read_bytes() == b""
 
 
@@ -115,6 +110,51 @@ def test_one_task_that_is_too_long_is_an_episode_without_an_answer(tmp_path):
         )
 
     with model_server(answer) as (url, _):
-        evaluate(tmp_path / "run", url, limit=4)
+        evaluate(tmp_path / "run", url, num_tasks=4)
     reasons = [row["stop_reason"] for _, row in read_rows(tmp_path / "run/episodes.jsonl")]
     assert sorted(reasons) == ["answered"] * 3 + ["context_full"]
+
+
+SHARES = ["length"] * 5 + ["refused", "empty", "failed", "answer", "answer"]
+
+
+def test_a_report_says_how_many_replies_were_no_answers_and_its_mean_is_of_what_the_agent_said(
+    tmp_path, capsys
+):
+    """A server that cuts off half of its replies, refuses a tenth, is silent in a tenth and fails in a tenth."""
+    several = load_tasks("mini:families:test", num_tasks=80, world=world_of("code"))
+    tasks = list({task.problem_description: task for task in several}.values())[:40]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(dict(task.row)) + "\n" for task in tasks))
+    kinds = {task.problem_description: SHARES[place % 10] for place, task in enumerate(tasks)}
+    right = {task.problem_description: f"I WANT TO ANSWER:\n{task.ground_truth}" for task in tasks}
+    assert len(kinds) == 40
+
+    def answer(body):
+        asked = next(message["content"] for message in body["messages"] if message["role"] == "user")
+        kind = kinds[asked]
+        if kind == "failed":
+            return 500, {"error": {"message": "upstream broke"}}
+        if kind == "refused":
+            return said(None, refusal="I cannot help with that.")
+        if kind == "empty":
+            return said("")
+        return said(right[asked]) if kind == "answer" else said(right[asked][:30], "length")
+
+    with model_server(answer) as (url, _):
+        source = str(tmp_path / "tasks.jsonl")
+        evaluate(
+            tmp_path / "run", url, tasks=source, max_failed=0.2, retries=0, request_attempts=1, max_turns=1
+        )
+    out = capsys.readouterr().out
+    report = json.loads((tmp_path / "run/report.json").read_bytes())
+    assert (report["episodes"], report["failed"]) == (40, 4)
+    assert report["measures"]["success"]["mean"] == pytest.approx(8 / 36)  # by hand: of those that were asked
+    assert {name: one["episodes"] for name, one in report["categories"].items()} == {
+        "cut off": 20,
+        "refused": 4,
+        "empty reply": 4,
+        "agent could not be asked": 4,
+    }
+    assert "Warning: 55.6 % of the agent's turns (20 of 36) were cut off" in out.split("\n\n")[1]
+    assert "--max_tokens" in out
+    assert (tmp_path / "run/report.html").exists()
