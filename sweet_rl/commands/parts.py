@@ -89,7 +89,10 @@ async def _policy(player: Player, tasks: Sequence[Task], concurrency: int) -> Po
     if engine == OWN:
         flag = "agent_model" if flags.agent == "auto" else "agent"
         wanted = _request(player, tasks, system_prompt)
-        return POLICIES.make(getattr(flags, flag), wanted, flag=flag)  # type: ignore[no-any-return]
+        policy: Policy = POLICIES.make(getattr(flags, flag), wanted, flag=flag)
+        if getattr(policy, "system_prompt", "") is None:
+            policy.system_prompt = system_prompt  # type: ignore[attr-defined]
+        return policy
     from sweet_rl.chat import TokenizerChat
 
     chat = TokenizerChat.from_pretrained(flags.tokenizer) if flags.tokenizer else None
