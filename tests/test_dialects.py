@@ -6,13 +6,21 @@ Cerebras, xAI, Together, Fireworks, OpenRouter, TGI, SGLang, vLLM, llama.cpp, Ol
 
 import asyncio
 import json
+import os
 import random
+import re
+import socket
+import subprocess
+import sys
 
 import pytest
+from aiohttp import web
 
-from sweet_rl.errors import ServiceError
+from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.openai_client.dialect import Dialect
+from sweet_rl.policies.openai import OpenAIPolicy
+from sweet_rl.types import Message, Observation
 from tests.test_openai_client import OK, says, serve
 
 BODY = {
@@ -501,11 +509,7 @@ def test_a_server_that_loads_is_waited_for_and_one_that_never_comes_up_is_not(ca
     assert (kind, asked > 3) == ("server_error", True)
 
 
-def test_a_server_whose_process_starts_is_waited_for(unused_tcp_port=None):
-    import socket
-
-    from aiohttp import web
-
+def test_a_server_whose_process_starts_is_waited_for():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -534,8 +538,6 @@ def test_a_server_whose_process_starts_is_waited_for(unused_tcp_port=None):
 
 def test_a_server_without_a_list_of_models_is_asked_all_the_same():
     async def main(needed):
-        from aiohttp import web
-
         runner = web.AppRunner(web.Application())
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -564,8 +566,6 @@ def test_a_server_without_a_list_of_models_is_asked_all_the_same():
     ],
 )
 def test_proxies_of_the_environment_are_honoured(variables, through, monkeypatch):
-    from aiohttp import web
-
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -593,3 +593,91 @@ def test_proxies_of_the_environment_are_honoured(variables, through, monkeypatch
     forwarded = []
     assert asyncio.run(main()) == ("by proxy" if through else "hello")
     assert bool(forwarded) == through
+
+
+LEFT = "the server's own default holds"
+# a quirk of the stub server among the inputs that failed once; what comes of one turn of an agent, and what is said of it
+QUIRKS = {
+    "abort": "server_error",
+    "alternate": "stop",
+    "claude": ("stop", f"top_p 1.0 is left out: {LEFT}"),
+    "content_filter": "refused",
+    "ctx_all": "context_full",
+    "ctx_gemini": "context_full",
+    "ctx_groq": "context_full",
+    "ctx_tgi": "context_full",
+    "ctx_some_gemini": "stop",
+    "ctx_some_groq": "stop",
+    "ctx_some_tgi": "stop",
+    "empty": "stop",
+    "finishnull": "other",
+    "gemma": ("stop", "the system text opens the first user message"),
+    "gpt5": ("stop", "max_tokens is sent as max_completion_tokens", f"temperature 0 is left out: {LEFT}"),
+    "html": "malformed_reply",
+    "int32": "stop",
+    "list": "stop",
+    "list_think": "stop",
+    "lmstudio_nov1": "ServiceError",
+    "load": "server_error",
+    "loading": "stop",
+    "nomodels": "stop",
+    "noseed": ("stop", "seed is sent as random_seed"),
+    "nousage": "stop",
+    "or_choice_err": "server_error",
+    "or_err": "server_error",
+    "or_mixed": "stop",
+    "or_partial": "server_error",
+    "redirect": "ServiceError",
+    "refusal": "refused",
+    "sse": "other",
+    "textcompl": "stop",
+    "toolcalls": "tool_calls",
+    "usagenull": "stop",
+    "vllm_lpinf": "stop",
+    "vllm_lpnan": "stop",
+    "vllm_lpnull": "stop",
+    "vllm_lpok": "stop",
+    "vllm_topk": ("stop", "top_k 0 is sent as -1"),
+}
+
+
+async def one_turn(quirk, port):
+    place = f"http://127.0.0.1:{port}" + ("" if quirk == "lmstudio_nov1" else "/v1")
+    client = OpenAIClient([place], retry=RetryPolicy(server_wait_s=60), sleep=lambda _: asyncio.sleep(0.2))
+    api = "completions" if quirk.startswith("vllm_lp") else "chat"
+    temperature = 0.5 if quirk == "claude" else 0
+    policy = OpenAIPolicy(client, "m", system_prompt="Rules.", api=api, temperature=temperature)
+    try:
+        result = (
+            await policy.act(Observation("t", (Message("user", "Hi."),), 3))
+        ).completion.finish_reason.value
+    except EpisodeError as error:
+        result = error.failure.kind
+    except ServiceError:
+        result = "ServiceError"
+    finally:
+        await policy.close()
+    return result, *[change.rpartition("): ")[2] for change in client.stats.changes]
+
+
+def test_every_quirk_of_the_stub_server_has_its_cure(shared):
+    """One process for each quirk, all asked at once: one of them loads for twenty seconds."""
+    stub = shared / "cases/servers/stub_server.py"
+    named = re.findall(r"\b(?:q|quirk) == \"(\w+)\"", stub.read_text())
+    assert set(named) <= QUIRKS.keys()
+    servers = {
+        quirk: subprocess.Popen([sys.executable, stub, quirk, os.devnull], stdout=subprocess.PIPE, text=True)
+        for quirk in QUIRKS
+    }
+    try:
+        ports = {quirk: server.stdout.readline().strip() for quirk, server in servers.items()}
+
+        async def main():
+            return await asyncio.gather(*(one_turn(quirk, port) for quirk, port in ports.items()))
+
+        found = dict(zip(QUIRKS, asyncio.run(main()), strict=True))
+    finally:
+        for server in servers.values():
+            server.kill()
+            server.wait()
+    assert found == {quirk: (it,) if isinstance(it, str) else it for quirk, it in QUIRKS.items()}
