@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer import gallery
+from sweet_rl.viewer import design as gallery
 from sweet_rl.viewer.design import DesignContents, find_picture
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
