@@ -101,7 +101,7 @@ async def serve(flags: ServeCreditFlags, scorer_flags: ScorerFlags) -> None:
         chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
         asked = DialogueCritic(critic, reference, chat, flags.advantage)
         app = CreditServer(asked, facts, host=flags.host).application()
-        await serving.serve(app, flags.host, flags.port, on_ready=ready)
+        await serving.serve(app, flags.host, flags.at_port, on_ready=ready)
 
 
 @asynccontextmanager

@@ -74,4 +74,4 @@ def serve_simulator(flags: SimulatorFlags, /) -> None:
     )
     api_key = os.environ[named] if named is not None else None
     speakers = {"scripted": world_of(flags.world).served_human()}
-    asyncio.run(serve(speakers, fault_profile, flags.host, flags.port, api_key=api_key, quiet=flags.quiet))
+    asyncio.run(serve(speakers, fault_profile, flags.host, flags.at_port, api_key=api_key, quiet=flags.quiet))

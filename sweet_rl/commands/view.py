@@ -26,7 +26,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import SweetRLError, UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, SavedPath, TempPath
+from sweet_rl.flags.common import Listening, ListeningPort, Overwriting, SavedPath, TempPath
 from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.tracking import is_record
 
@@ -42,18 +42,12 @@ _SHORT_LIVED_S: Final = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowFlags(Overwriting):
+class ShowFlags(Overwriting, ListeningPort):
     """Where files are to be looked at."""
 
     export: str | None = flag(
         None,
         "write everything to this HTML file, which opens offline, and end; more than 50 MB become a folder of that name.",
-    )
-    port: int | None = flag(
-        None,
-        f"port to listen at, which must be free; 0 takes a free one. Default {_PORT}, or a free one where that is taken.",
-        at_least=0,
-        at_most=65535,
     )
     open_browser: bool = flag(False, "open the page in the default browser.")
 
@@ -71,14 +65,8 @@ class ShowFlags(Overwriting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewFlags(SavedPath, ShowFlags):
+class ViewFlags(SavedPath, ShowFlags, Listening):
     """Where a file is to be looked at."""
-
-    host: str = flag(
-        "127.0.0.1",
-        "address to listen at. The default lets in this machine only; another one lets in everyone who can reach it and "
-        "has the printed address.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +103,8 @@ class DrawingFlags(TempPath, RenderFlags):
 
 
 VIEW_HELPS: Final = {
+    "port": f"port to listen at, which must be free; 0 takes a free one. Default {_PORT}, or a free one where that is taken.",
+    "host": "address to listen at. The default lets in this machine only; another one lets in everyone who can reach it and has the printed address.",
     "saved_path": "trajectory file (JSON Lines); may be given without the flag's name.",
     "overwrite": "for --export: replace the file when it exists.",
     "temp_path": "folder in which a picture is searched by its name when it is not at the path in its row.",
@@ -180,7 +170,7 @@ def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
         if place not in logs and (len(logs) < len(files) or not logs):
             yield path
         for log in logs:
-            rows = made / (log.relative_to(place).parent if place.is_dir() else "") / f"{log.stem}.jsonl"
+            rows = made / (log.relative_to(place).parent if place.is_dir() else "") / f"{log.name}.jsonl"
             rows.parent.mkdir(parents=True, exist_ok=True)
             try:
                 replace_rows(rows, map(trajectory_to_row, doors.trajectories_of(log)))
@@ -245,7 +235,7 @@ def _open(url: str, shown: str) -> None:
 
 
 @recorded("view")
-@stage(helps={name: VIEW_HELPS[name] for name in ("overwrite", "temp_path")})
+@stage(helps={name: VIEW_HELPS[name] for name in ("port", "overwrite", "temp_path")})
 def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """Look at files and folders of runs in a browser: dialogues, candidates, pairs, metrics, reports, records.
 
@@ -275,7 +265,7 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     "host",
     "port",
     "open_browser",
-    helps={name: VIEW_HELPS[name] for name in ("saved_path", "overwrite")},
+    helps={name: VIEW_HELPS[name] for name in ("port", "host", "saved_path", "overwrite")},
 )
 def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
     """Browse a trajectory file: dialogues, and what its rows have: tests, rewards of turns, or pictures.

@@ -59,8 +59,8 @@ def _whole(value: Json, attached: Mapping[str, str]) -> Any:
     return value
 
 
-def _trajectory_in(sample: Mapping[str, Any], made: Mapping[str, Any], path: Path) -> Trajectory:
-    model = str(made.get("model", "unknown"))
+def _trajectory_in(sample: Mapping[str, Any], played: Mapping[str, Any], path: Path) -> Trajectory:
+    model = str(played.get("model", "unknown"))
     if row := (sample.get("store") or {}).get(ROW):
         own = trajectory_from_row(row, path=path)
         return replace(own, provenance={"agent_model": model, **own.provenance})

@@ -57,8 +57,8 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
                 max_concurrent_envs=flags.sessions,
                 state_cls=Played,
             )
-            with usable(flags.host, flags.port):
-                listening = socket.create_server((flags.host, flags.port))
+            with usable(flags.host, flags.at_port):
+                listening = socket.create_server((flags.host, flags.at_port))
             print(
                 f"Serving {world.world.name} at http://{flags.host}:{listening.getsockname()[1]}", flush=True
             )

@@ -291,13 +291,27 @@ class ModelFanOut(FanOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listening(Settings):
+class ListeningPort(Settings):
     """Where it listens."""
 
-    port: int = flag(
-        8000, "port to listen at; 0 for any free one, which is printed.", at_least=0, at_most=65535
+    port: int | None = flag(
+        None,
+        "port to listen at; 0 for any free one, which is printed; default 8000.",
+        at_least=0,
+        at_most=65535,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listening(ListeningPort):
+    """Where it listens."""
+
     host: str = flag("127.0.0.1", "address to listen at.")
+
+    @property
+    def at_port(self) -> int:
+        """The port."""
+        return 8000 if self.port is None else self.port
 
 
 @dataclass(frozen=True, kw_only=True)

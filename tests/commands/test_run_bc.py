@@ -230,7 +230,7 @@ def test_the_two_lines_of_the_page(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     line = done.stdout.splitlines()[-1]
     assert line == f"sweet-rl run_archer --config-name archer_20q checkpoint_path={start} use_wandb=false"
-    second = [sys.executable, str(ROOT / "scripts" / line.split()[0]), *line.split()[1:], *SMALL]
+    second = [sys.executable, "-m", "sweet_rl", *line.split()[1:], *SMALL]
     done = subprocess.run(
         [*second, f"save_path={run}"], env=env, capture_output=True, text=True, timeout=200, check=False
     )

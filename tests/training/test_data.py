@@ -178,7 +178,7 @@ def test_a_missing_reward_is_named_by_its_line(graded):
     del rows[2]["reward"]
     write_pairs(graded, rows)
     assert lines(graded) == [1, 2, 3, 4, 5, 6]
-    with pytest.raises(DataError, match=r"graded\.jsonl, line 3.*evaluate_code\.py"):
+    with pytest.raises(DataError, match=r"graded\.jsonl, line 3.*sweet-rl evaluate_code"):
         selected(graded, min_reward=1.0)
 
 

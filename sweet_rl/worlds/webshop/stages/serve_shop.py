@@ -37,4 +37,4 @@ def serve_shop(flags: ShopFlags, /) -> None:
     from sweet_rl.worlds.webshop.shop.server import serve
 
     shop = EmbeddedShop(flags.seed, flags.products, compat=flags.compat)
-    asyncio.run(serve(shop, flags.host, flags.port, quiet=flags.quiet))
+    asyncio.run(serve(shop, flags.host, flags.at_port, quiet=flags.quiet))
