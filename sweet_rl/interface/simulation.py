@@ -321,7 +321,8 @@ class _Output:
             yield cls(episodes)
             return
         with open_journal(path, to_continue=to_continue, overwrite=overwrite) as journal:
-            run = plan(episodes, journal.rows, settings=settings, path=path)
+            repair = "Give another output_path, the settings of the first run, or overwrite=True."
+            run = plan(episodes, journal.rows, settings=settings, path=path, repair=repair)
             tracking.writes(path, continues=to_continue)
             yield cls(run.todo, journal)
             finish(path, run)
