@@ -251,7 +251,9 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
         SweetRLError: as `simulate` and `grade`.
     """
     played = world_for(world)
-    repeats = settings.setdefault("repeats", settings.pop("epochs", 1))  # epochs: its former name
+    if {"epochs", "repeats"} <= settings.keys():
+        raise UsageError("epochs is another name of repeats: give one of them.")
+    repeats = settings.setdefault("repeats", settings.pop("epochs", 1))
     for name in settings.keys() - inspect.signature(simulate).parameters.keys():
         raise no_such("argument of evaluate", name, inspect.signature(simulate).parameters)
     graded = grade(simulate(played, tasks, **settings))
