@@ -183,6 +183,12 @@ DIALECTS = {
         {"repetition_penalty": LEFT_OUT, "repeat_penalty": 1.0},
     ),
     "a template without system role": (system, 400, error("System role not supported System role not supported"), {"messages": FOLDED}),
+    "a template of two roles": (
+        system,
+        400,
+        error("Only user and assistant roles are supported!"),
+        {"messages": FOLDED},
+    ),
     "llama.cpp's template fails": (system, 500, error("Jinja Exception: System role not supported", type="server_error"), {"messages": FOLDED}),
     "a template that alternates": (
         lambda body: body["messages"][0]["role"] != "user",
@@ -679,5 +685,5 @@ def test_every_quirk_of_the_stub_server_has_its_cure(shared):
     finally:
         for server in servers.values():
             server.kill()
-            server.wait()
+            server.communicate()
     assert found == {quirk: (it,) if isinstance(it, str) else it for quirk, it in QUIRKS.items()}

@@ -135,6 +135,7 @@ def _changes_for(sent: Fields, words: str, fields: tuple[str, ...], *, refused: 
     """
     roles = [message.get("role") for message in sent.get("messages") or () if isinstance(message, dict)]
     about_roles = any(re.search(r"messages\b.*\brole\b", field) for field in fields)
+    about_roles |= re.search(r"\broles\b", words) is not None
     alternate = _ALTERNATE.search(words) is not None
     if "system" in roles and (alternate or about_roles or _NO_SYSTEM.search(words)):
         yield Change(("fold", None), _fold_system, "the system text opens the first user message")
