@@ -18,7 +18,7 @@ from sweet_rl.commands.agent_flags import Player, PlayerFlags
 from sweet_rl.commands.evaluate import grading_by
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.commands.simulate_interactions import SimulationFlags
-from sweet_rl.errors import no_such
+from sweet_rl.errors import ServiceError, no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.page import report_page
 from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
@@ -87,7 +87,13 @@ class Evaluation:
         """
         for left in range(self.flags.retries, -1, -1):
             wanted, parts = self.simulated(player, path, name, anew=left == self.flags.retries)
-            failed = simulation.run(wanted, parts, self.tasks, again="")
+            try:
+                failed = simulation.run(wanted, parts, self.tasks, again="")
+            except ServiceError as error:
+                if left == self.flags.retries:
+                    raise
+                print(f"They are left as they are: {error}")  # all others are there, and are reported
+                return
             if not failed or not left:
                 return
             print(f"The {failed} that failed are played again.")

@@ -158,3 +158,19 @@ def test_a_report_says_how_many_replies_were_no_answers_and_its_mean_is_of_what_
     assert "Warning: 55.6 % of the agent's turns (20 of 36) were cut off" in out.split("\n\n")[1]
     assert "--max_tokens" in out
     assert (tmp_path / "run/report.html").exists()
+
+
+def test_episodes_that_fail_again_and_again_do_not_cost_the_report_of_the_others(tmp_path, capsys):
+    asked = []
+
+    def answer(body):
+        asked.append(body["messages"][-1]["content"])
+        return said(ANSWER) if len(asked) <= 6 else (500, {"error": {"message": "upstream broke"}})
+
+    with model_server(answer) as (url, _):
+        evaluate(
+            tmp_path / "run", url, num_tasks=14, batch_size=1, max_failed=0.9, request_attempts=1, retries=1
+        )
+    report = json.loads((tmp_path / "run/report.json").read_bytes())
+    assert (report["episodes"], report["failed"]) == (14, 8)
+    assert "The 8 that failed are played again" in capsys.readouterr().out
