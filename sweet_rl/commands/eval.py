@@ -60,7 +60,10 @@ class EvalFlags(
         aliases=("agent_model",),
     )
     retries: int = flag(
-        2, "how often episodes that failed for want of a service are played again.", at_least=0, shown="all"
+        2,
+        "how often episodes that failed because a service could not be used are played again.",
+        at_least=0,
+        shown="all",
     )
     bounds: str = flag(
         "none",
@@ -153,7 +156,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 def eval(flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Options, /) -> None:
     """Evaluate an agent: play the tasks, grade, report; one command, which resumes itself.
 
-    Episodes that failed for want of a service are played again, and those that still failed are in no number.
+    Episodes that failed because a service could not be used are played again, and those that still failed are in no number.
     The report has success and what the world gives, pass@k and pass^k over repeats, with standard errors clustered
     by task; why episodes are no success; turns, questions, tokens and money of agent and human apart; who the human
     and the grader were. It is printed, and lies as report.json and as a page to send, report.html, beside

@@ -85,7 +85,7 @@ class Report:
         title: world, tasks and agent in a line.
         tasks: how many.
         played: episodes in the file.
-        failed: of them, for want of a service; in no number.
+        failed: of them, because a service could not be used; in no number.
         lines: the numbers.
         categories: of the episodes that are no success, each of which is in one; the largest first.
         turns: of the agent, in all episodes.
