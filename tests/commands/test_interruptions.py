@@ -97,7 +97,8 @@ def test_ctrl_c_ends_cleanly_with_what_is_done(tmp_path, number):
         assert "the same command with --to_continue plays the rest" in errors
         first = keys_of(output)
         assert f"{len(first)} of 300 episodes" in errors
-    done = run(output, num_tasks=300, to_continue=True, env_base_url=server.base_url, request_attempts=1)
+    gone = {"env_base_url": server.base_url, "request_attempts": 1, "server_wait_s": 0}
+    done = run(output, num_tasks=300, to_continue=True, **gone)
     assert done.returncode == 1  # the server is gone by now
     assert "No server answers" in done.stderr
     assert set(first) <= set(keys_of(output))

@@ -406,6 +406,7 @@ def test_a_server_that_is_not_there_leaves_what_was_played(made, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "played.jsonl").write_bytes((made / "played.jsonl").read_bytes())
     nowhere = {"env_base_url": "http://127.0.0.1:9/v1", "env_model": "auto", "request_attempts": 1}
+    nowhere["server_wait_s"] = 0
     with pytest.raises(ServiceError, match="No server answers"):
         load("simulate_interactions")("mini:test", "played.jsonl", **PLAYED | nowhere, overwrite=True)
     assert (tmp_path / "played.jsonl").read_bytes() == (made / "played.jsonl").read_bytes()

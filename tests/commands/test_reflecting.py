@@ -175,6 +175,7 @@ def test_a_dead_server_is_told_by_the_flags_of_its_own_model(tmp_path, dead):
             tmp_path,
             "dangerous_taxi",
             request_attempts=1,
+            server_wait_s=0,
             agent_model="m",
             agent_base_url=gone if dead == "agent" else alive,
             reflection_model="m",

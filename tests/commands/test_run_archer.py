@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -194,7 +195,8 @@ def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
 
 
 @pytest.mark.parametrize("human", ["auto", "some-model"])
-def test_messages_about_the_human_name_settings_and_no_flags(human, tmp_path):
+def test_messages_about_the_human_name_settings_and_no_flags(human, tmp_path, monkeypatch):
+    monkeypatch.setattr(archer, "HumanFlags", partial(archer.HumanFlags, server_wait_s=0))
     told = [*options("archer_code", tmp_path), f"env_model={human}", "env_base_url=http://127.0.0.1:9/v1"]
     with pytest.raises(ServiceError, match=r"named by env_base_url, its model by env_model;") as told_of:
         archer.run("archer_code", told, None)

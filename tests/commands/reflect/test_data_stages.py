@@ -168,7 +168,7 @@ def test_a_dead_server_stops_the_run_and_another_goes_on(here):
         taxi_reflection(base_url=url, **{**flags, "num_records": 4})
         asked = len(calls)
     with pytest.raises(ServiceError, match=r"No server answers at .* --base_url names .* --model") as caught:
-        taxi_reflection(base_url=url, **flags)
+        taxi_reflection(base_url=url, server_wait_s=0, **flags)
     assert "serve_simulator" not in str(caught.value)
     with talking(few) as url:
         taxi_reflection(base_url=url, **flags)
