@@ -94,9 +94,8 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
         _die(str(error), 2)
     from sweet_rl.command_line.recording import typed_here
 
-    values = values_of(function, typed)
+    words, values = command_line.in_front(function, typed.words, values_of(function, typed))
     typed_here.set(True)
-    words, values = command_line.in_front(function, typed.words, values)
     function(*words, **values)
 
 
@@ -110,8 +109,8 @@ def _overview(group: str = "") -> str:
         "sweet-rl --completion bash (or zsh, or fish) prints completion for a shell.",
     ]
     if sys.platform != "linux":
-        limits = "all works but grading code and rendering pages, which need Linux (docs/install.md)."
-        lines.append(f"On {sys.platform} {limits}")
+        limits = "grading code and rendering pages, which need Linux (docs/install.md)"
+        lines.append(f"On {sys.platform} all works but {limits}.")
     return "\n".join(["usage: sweet-rl STAGE [--flags]", "", *lines])
 
 

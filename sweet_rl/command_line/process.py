@@ -24,9 +24,8 @@ def settle() -> None:
     """Spare the process what long work with torch does not need, on any system.
 
     torch and transformers make half a million objects that stay to the end: looking through them again and
-    again, and once more at the exit, takes two seconds of every stage. And a step of training on a CPU frees
-    what the next one allocates: memory that goes back to the kernel in between is filled with zeros and mapped
-    again, page by page.
+    again, and once more at the exit, takes two seconds of every stage. What a step of training frees on a CPU
+    the next one allocates: if the kernel has it in between, it is zeroed and mapped again, page by page.
     """
     gc.set_threshold(10_000, 20, 20)
     atexit.register(gc.freeze)
