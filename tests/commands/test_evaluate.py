@@ -162,7 +162,7 @@ GRADERS = {
     "code": evaluate_code,
     "html": evaluate_html,
     "games": evaluate_games,
-    "compare": lambda path: compare(path, path, output=f"{path}.html"),
+    "compare": lambda path: compare(path, path),
 }
 
 

@@ -66,7 +66,6 @@ def test_turns_that_could_not_be_sampled_for_are_tried_again(tmp_path):
     [
         ({"kind": "timeout", "detail": ""}, True),
         ({"kind": "bad_request", "detail": "no"}, True),
-        ({"kind": "bad_request", "detail": "maximum context length is 64"}, False),
         ({"kind": "context_full", "detail": ""}, False),
         (None, False),
     ],

@@ -182,7 +182,7 @@ def test_ids_and_texts_that_utf8_cannot_hold(tmp_path):
         check=False,
     )
     assert "Traceback" not in done.stderr
-    assert "t0\\ud800" in done.stdout  # the task cannot be graded, and is named
+    assert "t0\\ud800" in done.stderr  # the task cannot be graded, and is named
 
 
 def test_a_judge_is_shown_no_failed_page(tmp_path, capsys):

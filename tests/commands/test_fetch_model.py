@@ -243,6 +243,7 @@ def test_a_stage_without_it_ends_before_it_writes(stage, flags, cache, tmp_path,
 
 def test_a_server_may_call_its_model_so_without_it(cache, tmp_path):
     flags = {"agent": "openai", "agent_model": "smollm2", "agent_base_url": "http://127.0.0.1:9/v1"}
+    flags["server_wait_s"] = 0
     with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
         load("simulate_interactions")(
             "mini:test", str(tmp_path / "out.jsonl"), env_model="scripted", num_tasks=1, quiet=True, **flags

@@ -398,6 +398,9 @@ class Switches(World):
     def rows(self, source, where, *, limit, seed):
         return [{"task_id": "switches/0", "problem_description": "x", "ground_truth": "1"}]
 
+    def success_return(self, options):
+        return 0.0
+
     @asynccontextmanager
     async def open(self, options, user):
         yield Switch
