@@ -191,4 +191,4 @@ def test_embedded_oracle(game):
     replies = asyncio.run(main())
     assert all(reply.failure is None and reply.content.strip() for reply in replies)
     assert len({reply.content for reply in replies}) == 1  # no state of one episode reaches another
-    assert task.ground_truth.split(",")[0].lower() not in replies[0].text.lower()
+    assert task.ground_truth.split(",")[0].lower() not in replies[0].content.lower()

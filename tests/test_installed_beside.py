@@ -113,7 +113,8 @@ def test_a_world_is_begun_and_learned_in_online(sweet_rl, tmp_path, name):
     said = sweet_rl("run_bc", "start", env_name=name, games=1, iterations=1, device="cpu", quiet="true")
     going_on = said.splitlines()[-1].split()
     assert f"world={name}" in going_on
-    sweet_rl("run_archer", *going_on[1:], *ONLINE)
+    assert going_on[:2] == ["sweet-rl", "run_archer"]
+    sweet_rl(*going_on[1:], *ONLINE)
     played = [json.loads(line) for line in (tmp_path / "run/trajectories.jsonl").read_text().splitlines()]
     assert len(played) == 8
     assert {row["task_id"].partition("/")[0] for row in played} == {"number_guessing"}

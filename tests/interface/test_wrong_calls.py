@@ -174,7 +174,7 @@ OTHERS = {
     "compare takes .*got 5": lambda: sweet_rl.compare(5, 6),
     "no interval 'students'": lambda: sweet_rl.compare([EPISODE], [EPISODE], interval="students"),
     "the name of a list or a file.*got 5": lambda: sweet_rl.load_tasks(5),
-    "number of tasks must be .*got '5'": lambda: sweet_rl.load_tasks("mini:test", limit="5"),
+    "number of tasks must be .*got '5'": lambda: sweet_rl.load_tasks("mini:test", num_tasks="5"),
     "`act` of the agent mine must return sweet_rl.Generation.*got 'x' \\(str\\)": lambda: said(player("act", "x")),
     "`act` of the agent mine .*got None.*ends without `return`": lambda: said(player("act", None)),
     "`act` of the agent mine .*Put `await` before": lambda: said(player("act", later)),

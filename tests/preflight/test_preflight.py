@@ -89,7 +89,7 @@ def test_tasks_that_are_wrong(tmp_path):
         f"hf download facebook/collaborative_agent_bench --repo-type dataset --local-dir {tmp_path}",
     )
     page = look(str(tmp_path / "pages" / "test.jsonl"), world="html")
-    assert page.repair.startswith(f"python scripts/prepare_websight.py {tmp_path / 'pages'} ")
+    assert page.repair.startswith(f"sweet-rl prepare_websight {tmp_path / 'pages'} ")
 
 
 def test_dialogues(tmp_path):
