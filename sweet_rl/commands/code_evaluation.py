@@ -31,6 +31,8 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
         reasons = {
             task.task_id: why for task in tasks if (why := why_not_gradable(task, outputs[task.task_id]))
         }
+        if not any(task.test_cases for task in tasks):
+            reasons = dict.fromkeys(floors, "it has no tests")
         elsewhere = any(
             row.get("reward") is not None and not row.get("grades") and one.task.test_cases
             for row, one in zip(file.rows, file.trajectories, strict=True)
