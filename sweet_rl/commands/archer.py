@@ -140,6 +140,7 @@ def run(
                 (tasks, held_out),
                 transcript,
                 rows=save_path / "trajectories.jsonl",
+                overwrite=bool(config["overwrite"]),
                 grader=config["grader"],
                 concurrency=loop_settings.concurrency,
             )
@@ -158,6 +159,7 @@ async def _playground(
     transcript: ChatFormat,
     *,
     rows: Path,
+    overwrite: bool,
     grader: str | None,
     concurrency: int,
 ) -> AsyncIterator[Playground]:
@@ -174,7 +176,8 @@ async def _playground(
                 user = make_oracle(world, answers, concurrency=concurrency)
         if user is not None:
             opened.push_async_callback(user.close)
-            _check_who_answered(rows, user.name)
+            if not overwrite:
+                _check_who_answered(rows, user.name)
         if isinstance(answers, Human):
             by = {} if grader is None else {"grader": GRADERS.make(grader, world, flag="grader")}
             graded = grading_as_they_end(grading_of(options, by, folder=rows.parent))

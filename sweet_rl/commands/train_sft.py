@@ -90,12 +90,12 @@ def train_reward_model(flags: CriticFlags, pairs: PairFlags, training: TrainingF
     """Train a critic with a regression head on preference pairs.
 
     The logits of the model give way to one number, its value at the last token of a text; the chosen side is to
-    have the larger one. What is saved is a sequence classifier with one label, which rank_best_of_n.py takes as
+    have the larger one. What is saved is a sequence classifier with one label, which sweet-rl rank_best_of_n takes as
     its critic: a candidate's score is the value at its last token, after the dialogue that it continues. That is
     the advantage up to what all candidates of a turn share, so no reference is subtracted.
 
-    train_reward_model.py --pretrain MODEL --dataset gt_pairs.jsonl --max_len 8192 --save_path critic
-    rank_best_of_n.py sampled.jsonl ranked.jsonl critic
+    sweet-rl train_reward_model --pretrain MODEL --dataset gt_pairs.jsonl --max_len 8192 --save_path critic
+    sweet-rl rank_best_of_n sampled.jsonl ranked.jsonl critic
     """
     from sweet_rl.training.losses import check_loss, reduction_of
     from sweet_rl.training.settings import LossSettings

@@ -412,7 +412,7 @@ def shown_pairs(
                 line=line,
                 field=field,
                 value=value,
-                repair="Name the trajectory file that evaluate_html.py made these pairs of, as it was then.",
+                repair="Name the trajectory file that sweet-rl evaluate_html made these pairs of, as it was then.",
             )
         return [_shown(targets[index]), *_dialogue(trajectories[index])]
 

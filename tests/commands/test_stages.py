@@ -260,7 +260,6 @@ OTHERWISE = {
     "learning_rate": "of training; and of cloning, by default as suits the policy",
     "model": "of a teacher, a server's name for it; and of an evaluation, with what runs it",
     "output_path": "what is written, which has to be said; and of scores, by default beside the trajectories",
-    "output": "of a teacher's data, with a usual place; and of a comparison, its page",
     "json": "of a run, what its record says; and of a row, what is learned",
     "file": "of a pipeline; and of a model that is fetched",
     "max_tokens_per_batch": "of training none is the usual; of cloning there is always one",
