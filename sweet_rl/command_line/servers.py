@@ -35,6 +35,15 @@ def retry_of(flags: Requests) -> RetryPolicy:
     )
 
 
+def asked_with(flags: Any, role: str) -> dict[str, Any]:
+    """Arguments of the client of a server that ROLE_request and ROLE_header say; `UsageError` where they cannot be read."""
+    request, header = f"{role}_request", f"{role}_header"
+    return {
+        "request": fields_of(request, getattr(flags, request)),
+        "headers": headers_of(header, getattr(flags, header)),
+    }
+
+
 def fields_of(flag: str, text: str | None) -> dict[str, Json]:
     """Fields of every request, from a flag that holds a JSON object."""
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from sweet_rl.chat.names import folder_of
-from sweet_rl.command_line.servers import fields_of, headers_of, key_in
+from sweet_rl.command_line.servers import asked_with, fields_of, key_in
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import Only, Settings, flag
 from sweet_rl.flags.models import (
@@ -91,8 +91,7 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
     def check_together(self) -> None:
         """Whether fields and headers can be read."""
         super().check_together()
-        fields_of("agent_request", self.agent_request)
-        headers_of("agent_header", self.agent_header)
+        asked_with(self, "agent")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sweet_rl.command_line.servers import client_of, fields_of, headers_of, retry_of
+from sweet_rl.command_line.servers import asked_with, client_of, fields_of, retry_of
 from sweet_rl.commands.oracles import OWN_HUMAN, OracleFlags, make_oracle
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
@@ -84,17 +84,7 @@ class HumanFlags(ServerPlace, PatientRequests):
     def check_together(self) -> None:
         """Whether fields and headers can be read."""
         super().check_together()
-        fields_of("env_request", self.env_request)
-        headers_of("env_header", self.env_header)
-
-    @property
-    def client(self) -> dict[str, Any]:
-        """What its client is made with, beside address and key."""
-        request, headers = (
-            fields_of("env_request", self.env_request),
-            headers_of("env_header", self.env_header),
-        )
-        return {"request": request, "headers": headers}
+        asked_with(self, "env")
 
     @property
     def server_named(self) -> bool:
@@ -223,7 +213,7 @@ async def make_user(human: Human, *, concurrency: int) -> User:
     if not human.simulated:
         model = None if flags.env_model in {"auto", "scripted"} else flags.env_model
         urls = ",".join(flags.urls)
-        client_args = {"retry": retry_of(flags), **flags.client}
+        client_args = {"retry": retry_of(flags), **asked_with(flags, "env")}
         oracle = OracleFlags("openai", urls, model, flags.env_api_key_var, client_args)
         return make_oracle(world, oracle, concurrency=concurrency)
     template = human.prompt()
@@ -233,7 +223,7 @@ async def make_user(human: Human, *, concurrency: int) -> User:
         key_var=flags.env_api_key_var,
         named_by=human.words(f"{_NAMED_BY}{world.human_hint}"),
         max_connections=concurrency,
-        **flags.client,
+        **asked_with(flags, "env"),
     )
     try:
         model = await _model_of(human, client)

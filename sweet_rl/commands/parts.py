@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from sweet_rl import tracking
-from sweet_rl.command_line.servers import client_of, fields_of, headers_of, retry_of, vllm_server
+from sweet_rl.command_line.servers import asked_with, client_of, retry_of, vllm_server
 from sweet_rl.commands.agent_flags import ENGINES, OWN, Player
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, missing_package, no_such
@@ -139,8 +139,7 @@ async def _policy(player: Player, tasks: Sequence[Task], concurrency: int) -> Po
             key_var=flags.agent_api_key_var,
             named_by=_named_by(player),
             max_connections=concurrency,
-            request=fields_of("agent_request", flags.agent_request),
-            headers=headers_of("agent_header", flags.agent_header),
+            **asked_with(flags, "agent"),
         ),
         player.model,
         system_prompt=system_prompt,

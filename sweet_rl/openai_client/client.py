@@ -55,7 +55,7 @@ class ClientStats(tracking.Usage):
 @dataclass(slots=True, eq=False)
 class _Endpoint:
     base_url: str
-    direct: bool = False
+    proxy: str | None = None
     outstanding: int = 0
     resting_until: float = 0.0
 
@@ -67,14 +67,6 @@ class _Endpoint:
         """Of a route; what a query holds (an API's version, a key) belongs behind it."""
         place, mark, query = self.base_url.partition("?")
         return f"{place.rstrip('/')}/{route}{mark}{query}"
-
-    @property
-    def proxy(self) -> str | None:
-        """By HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as other programs read them."""
-        parts, proxies = urlsplit(self.base_url), getproxies()
-        if self.direct or not proxies or proxy_bypass(parts.netloc):
-            return None
-        return proxies.get(parts.scheme) or proxies.get("all")
 
 
 class OpenAIClient:
@@ -116,7 +108,11 @@ class OpenAIClient:
             raise UsageError(
                 f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}."
             )
-        self._endpoints = [_Endpoint(url, direct) for one in urls for url in base_url_from("", 0, one)]
+        self._endpoints = [
+            _Endpoint(url, None if direct else _proxy_of(url))
+            for one in urls
+            for url in base_url_from("", 0, one)
+        ]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")
@@ -245,7 +241,7 @@ class OpenAIClient:
 
     def _tell_of_change(self, endpoint: _Endpoint, change: str, failed: AttemptFailed) -> None:
         """Once, on standard error and for the run's record, that a server is sent something else than was meant."""
-        words = f"{shown(endpoint.base_url)} refused a request ({failed.detail}): {change}"
+        words = f"{shown(endpoint.base_url)} refused a request ({shown(failed.detail)}): {change}"
         self.stats.changes.append(words)
         print(f"{words}, from now on.", file=sys.stderr)
 
@@ -257,7 +253,7 @@ class OpenAIClient:
         if self._waits_until is None:
             self._waits_until = now + self._retry.server_wait_s
             print(
-                f"{shown(endpoint.base_url)} is not up yet ({failed.detail or failed.kind}): waiting for it, at most "
+                f"{shown(endpoint.base_url)} is not up yet ({shown(failed.detail) or failed.kind}): waiting for it, at most "
                 f"{self._retry.server_wait_s:g} s (--server_wait_s).",
                 file=sys.stderr,
             )
@@ -427,6 +423,14 @@ class OpenAIClient:
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
         except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError):
             return [] if answered else None
+
+
+def _proxy_of(url: str) -> str | None:
+    """By HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as other programs read them."""
+    parts, proxies = urlsplit(url), getproxies()
+    if not proxies or proxy_bypass(parts.netloc):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def _close_behind(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:

@@ -156,7 +156,9 @@ def server_error(body: Json) -> ServerError:
             if inner is not None:
                 read(inner)
             elif text := " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", value, flags=re.S).split()):
-                words.append(text)
+                words.append(
+                    "".join(filter(str.isprintable, text))
+                )  # it is printed: no control of a terminal
         elif isinstance(value, list | tuple):
             for one in value:
                 read(one)

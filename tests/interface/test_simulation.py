@@ -284,7 +284,9 @@ def server():
 def test_an_agent_by_its_address(server, monkeypatch, tmp_path):
     url, sent = server
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    episodes = sweet_rl.simulate("code", ROWS, agent="openai/org/agent", base_url=url, num_tasks=2)
+    episodes = sweet_rl.simulate(
+        "code", ROWS, agent="openai/org/agent", base_url=url, num_tasks=2, concurrency=1
+    )
     assert [one.stop_reason for one in episodes] == [StopReason.ANSWERED] * 2
     assert sent[0]["messages"] == [
         {"role": "system", "content": RULES},
