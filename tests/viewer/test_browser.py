@@ -31,6 +31,7 @@ def server(sample_file, browser):
         printed = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=\S+", process.stdout.readline())
         browser.get(printed.group())
         yield printed.group(1)
+        browser.get("about:blank")  # the page would go on asking, and other tests read the browser's log
         process.send_signal(signal.SIGINT)  # Ctrl-C is how one ends it
         assert process.wait(5) == 0
 
