@@ -10,7 +10,6 @@ from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pair
 from sweet_rl.commands.fan_out import RayGrader
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
-from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.report import Report, shown, summarise
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
@@ -29,7 +28,7 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
         outputs = grader.reference_outputs(tasks)
         floors = {task.task_id: constant_floor(outputs[task.task_id]) for task in tasks}
         reasons = {
-            task.task_id: why for task in tasks if (why := why_not_gradable(task, outputs[task.task_id]))
+            task.task_id: why for task in tasks if (why := outputs[task.task_id].why_not_gradable)
         }
         if not any(task.test_cases for task in tasks):
             reasons = dict.fromkeys(floors, "it has no tests")

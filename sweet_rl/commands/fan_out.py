@@ -27,7 +27,8 @@ from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.common import FanOut
-from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, ReferenceValue, grades_of
+from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, grades_of
+from sweet_rl.grading.hidden_tests import Reference
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.pages.service import RenderService
@@ -188,7 +189,7 @@ class GradingPart:
         """Grade in a thread, one score for each way and trajectory, as `CodeGrader.grade_in`."""
         return await asyncio.to_thread(lambda: list(self._grader.grade_in(ways, trajectories)))
 
-    async def reference_outputs(self, tasks: Sequence[Task]) -> dict[str, list[ReferenceValue]]:
+    async def reference_outputs(self, tasks: Sequence[Task]) -> dict[str, Reference]:
         """Compute the references' values in a thread, as `CodeGrader.reference_outputs`."""
         return await asyncio.to_thread(self._grader.reference_outputs, tasks)
 
@@ -221,9 +222,9 @@ class RayGrader:
         for scores, others in zip(known, later, strict=True):
             yield grades_of(scores | others)
 
-    def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
+    def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, Reference]:
         """What the reference functions give for their tests, by `task_id`."""
-        outputs: dict[str, list[ReferenceValue]] = {}
+        outputs: dict[str, Reference] = {}
         for found in self._in_order("reference_outputs", list(tasks)):
             outputs |= found
         return outputs

@@ -18,12 +18,15 @@ from typing import Literal, Self
 
 from sweet_rl.grading.extraction import forbidden_word, lenient_code, published_code
 from sweet_rl.grading.hidden_tests import (
+    Plan,
+    Reference,
     entry_point,
     finished,
     fixed_job,
+    has_nan,
     has_value,
+    plan_of,
     published_program,
-    shows_too_much,
     why_not_gradable,
 )
 from sweet_rl.grading.sandbox import Job, Outcome, Sandbox, TestValue
@@ -31,10 +34,7 @@ from sweet_rl.grading.sandbox.guest.literal import CUT, literal
 from sweet_rl.grading.sandbox.guest.wire import unpack
 from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
 
-ReferenceValue = TestValue
-"""What the reference function gives for one test."""
-
-_Key = tuple[str, tuple[str, ...]]
+_Key = tuple[str, str, tuple[str, ...]]
 
 _WINDOW = 256  # answers before which their references are run
 _BATCH = 16  # references that share a child: they come from the task file, and what they say fits its socket
@@ -107,7 +107,8 @@ class CodeGrader:
     def __init__(self, sandbox: Sandbox, *, grading: Way = "fixed") -> None:
         self._sandbox = sandbox
         self._grading: Way = grading
-        self._references: dict[_Key, list[ReferenceValue]] = {}
+        self._plans: dict[_Key, Plan] = {}
+        self._references: dict[_Key, Reference] = {}
 
     @property
     def protection(self) -> str:
@@ -127,11 +128,11 @@ class CodeGrader:
         for grades, others in zip(known, self.grade_in(beside, trajectories), strict=True):
             yield grades_of(grades | others)
 
-    def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
+    def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, Reference]:
         """What the reference functions give for their tests, by `task_id`; each function run once."""
         tasks = list(tasks)
         batches = list(self._unknown(tasks))
-        for batch, values in zip(batches, self._sandbox.run(map(_reference_job, batches)), strict=True):
+        for batch, values in zip(batches, self._sandbox.run(map(self._reference_job, batches)), strict=True):
             self._learn(batch, values)
         return {task.task_id: self._references[_key(task)] for task in tasks}
 
@@ -141,8 +142,19 @@ class CodeGrader:
         while batch := list(itertools.islice(missing, _BATCH)):
             yield batch
 
+    def _plan(self, task: Task) -> Plan:
+        key = _key(task)
+        if key not in self._plans:
+            self._plans[key] = plan_of(task, self._sandbox)
+        return self._plans[key]
+
+    def _reference_job(self, batch: Sequence[Task]) -> Job:
+        return fixed_job(batch, [*map(self._plan, batch)], [task.ground_truth for task in batch])
+
     def _learn(self, batch: Sequence[Task], results: Sequence[TestValue]) -> None:
-        self._references |= zip(map(_key, batch), finished(batch, results), strict=True)
+        plans = [self._plan(task) for task in batch]
+        for task, plan, values in zip(batch, plans, finished(plans, results), strict=True):
+            self._references[_key(task)] = Reference(values, why_not_gradable(task, plan, values))
 
     def grade_in(
         self, ways: Collection[str], trajectories: Iterable[Trajectory]
@@ -170,9 +182,10 @@ class CodeGrader:
             asked.update(map(_key, tasks))
             for batch in self._unknown(tasks):
                 begun.append(batch)
-                yield _reference_job(batch)
+                yield self._reference_job(batch)
             for trajectory in window:
-                answer = _Answer.of(trajectory, ways)
+                plan = self._plan(trajectory.task) if ways != {"published"} else Plan(())
+                answer = _Answer.of(trajectory, plan, ways)
                 begun.append(answer)
                 yield from answer.jobs.values()
 
@@ -199,10 +212,10 @@ class CodeGrader:
     def _fixed_score(self, trajectory: Trajectory, values: Sequence[TestValue] | None) -> Score:
         task, reference = trajectory.task, self._references[_key(trajectory.task)]
         if values is not None:
-            (values,) = finished([task], values)
-        tests = _tests(task, reference, values)
-        if why := why_not_gradable(task, reference):
-            return Score(None, tests, f"cannot be graded: {why}")
+            (values,) = finished([self._plan(task)], values)
+        tests = _tests(task, reference.values, values)
+        if reference.why_not_gradable:
+            return Score(None, tests, f"cannot be graded: {reference.why_not_gradable}")
         word = forbidden_word(trajectory.answer or "")
         details: dict[str, Json] = {"filtered_by": word} if word else {}
         passed = sum(test.outcome == "passed" for test in tests)
@@ -219,33 +232,29 @@ class _Answer:
     results: list[list[TestValue]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, trajectory: Trajectory, ways: Collection[str]) -> Self:
+    def of(cls, trajectory: Trajectory, plan: Plan, ways: Collection[str]) -> Self:
         """What has to be run for these grades of it; nothing where there is no code."""
         task, answer = trajectory.task, trajectory.answer
         code = strict_code(answer)
         jobs: dict[str, Job] = {}
-        if ways != {"published"} and not shows_too_much(task):
+        if ways != {"published"} and not plan.problem:
             if code is not None:
-                jobs["fixed"] = fixed_job([task], [code])
+                jobs["fixed"] = fixed_job([task], [plan], [code])
             # what the word filter or a fence rule spoils is read again, leniently
             read = lenient_code(trajectory, entry_point(task)) if "lenient" in ways else None
             if read is not None and read.rstrip() != (code or "").strip("\n").rstrip():
-                jobs["lenient"] = fixed_job([task], [read])
+                jobs["lenient"] = fixed_job([task], [plan], [read])
         if "published" in ways and code is not None and task.test_cases:
             jobs["published"] = Job("published", [published_program(task, code)])
         return cls(trajectory, ways, jobs)
 
 
-def _reference_job(batch: Sequence[Task]) -> Job:
-    return fixed_job(batch, [task.ground_truth for task in batch])
-
-
 def _key(task: Task) -> _Key:
     """What a task's reference values depend on; two files may use one `task_id` for different functions."""
-    return task.ground_truth, tuple(task.test_cases.values())
+    return task.problem_description, task.ground_truth, tuple(task.test_cases.values())
 
 
-def reference_outputs(tasks: Iterable[Task], sandbox: Sandbox) -> dict[str, list[ReferenceValue]]:
+def reference_outputs(tasks: Iterable[Task], sandbox: Sandbox) -> dict[str, Reference]:
     """What the reference functions give for their tests, by `task_id`."""
     return CodeGrader(sandbox).reference_outputs(tasks)
 
@@ -257,13 +266,13 @@ def strict_code(answer: str | None) -> str | None:
     return published_code(answer)
 
 
-def constant_answer(task: Task, outputs: Sequence[ReferenceValue]) -> str:
+def constant_answer(task: Task, reference: Reference) -> str:
     """The answer that passes most tests without looking at its arguments.
 
     It returns the most frequent output of the reference (of equally frequent ones the first), or None where
     no output can be written as an expression.
     """
-    text = "None"
+    text, outputs = "None", reference.values
     for key, _ in _frequencies(outputs).most_common():
         candidate = next(_text(value) for value in outputs if _what_to_return(value) == key)
         if _is_expression(candidate):
@@ -272,21 +281,22 @@ def constant_answer(task: Task, outputs: Sequence[ReferenceValue]) -> str:
     return f"def {entry_point(task)}(*args, **kwargs):\n    return {text}\n"
 
 
-def constant_floor(outputs: Sequence[ReferenceValue]) -> float:
+def constant_floor(reference: Reference) -> float:
     """The share of tests that the best constant answer passes."""
+    outputs = reference.values
     return max(_frequencies(outputs).values(), default=0) / len(outputs) if outputs else 0.0
 
 
-def _frequencies(outputs: Sequence[ReferenceValue]) -> Counter[bytes]:
+def _frequencies(outputs: Sequence[TestValue]) -> Counter[bytes]:
     return Counter(_what_to_return(value) for value in outputs if has_value(value))
 
 
-def _what_to_return(value: ReferenceValue) -> bytes:
+def _what_to_return(value: TestValue) -> bytes:
     """What an answer has to give for this value, as something that can be counted."""
     return value.inside.encode() or value.fingerprint
 
 
-def _text(value: ReferenceValue) -> str:
+def _text(value: TestValue) -> str:
     """An expression for it; of what a test compares itself, where that is one call."""
     if not value.inside:
         return value.text
@@ -303,7 +313,7 @@ def _is_expression(text: str) -> bool:
 
 
 def _tests(
-    task: Task, reference: Sequence[ReferenceValue], values: Sequence[TestValue] | None
+    task: Task, reference: Sequence[TestValue], values: Sequence[TestValue] | None
 ) -> tuple[TestResult, ...]:
     """Compare test by test. A reference that has no value, or None, counts for no answer."""
     found = values if values is not None else [None] * len(reference)
@@ -311,7 +321,7 @@ def _tests(
     return tuple(_compare(name, expression, wanted, got) for (name, expression), wanted, got in tests)
 
 
-def _compare(name: str, expression: str, wanted: ReferenceValue, got: TestValue | None) -> TestResult:
+def _compare(name: str, expression: str, wanted: TestValue, got: TestValue | None) -> TestResult:
     expected = _shorten(wanted.text)
     if got is None:
         return TestResult(name, expression, "failed", expected, detail="not run")
@@ -320,6 +330,8 @@ def _compare(name: str, expression: str, wanted: ReferenceValue, got: TestValue 
         return TestResult(name, expression, "reference_none", expected, shown)
     if got.outcome is not Outcome.VALUE:
         return TestResult(name, expression, got.outcome.value, expected, detail=_shorten(got.text))
+    if has_nan(got) and not has_nan(wanted):
+        return TestResult(name, expression, "failed", expected, detail="NaN, which compares as nothing does")
     outcome = "passed" if got.fingerprint == wanted.fingerprint else "failed"
     return TestResult(name, expression, outcome, expected, _shorten(got.text))
 

@@ -1,27 +1,80 @@
 """Splits a test's expression: the part that runs beside an answer, and the part evaluated outside.
 
-A test may hold what it expects, as in `f(3) == 7`. Only `f(3)` may then come near an answer; the comparison
-is made outside, on the plain data that `f(3)` has given, where nothing of the answer's runs.
+A test may hold what it expects, as in `f(3) == 7`, and use names of the reference's, as in `close(f(LIMIT), 7)`.
+Only `f(3)` may come near an answer; the rest is evaluated in the reference's namespace, on the plain data that
+`f(3)` has given, where nothing of the answer's runs.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-import copy
-import itertools
 import re
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from sweet_rl.grading.sandbox.guest.programs import VALUES
 
-_CALL = re.compile(r"\s*([^\W\d]\w*)\(.*\)\s*", re.DOTALL)
-_MORE_THAN_A_CALL = re.compile(r"==|!=|[<>\\]|\b(?:in|is|not)\b|\)\s*(?:[-+*/%&|^@.\[(]|(?:if|and|or|for)\b)")
-_IMPORT = re.compile(r"^(?:import|from)\s", re.MULTILINE)
-_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+_CALL = re.compile(r"\s*([^\W\d]\w*)\((.*)\)\s*", re.DOTALL)
+_MORE_THAN_A_CALL = re.compile(r"==|!=|[<>\\]|\)\s*[-+*/%&|^@.\[(]")
+_QUOTED = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*\b(?!\s*=)")
+_CONSTANTS = frozenset({"True", "False", "None"})
+_Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*_COMPREHENSIONS, ast.Lambda)
+_NOT_ALONE = (ast.Starred, ast.Slice, ast.FormattedValue)
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+_INTERPRETERS = frozenset(
+    {
+        "eval",
+        "exec",
+        "compile",
+        "__import__",
+        "getattr",
+        "setattr",
+        "delattr",
+        "hasattr",
+        "vars",
+        "open",
+        "format",
+        "type",
+    }
+)
+"""Builtins that take a text for a name, a program or a format."""
+
+_OF_A_TEXT = frozenset({"format", "format_map", "substitute", "safe_substitute"})
+_OF_A_TABLE = frozenset({"query", "eval"})
+"""Methods that take what has been returned, or an argument, for a format or a program."""
+
+_SAFE = re.compile(
+    r"math|cmath|statistics|numbers|fractions|decimal|datetime|calendar|collections|itertools|functools|_?operator|json|copy|"
+    r"heapq|bisect|textwrap|unicodedata|numpy|pandas|zoneinfo|uuid|base64|binascii|hashlib|html|urllib|difflib|random|enum|"
+    r"dataclasses|typing|string|array"
+)
+"""Packages whose functions take data for data; but for these:"""
+
+_UNSAFE = re.compile(
+    r"attrgetter|methodcaller|Template|Formatter|eval|query|\bload\b|fromfile|genfromtxt|read_|make_|memmap|open"
+)
+
+
+class Meaning(NamedTuple):
+    """What names in a task's tests mean, as running its reference shows.
+
+    Args:
+        under_test: those that an answer has to define.
+        kinds: of the reference's others: "library", "class", "function", "object" of such a class, or "data".
+        imports: statements for those of a library.
+        uses: names that each of its functions uses.
+    """
+
+    under_test: frozenset[str] = frozenset()
+    kinds: Mapping[str, str] = {}
+    imports: Mapping[str, str] = {}
+    uses: Mapping[str, frozenset[str]] = {}
 
 
 class Halves(NamedTuple):
@@ -30,76 +83,55 @@ class Halves(NamedTuple):
     Args:
         inside: evaluated beside an answer: the value, or a tuple of values for `outside`.
         outside: what the test makes of the values; None where the value itself is compared.
-        imports: statements of the reference that `outside` needs.
+        imports: statements that `inside` needs.
+        given: expressions of which only the reference has the values; `inside` finds them under `VALUES`.
         why_whole: why it could not be divided although it holds more than calls: no answer may see it.
     """
 
     inside: str
     outside: str | None = None
     imports: str = ""
+    given: tuple[str, ...] = ()
     why_whole: str = ""
 
 
-class _Reference(NamedTuple):
-    """What a test may mean by a name, as the reference defines it."""
-
-    builtins: frozenset[str] = frozenset()  # names of builtins that it gives to functions of its own
-    classes: frozenset[str] = frozenset()
-    imports: Mapping[str, str] = {}
-
-
-@lru_cache(maxsize=100_000)
-def halves(expression: str, reference: str) -> Halves:
-    """Divide a test's expression; `reference` is the code that it was written for."""
+def name_of_call(expression: str) -> str:
+    """The function that an expression calls, where it is one call that uses no other name; else empty."""
     call = _CALL.fullmatch(expression)
-    if call and not hasattr(builtins, call[1]) and not _MORE_THAN_A_CALL.search(expression):
-        return Halves(expression)  # nearly always
+    if not call or hasattr(builtins, call[1]):
+        return ""
+    arguments = _QUOTED.sub("''", call[2])
+    if _MORE_THAN_A_CALL.search(arguments) or not _CONSTANTS.issuperset(_WORD.findall(arguments)):
+        return ""
+    return call[1]
+
+
+def read(expression: str) -> ast.Expression | None:
+    """The expression's tree; None where it is none, which evaluating it says better."""
     try:
-        tree = ast.parse(expression.strip(" \t"), mode="eval")
+        return ast.parse(expression.strip(" \t"), mode="eval")
     except _UNREADABLE:
-        return Halves(expression)  # evaluating it reports what is wrong
-    names = _read(reference)
-    divider = _Divider(names, tree)
+        return None
+
+
+def halves(expression: str, meaning: Meaning) -> Halves:
+    """Divide a test's expression."""
+    tree = read(expression)
+    if tree is None:
+        return Halves(expression)
+    divider = _Divider(meaning, tree)
     try:
         rest = divider.visit(tree.body)
     except _NotDivisible as error:
         return Halves(expression, why_whole=str(error))
-    if not divider.inside or (isinstance(rest, ast.Subscript) and rest.value is divider.values):
-        return Halves(expression)
-    used = {name.id for name in ast.walk(rest) if isinstance(name, ast.Name)}
-    imports = "\n".join(dict.fromkeys(names.imports[name] for name in names.imports if name in used))
+    if not divider.inside:
+        return Halves(expression, why_whole="it calls no function that an answer has to define")
+    imports = "\n".join(dict.fromkeys(divider.imports))
+    if isinstance(rest, ast.Subscript) and rest.value is divider.values:
+        inside = ast.unparse(divider.inside[0]) if divider.given else expression
+        return Halves(inside, None, imports, tuple(divider.given))
     inside = "".join(f"{ast.unparse(piece)}, " for piece in divider.inside)
-    return Halves(f"({inside})", ast.unparse(rest), imports)
-
-
-@lru_cache(maxsize=10_000)
-def needed_imports(expressions: tuple[str, ...], reference: str) -> str:
-    """The reference's imports whose names the arguments use: `f(datetime(2024, 5, 1))` needs `datetime`."""
-    if not _IMPORT.search(reference):
-        return ""
-    imports = _read(reference).imports
-    words = [re.findall(r"\w+", expression) for expression in expressions]
-    called = {found[0] for found in words if found}  # which is for the answer to define
-    used = set(itertools.chain.from_iterable(words)) - called
-    return "\n".join(dict.fromkeys(imports[name] for name in imports if name in used))
-
-
-@lru_cache(maxsize=1000)
-def _read(reference: str) -> _Reference:
-    try:
-        body = ast.parse(reference).body
-    except _UNREADABLE:
-        return _Reference()
-    defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    classes = {node.name for node in body if isinstance(node, ast.ClassDef)}
-    imports = {
-        alias.asname or alias.name.partition(".")[0]: ast.unparse(node)
-        for node in body
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
-    own = frozenset(name for name in defined | classes if hasattr(builtins, name))
-    return _Reference(own, frozenset(classes), imports)
+    return Halves(f"({inside})", ast.unparse(rest), imports, tuple(divider.given))
 
 
 class _NotDivisible(Exception):
@@ -109,81 +141,211 @@ class _NotDivisible(Exception):
 class _Divider(ast.NodeTransformer):
     """Takes the parts out that need an answer, and leaves the places of their values in the tuple."""
 
-    def __init__(self, names: _Reference, tree: ast.Expression) -> None:
+    def __init__(self, meaning: Meaning, tree: ast.Expression) -> None:
         self.inside: list[ast.expr] = []
+        self.imports: list[str] = []
+        self.given: list[str] = []
         self.values = ast.Name(VALUES, ast.Load())
-        self._names = names
-        self._bound = _bound(tree)
+        self._meaning = meaning
+        self._bound = bound(tree)
 
     def visit(self, node: ast.AST) -> ast.AST:
         """Divide an expression; raises `_NotDivisible` where the answer could change its meaning."""
         if not isinstance(node, ast.expr):
             return super().generic_visit(node)
-        if not any(isinstance(inner, ast.Name) and self._is_answers(inner) for inner in ast.walk(node)):
+        if not self._needs_answer(node):
             return node
         if isinstance(node, ast.Name):
             raise _NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning")
-        if isinstance(node, _SCOPES):
-            return self._scope(node)
         if self._is_use(node):
             return self._take(node)
-        if self._is_handed_on(node):
+        if self._is_handed_on(node) or self._interprets(node):
             return self._take(node, with_comparisons=False)
+        if isinstance(node, _SCOPES) or _lambdas_of(node):
+            return self._parts_or_all(node)
         return super().generic_visit(node)
 
-    def _scope(self, node: ast.expr) -> ast.AST:
-        """A comprehension or lambda: its parts where they can stand alone, else all of it."""
-        before = list(self.inside)
-        try:
-            return super().generic_visit(copy.deepcopy(node))
-        except _NotDivisible:
-            self.inside = before
-            return self._take(node, with_comparisons=False)
+    def _parts_or_all(self, node: ast.expr) -> ast.AST:
+        """A comprehension, a lambda and what calls it: its parts where they can stand alone, else all of it."""
+        ways: list[Callable[[Any], Any]] = [super().generic_visit]
+        if isinstance(node, _COMPREHENSIONS):
+            ways.append(self._called_for_each)
+        if not isinstance(node, ast.Lambda):
+            ways.append(partial(self._take, with_comparisons=False))
+        before, reasons = (self.inside, self.given), []
+        for way in ways:
+            self.inside, self.given = list(before[0]), list(before[1])
+            try:
+                made: ast.AST = way(_parsed(ast.unparse(node)))
+                return made
+            except _NotDivisible as error:
+                reasons.append(error)
+        raise reasons[:2][-1]
+
+    def _called_for_each(self, node: _Comprehension) -> ast.AST:
+        """The calls of `all(f(n) == m for n, m in pairs)`, for what the reference's process collects of each n.
+
+        Outside, their values are taken one after the other, by a condition behind those that ask no answer.
+        """
+        if any(self._needs_answer(one.iter) for one in node.generators):
+            raise _NotDivisible(
+                "it goes through what an answer returns, calls again for each of it, and compares"
+            )
+        *_, last = node.generators
+        asking = [test for test in last.ifs if self._needs_answer(test)]
+        last.ifs = [test for test in last.ifs if test not in asking]
+        every = " ".join(ast.unparse(generator).strip() for generator in node.generators)
+        taken: list[ast.expr] = []
+
+        def place(part: ast.AST) -> ast.AST:
+            if not isinstance(part, ast.expr) or not self._is_use(part):
+                return part
+            names = "".join(f"{name}, " for name in sorted((_loaded(part) & self._bound) - bound(part)))
+            self.given.append(f"[({names}) {every}]")
+            each = f"for ({names}) in {VALUES}[{len(self.given) - 1}]"
+            self.inside.append(_parsed(f"[{ast.unparse(_changed(part, self._supplied))} {each}]"))
+            number = len(self.inside) - 1
+            taken.append(_parsed(f"[_of_{number} := {VALUES}[{number}].pop(0)]"))
+            return _parsed(f"_of_{number}")
+
+        free = list(last.ifs)
+        last.ifs += asking
+        node = _changed(node, place)
+        last.ifs[len(free) : len(free)] = taken
+        return node
 
     def _take(self, node: ast.expr, *, with_comparisons: bool = True) -> ast.expr:
         if not with_comparisons and any(isinstance(inner, ast.Compare) for inner in ast.walk(node)):
             raise _NotDivisible(
-                "it compares inside a comprehension or lambda, or where a function is handed on"
+                "it compares inside a comprehension or lambda, where a function is handed on, or where what an "
+                "answer returns is taken for a name, a format or a program"
             )
-        loaded = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-        if outer := (loaded & self._bound) - _bound(node):
+        if outer := (_loaded(node) & self._bound) - bound(node):
             raise _NotDivisible(f"it calls again for each {min(outer)!r}, and compares")
-        self.inside.append(node)
+        self.inside.append(_changed(node, self._supplied))
         return ast.Subscript(self.values, ast.Constant(len(self.inside) - 1), ast.Load())
 
-    def _is_use(self, node: ast.expr) -> bool:
+    def _supplied(self, node: ast.AST) -> ast.AST:
+        """What takes a part's place inside, where only the reference has it: its data."""
+        names = _loaded(node) - bound(node) - self._bound - self._meaning.under_test
+        self.imports += [statement for name, statement in self._meaning.imports.items() if name in names]
+        kinds = {self._meaning.kinds[name] for name in names if name in self._meaning.kinds} - {"library"}
+        if not kinds or not isinstance(node, ast.expr) or isinstance(node, _NOT_ALONE):
+            return node
+        if self._needs_answer(node) or (_loaded(node) & self._bound) - bound(node):
+            return node
+        text = ast.unparse(node)
+        if text not in self.given:
+            self.given.append(text)
+        place = f"{VALUES}[{self.given.index(text)}]"
+        if kinds == {"class"}:  # by the answer's own class where it has one, as in `f(Node(1))`
+            has = " and ".join(
+                f"{name!r} in globals()" for name in sorted(names - self._meaning.imports.keys())
+            )
+            place = f"{text} if {has} else {place}"
+        return _parsed(place)
+
+    def _needs_answer(self, node: ast.AST) -> bool:
+        return any(isinstance(inner, ast.Name) and self._is_answers(inner) for inner in ast.walk(node))
+
+    def _is_answers(self, name: ast.Name) -> bool:
+        return name.id in self._meaning.under_test and name.id not in self._bound
+
+    def _is_use(self, node: ast.AST) -> bool:
         """A call of the answer's, or what is done with an object of one of its classes."""
-        root = _root(node)
-        if not isinstance(root, ast.Name) or not self._is_answers(root):
+        name = root(node)
+        if not isinstance(name, ast.Name) or not self._is_answers(name):
             return False
-        return root.id in self._names.classes or (isinstance(node, ast.Call) and _is_called(node.func))
+        if self._meaning.kinds.get(name.id) in {"class", "object"}:
+            return True
+        return isinstance(node, ast.Call) and _is_called(node.func)
 
     def _is_handed_on(self, node: ast.expr) -> bool:
         """A call of something else that is given a function of the answer's."""
-        if not isinstance(node, ast.Call):
-            return False
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        functions = [one for one in given if isinstance(one, ast.Name | ast.Lambda)]
-        inner = itertools.chain.from_iterable(map(ast.walk, functions))
-        return any(isinstance(name, ast.Name) and self._is_answers(name) for name in inner)
+        names = (
+            [one for one in _given_to(node) if isinstance(one, ast.Name)]
+            if isinstance(node, ast.Call)
+            else []
+        )
+        return any(map(self._is_answers, names))
 
-    def _is_answers(self, name: ast.Name) -> bool:
-        """Whether only an answer, or the reference, gives this name its meaning."""
-        known = hasattr(builtins, name.id) or name.id in self._names.imports or name.id in self._bound
-        return name.id in self._names.builtins or not known
+    def _interprets(self, node: ast.expr) -> bool:
+        """Whether somewhere in a chain of calls what an answer returns is taken for a name, format or program."""
+        if isinstance(node, ast.JoinedStr):
+            specs = [part.format_spec for part in node.values if isinstance(part, ast.FormattedValue)]
+            return any(spec is not None and self._needs_answer(spec) for spec in specs)
+        chain = list(_chain(node))
+        for call in (one for one in chain if isinstance(one, ast.Call)):
+            given = [one for one in _given_to(call) if self._needs_answer(one)]
+            if isinstance(call.func, ast.Attribute):
+                of_text = call.func.attr in _OF_A_TEXT and self._needs_answer(call.func.value)
+                if of_text or (call.func.attr in _OF_A_TABLE and given):
+                    return True
+            if isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id):
+                if (
+                    given
+                    and call.func.id in _INTERPRETERS
+                    and len(_given_to(call)) != (call.func.id == "type")
+                ):
+                    return True
+                if any(self._interprets(one) for one in given):
+                    return True
+            name = chain[-1].id if isinstance(chain[-1], ast.Name) else ""
+            if given and name in self._meaning.imports:
+                package = self._meaning.imports[name].split()[1].partition(".")[0]
+                if not _SAFE.fullmatch(package) or _UNSAFE.search(ast.unparse(call.func)):
+                    return True
+        return False
 
 
-def _bound(tree: ast.AST) -> frozenset[str]:
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _changed(node: Any, change: Callable[[ast.AST], ast.AST]) -> Any:
+    """The tree with other nodes in it, the outer ones asked first; what is put in stays as it is."""
+    if isinstance(node, list):
+        return [_changed(one, change) for one in node]
+    if not isinstance(node, ast.AST):
+        return node
+    other = change(node)
+    if other is node:
+        for field, old in ast.iter_fields(node):
+            setattr(node, field, _changed(old, change))
+    return other
+
+
+def bound(tree: ast.AST) -> frozenset[str]:
     """Names that an expression itself gives a value: loop variables, parameters, `:=`."""
     stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return frozenset(stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)})
 
 
-def _root(node: ast.AST) -> ast.AST:
+def root(node: ast.AST) -> ast.AST:
     """What a chain of calls, attributes and subscripts begins with."""
+    *_, first = _chain(node)
+    return first
+
+
+def _chain(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
-    return node
+        yield node
+
+
+def _lambdas_of(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and any(
+        isinstance(one, ast.Lambda) for one in [node.func, *_given_to(node)]
+    )
+
+
+def _given_to(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _loaded(node: ast.AST) -> frozenset[str]:
+    return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
 
 
 def _is_called(node: ast.AST) -> bool:

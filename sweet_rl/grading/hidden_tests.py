@@ -1,4 +1,4 @@
-"""A task's hidden tests: what runs beside an answer, what outside, whether they can grade at all."""
+"""A task's hidden tests: what they mean, what runs beside an answer, what outside, whether they can grade at all."""
 
 from __future__ import annotations
 
@@ -6,20 +6,86 @@ import ast
 import builtins
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
-from sweet_rl.grading.expressions import Halves, halves, needed_imports
-from sweet_rl.grading.sandbox import Job, Outcome, Program, TestValue
+from sweet_rl.grading.expressions import Halves, Meaning, bound, halves, name_of_call, read, root
+from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
+from sweet_rl.grading.sandbox.guest.kinds import MODULE
+from sweet_rl.grading.sandbox.guest.wire import unpack
 from sweet_rl.types import Task
 
 _DEFINITION = re.compile(
     r"^(?:async +)?def +(\w+)", re.MULTILINE
 )  # a parser would take a third of our own time
-_FALSE = "False"
+_TRUE, _FALSE = b"i1", "False"
+_NAN = '["float","nan"]'
 NONE = b"N"
 """The fingerprint of None, which is never credited."""
+
+_DESCRIBE = (
+    f"MODULE = {MODULE!r}"
+    + """
+def _described_(names):
+    import sys
+    found = []
+    own = [name for name, value in globals().items() if isinstance(value, type) and value.__module__ == MODULE]
+    for name in dict.fromkeys([*names, *own]):
+        value = globals().get(name, sys)
+        home, its_name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        code = getattr(getattr(value, "__wrapped__", value), "__code__", None)
+        kind, statement = "data", ""
+        if type(value) is type(sys):
+            kind, statement = "library", f"import {value.__name__} as {name}"
+        elif home not in {None, MODULE} and getattr(sys.modules.get(home), str(its_name), None) is value:
+            kind, statement = "library", f"from {home} import {its_name} as {name}"
+        elif isinstance(value, type):
+            kind = "class"
+        elif type(value).__module__ == MODULE:
+            kind = "object"
+        elif callable(value):
+            kind = "function"
+        if value is not sys or name in globals():
+            found.append([name, kind, statement, list(code.co_names) if code else []])
+    return found, [name for name in sys.modules if "." in name]
+"""
+)
+"""Run in the reference's namespace: of what kind the things are that a test's names mean there."""
+
+_CONSTANTS: Mapping[str, str] = {
+    "True": "true",
+    "0": "0",
+    "''": '""',
+    "[]": '["list"]',
+}
+"""What junk returns whatever it is asked, as source and as data. A task whose comparisons it passes grades nothing."""
+
+
+class Plan(NamedTuple):
+    """How a task's tests are evaluated.
+
+    Args:
+        tests: each of them, divided.
+        classes: names of the reference's classes, whose objects may cross.
+        given: for each test, what it has of the reference's for its arguments, as data; empty where none has any.
+        problem: why no answer can be graded by them, whatever the reference gives.
+        junk: what the tests make of answers that return the same for everything, by what they return.
+    """
+
+    tests: tuple[Halves, ...]
+    classes: frozenset[str] = frozenset()
+    given: tuple[str, ...] = ()
+    problem: str = ""
+    junk: Mapping[str, tuple[bytes, ...]] = {}
+
+
+class Reference(NamedTuple):
+    """What a task's reference gives for its tests, and why no answer can be graded by that; empty where one can."""
+
+    values: Sequence[TestValue]
+    why_not_gradable: str = ""
 
 
 def defined_names(source: str) -> list[str]:
@@ -28,53 +94,210 @@ def defined_names(source: str) -> list[str]:
 
 
 def entry_point(task: Task) -> str:
-    """The name that the tests call: the last function that the reference defines."""
+    """The name that an answer has to define: announced in the task, else the last one that the tests call."""
     names = defined_names(task.ground_truth)
     called = [name for name in names if any(name + "(" in test for test in task.test_cases.values())]
-    return (called or names or ["answer"])[-1]
+    announced = [name for name in called if _is_announced(name, task)]
+    return (announced or called or names or ["answer"])[-1]
 
 
-def fixed_job(tasks: Sequence[Task], sources: Sequence[str]) -> Job:
+def plan_of(task: Task, sandbox: Sandbox) -> Plan:
+    """How to evaluate the tests. Where they are more than calls, the reference is run to see what they mean."""
+    expressions = list(task.test_cases.values())
+    if all(map(name_of_call, expressions)):
+        return Plan(tuple(map(Halves, expressions)))
+    ask = partial(_asked, task, sandbox.trusted)
+    meaning = _meaning(task, ask)
+    tests = tuple(halves(expression, meaning) for expression in expressions)
+    classes = frozenset(name for name, kind in meaning.kinds.items() if kind == "class")
+    given, problem = [], ""
+    for name, test in zip(task.test_cases, tests, strict=True):
+        data = ask(test.given, classes=classes, packed=range(len(test.given)))
+        lost = next((one for one, value in zip(test.given, data, strict=True) if not value.text), None)
+        if test.why_whole or lost:
+            why = test.why_whole or f"its argument {lost} is no data, and only the reference has it"
+            problem = problem or f"{name} would show the answer what is expected: {why}"
+        given.append(_tuple([value.text for value in data]))
+    junk: dict[str, tuple[bytes, ...]] = {}
+    if all(test.outside for test in tests):
+        junk = {what: _with_constant(tests, text, ask) for what, text in _CONSTANTS.items()}
+    elif all(_is_told(expression, meaning) for expression in expressions):
+        junk = {"True": (_TRUE,) * len(tests)}
+    return Plan(tests, classes, tuple(given) if any(test.given for test in tests) else (), problem, junk)
+
+
+def _tuple(texts: Sequence[str]) -> str:
+    """Several data as one."""
+    return "[" + ",".join(['"tuple"', *texts]) + "]"
+
+
+def _is_told(expression: str, meaning: Meaning) -> bool:
+    """Whether a method of the answer's own is told something, as in `Account(5).holds(5)`."""
+    tree = read(expression)
+    call = tree and tree.body
+    if not (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords)
+    ):
+        return False
+    first = root(call)
+    name = first.id if isinstance(first, ast.Name) else ""
+    return name in meaning.under_test and meaning.kinds.get(name) in {"class", "object"}
+
+
+def _asked(
+    task: Task,
+    sandbox: Sandbox,
+    expressions: Sequence[str],
+    **more: Any,
+) -> list[TestValue]:
+    """What expressions are in the reference's namespace; the data of what has none is empty."""
+    if not expressions:
+        return []
+    program = Program(task.ground_truth, expressions, _own_names(task), **more)
+    (values,) = sandbox.run([Job("fixed", [program])])
+    return [value if value.outcome is Outcome.VALUE else replace(value, text="") for value in values]
+
+
+_Ask = Callable[..., list[TestValue]]
+
+
+def _with_constant(tests: Sequence[Halves], text: str, ask: _Ask) -> tuple[bytes, ...]:
+    """Fingerprints of what the tests make of this datum in place of all that an answer returns."""
+    outside = [test.outside or "" for test in tests]
+    # at least as many as there are parts
+    data = [_tuple([text] * (1 + test.inside.count(", "))) for test in tests]
+    return tuple(value.fingerprint for value in ask(outside, data=data, is_outside=True))
+
+
+def _meaning(task: Task, ask: _Ask) -> Meaning:
+    """What the names in the tests are, as the reference's namespace shows once it has been run."""
+    trees = [tree for tree in map(read, task.test_cases.values()) if tree is not None]
+    names = sorted({n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)})
+    (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed=[0])
+    described, submodules = unpack(found.text) if found.text else ((), ())
+    kinds = {name: kind for name, kind, _, _ in described}
+    imports = {name: statement for name, _, statement, _ in described if statement}
+    chains = {ast.unparse(n) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    for chain in chains.intersection(submodules):  # concurrent.futures is not there for importing concurrent
+        name = chain.partition(".")[0]
+        if imports.get(name) == f"import {name} as {name}":
+            imports[name] += f"\nimport {chain}"
+    uses = {name: frozenset(used) for name, _, _, used in described}
+    called = [_called(tree, kinds) for tree in trees]
+    under_test = _under_test(task, called, kinds, uses, ask)
+    return Meaning(under_test, kinds, imports)
+
+
+def _called(tree: ast.Expression, kinds: Mapping[str, str]) -> dict[str, str]:
+    """The calls of the reference's own functions, objects and classes, by name, the outermost first.
+
+    Where it has none of the names that are called, those that nobody defines.
+    """
+    names = bound(tree)
+    calls: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for node in ast.walk(tree):
+        name = root(node)
+        if isinstance(name, ast.Name) and name.id not in names:
+            kind = kinds.get(name.id)
+            if kind == "function" or (name is not node and kind in {"class", "object"}):
+                calls.setdefault(name.id, ast.unparse(node))
+            elif kind is None and name is not node and not hasattr(builtins, name.id):
+                unknown.setdefault(name.id, ast.unparse(node))
+    return calls or unknown
+
+
+def _under_test(
+    task: Task,
+    called: Sequence[Mapping[str, str]],
+    kinds: Mapping[str, str],
+    uses: Mapping[str, Collection[str]],
+    ask: _Ask,
+) -> frozenset[str]:
+    """Which of the names that tests call an answer has to define; the others help the tests.
+
+    Those that the task announces as functions; else those that some test calls alone; else the last one defined of
+    those that no other uses, and that do not judge what another returns.
+    """
+    names = frozenset(itertools.chain.from_iterable(called))
+    if announced := frozenset(name for name in names if _is_announced(name, task)):
+        return announced
+    functions = {name for name in names if kinds.get(name) == "function"}
+    if alone := {name for calls in called if len(calls) == 1 for name in calls} & (functions or names):
+        return frozenset(alone)
+    left = [
+        name for name in dict.fromkeys(itertools.chain.from_iterable(called)) if name in (functions or names)
+    ]
+    left = [name for name in left if not any(name in uses.get(other, ()) for other in left if other != name)]
+    while len(left) > 1 and _judges(left[0], left[1:], called, ask):
+        del left[0]
+    order = defined_names(task.ground_truth)
+    return frozenset(sorted(left, key=lambda name: order.index(name) if name in order else -1)[-1:])
+
+
+def _judges(name: str, others: Sequence[str], called: Sequence[Mapping[str, str]], ask: _Ask) -> bool:
+    """Whether a function looks at what others return: it says the same in every test, and they do not."""
+    tests = [calls for calls in called if name in calls]
+    said = {value.fingerprint for value in ask([calls[name] for calls in tests])}
+    heard = [ask([calls[other] for calls in tests if other in calls]) for other in others]
+    if len(tests) == 1:
+        return not said.isdisjoint({_TRUE, b"i0"})
+    return len(said) == 1 and any(len({value.fingerprint for value in values}) > 1 for values in heard)
+
+
+@lru_cache(maxsize=10_000)
+def _announcement(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:class|def)\s+{re.escape(name)}\b|(?<![\w.]){re.escape(name)}\s?\(")
+
+
+def _is_announced(name: str, task: Task) -> bool:
+    return _announcement(name).search(task.problem_description) is not None
+
+
+def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[str]) -> Job:
     """Definitions (an answer, or references), and what of their tests is evaluated beside them.
 
     What a test makes of its own of those values is evaluated afterwards, in another process; so the results
     are for `finished`.
     """
-    programs = [_fixed_program(task, source) for task, source in zip(tasks, sources, strict=True)]
-    is_divided = any(program.packed for program in programs)
-    return Job("fixed", programs, then=partial(_outside_job, tasks) if is_divided else None)
-
-
-def _fixed_program(task: Task, source: str) -> Program:
-    divided = _divided(task)
-    packed = [number for number, test in enumerate(divided) if test.outside is not None]
-    inside = tuple(test.inside for test in divided)
-    imports = needed_imports(inside, task.ground_truth)
-    return Program(source, inside, _own_names(task), packed=packed, imports=imports)
-
-
-def _outside_job(tasks: Sequence[Task], values: Sequence[TestValue]) -> Job | None:
-    tests = [test for task in tasks for test in _divided(task)]
     programs = [
-        Program(test.imports, [test.outside], data=[value.text])
-        for test, value in zip(tests, values, strict=True)
+        Program(
+            source,
+            tuple(test.inside for test in plan.tests),
+            _own_names(task),
+            imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
+            packed=[number for number, test in enumerate(plan.tests) if test.outside is not None],
+            classes=plan.classes,
+            data=plan.given,
+        )
+        for task, plan, source in zip(tasks, plans, sources, strict=True)
+    ]
+    is_divided = any(program.packed for program in programs)
+    return Job("fixed", programs, then=partial(_outside_job, tasks, plans) if is_divided else None)
+
+
+def _outside_job(tasks: Sequence[Task], plans: Sequence[Plan], values: Sequence[TestValue]) -> Job | None:
+    tests = [(task, test) for task, plan in zip(tasks, plans, strict=True) for test in plan.tests]
+    programs = [
+        Program(task.ground_truth, [test.outside], data=[value.text], is_outside=True)
+        for (task, test), value in zip(tests, values, strict=True)
         if test.outside is not None and value.outcome is Outcome.VALUE
     ]
     return Job("fixed", programs) if programs else None
 
 
-def finished(tasks: Sequence[Task], results: Sequence[TestValue]) -> list[list[TestValue]]:
+def finished(plans: Sequence[Plan], results: Sequence[TestValue]) -> list[list[TestValue]]:
     """Values of all tests of each task, given the results of their `fixed_job`."""
     inside = iter(results)
-    outside = itertools.islice(results, sum(len(task.test_cases) for task in tasks), None)
+    outside = itertools.islice(results, sum(len(plan.tests) for plan in plans), None)
     return [
         [
             replace(next(outside), inside=value.text)
             if test.outside is not None and value.outcome is Outcome.VALUE
             else value
-            for test, value in zip(_divided(task), inside, strict=False)
+            for test, value in zip(plan.tests, inside, strict=False)
         ]
-        for task in tasks
+        for plan in plans
     ]
 
 
@@ -83,27 +306,14 @@ def published_program(task: Task, source: str) -> Program:
     return Program(source, list(task.test_cases.values()), _own_names(task), task.ground_truth)
 
 
-def shows_too_much(task: Task) -> str:
-    """Why an answer may not see a test of this task, though it would have to; empty where it may."""
-    for name, test in zip(task.test_cases, _divided(task), strict=True):
-        if test.why_whole:
-            return f"{name} would show the answer what is expected: {test.why_whole}"
-    return ""
-
-
-def why_not_gradable(task: Task, reference: Sequence[TestValue]) -> str:
+def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> str:
     """Why no answer to this task can be graded, given what the reference gives; empty where one can."""
-    if why := shows_too_much(task):
-        return why
-    tests = list(zip(task.test_cases.items(), _divided(task), reference, strict=True))
+    tests = list(zip(task.test_cases.items(), plan.tests, reference, strict=True))
     for (name, expression), _, value in tests:
-        if value.outcome is Outcome.ERROR and value.text.startswith("SyntaxError"):
-            try:
-                ast.parse(expression.strip(" \t"), mode="eval")
-            except SyntaxError:
-                return (
-                    f"{name} is no expression, as f(1) or f(1) == 2 is (without assert): {expression[:100]!r}"
-                )
+        if read(expression) is None and value.text.startswith("SyntaxError"):
+            return f"{name} is no expression, as f(1) or f(1) == 2 is (without assert): {expression[:100]!r}"
+    if plan.problem:
+        return plan.problem
     if tests and all(not has_value(value) for _, _, value in tests):
         (name, _), _, value = tests[0]
         return f"its reference has no value in any test ({name}: {value.text or value.outcome})"
@@ -115,6 +325,9 @@ def why_not_gradable(task: Task, reference: Sequence[TestValue]) -> str:
     if failed:
         count = f"{len(failed)} of {len(tests)} comparisons"
         return f"its reference fails {count} that its tests make, as any junk does ({': '.join(failed[0])})"
+    for what, found in plan.junk.items():
+        if {*found, *(value.fingerprint for value in reference)} == {_TRUE}:
+            return f"an answer that returns {what} whatever it is asked passes all of its tests"
     return ""
 
 
@@ -123,8 +336,9 @@ def has_value(value: TestValue) -> bool:
     return value.outcome is Outcome.VALUE and value.fingerprint != NONE
 
 
-def _divided(task: Task) -> list[Halves]:
-    return [halves(expression, task.ground_truth) for expression in task.test_cases.values()]
+def has_nan(value: TestValue) -> bool:
+    """Whether what a test compares holds NaN, by which `not abs(x - 4) > 0.1` is true."""
+    return _NAN in value.inside
 
 
 @lru_cache(maxsize=10_000)

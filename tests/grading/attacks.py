@@ -91,7 +91,7 @@ class Playground:
         }.items():
             answer = answer.replace(word, str(meaning))
         tests = {f"test{index}": test for index, test in enumerate(case.tests)}
-        task = Task(case.name, "", case.reference, case.reference, tests, {})
+        task = Task(case.name, case.description, case.reference, case.reference, tests, {})
         return Trajectory(task, (), answer)
 
     def connections(self) -> int:

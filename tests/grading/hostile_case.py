@@ -16,7 +16,7 @@ class Case(NamedTuple):
     """An answer and the score that is right for it.
 
     `outcome` is that of the first test where it matters; `published` the score in the published way, where it is
-    looked at.
+    looked at; `description` what the task says of itself.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Case(NamedTuple):
     reference: str = DOUBLE
     tests: tuple[str, ...] = ("level(2)", "level(3)")
     published: float | None = None
+    description: str = ""
 
 
 def held(name: str, attempt: str) -> Case:

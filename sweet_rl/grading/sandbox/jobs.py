@@ -49,9 +49,11 @@ class Program:
         expressions: one for each test.
         own_names: builtins that the definition may replace, since the reference does.
         reference: for the published way, the code whose values are compared with.
-        imports: statements that give expressions what the definition has no name for.
+        imports: statements that give the expressions names, also where the definition has such names.
         packed: numbers of the tests whose values are to come back as data, in the text.
+        classes: names of classes whose objects may be among those.
         data: such texts, one for each expression, which finds what is in them (`guest.programs.VALUES`).
+        is_outside: the definition is a reference, and the data is what an answer has returned.
     """
 
     source: str
@@ -60,7 +62,9 @@ class Program:
     reference: str = ""
     imports: str = ""
     packed: Collection[int] = ()
+    classes: Collection[str] = ()
     data: Sequence[str] = ()
+    is_outside: bool = False
 
 
 @lru_cache(maxsize=100_000)
@@ -99,7 +103,9 @@ class Job:
                         "own_names": set(program.own_names),
                         "imports": program.imports,
                         "packed": set(program.packed),
+                        "classes": set(program.classes),
                         "data": list(program.data),
+                        "is_outside": program.is_outside,
                     }
                     for program in self.programs
                 ],

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Self
 
@@ -91,6 +92,13 @@ class Sandbox:
         self._owners: dict[int, _Worker] = {}  # of the descriptors that are waited for
         self._workers: list[_Worker] = []
         self._deaths = 0
+        self._alone = partial(
+            Sandbox,
+            workers=1,
+            timeout_s=timeout_s,
+            memory_mb=memory_mb,
+            unsafe_no_sandbox=unsafe_no_sandbox,
+        )
         try:
             for _ in range(workers or default_workers()):
                 self._workers.append(self._start())
@@ -110,6 +118,11 @@ class Sandbox:
         others = [name for name in self.layers if name not in _NAMESPACES]
         return "; ".join([*([f"{', '.join(spaces)} namespaces"] if spaces else []), *others])
 
+    @cached_property
+    def trusted(self) -> Sandbox:
+        """Another one, with one worker, for a task's own code: no answer ever comes there."""
+        return self._alone()
+
     def __enter__(self) -> Self:
         return self
 
@@ -120,6 +133,8 @@ class Sandbox:
 
     def close(self) -> None:
         """End all workers and everything in them."""
+        if "trusted" in vars(self):
+            self.trusted.close()
         for worker in self._workers:
             if worker.channel is not None:
                 worker.channel.close()

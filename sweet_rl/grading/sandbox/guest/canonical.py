@@ -143,27 +143,50 @@ def _encode_fraction(kind: Any, value: Any, _: int) -> bytes:
     return _encode_ratio(*kind.as_integer_ratio(value))
 
 
+_DATE, _CLOCK = ("year", "month", "day"), ("hour", "minute", "second", "microsecond")
+
+
+def _read(kind: Any, value: Any, *names: str) -> list[int]:
+    """Fields as the base type has them: a subclass written in C may fail where its methods are called so."""
+    return [getattr(kind, name).__get__(value) for name in names]
+
+
 def _encode_datetime(kind: Any, value: Any, _: int) -> bytes:
     """With a time zone: the moment. Without: what the calendar and the clock show."""
-    offset = kind.utcoffset(value)
-    shown = kind.replace(value, tzinfo=None) - kind(1, 1, 1)
-    return b"D" + _timedelta_text(shown) if offset is None else b"Z" + _timedelta_text(shown - offset)
+    shown = kind(*_read(kind, value, *_DATE, *_CLOCK))
+    zone, passed = kind.tzinfo.__get__(value), shown - kind(1, 1, 1)
+    offset = zone and shown.replace(tzinfo=zone, fold=kind.fold.__get__(value)).utcoffset()
+    return b"D" + _timedelta_text(passed) if offset is None else b"Z" + _timedelta_text(passed - offset)
 
 
 def _encode_date(kind: Any, value: Any, _: int) -> bytes:
-    return b"A%d" % kind.toordinal(value)
+    return b"A%d" % kind(*_read(kind, value, *_DATE)).toordinal()
 
 
 def _encode_time(kind: Any, value: Any, _: int) -> bytes:
-    offset = kind.utcoffset(value)
-    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    hour, minute, second, microsecond = _read(kind, value, *_CLOCK)
+    seconds, offset = (hour * 60 + minute) * 60 + second, kind.utcoffset(value)
     if offset is None:
-        return b"O%d,%d" % (seconds, value.microsecond)
-    return b"U%d,%d" % (seconds - offset.days * 86400 - offset.seconds, value.microsecond)
+        return b"O%d,%d" % (seconds, microsecond)
+    return b"U%d,%d" % (seconds - offset.days * 86400 - offset.seconds, microsecond)
 
 
-def _encode_timedelta(_: Any, value: Any, __: int) -> bytes:
-    return b"T" + _timedelta_text(value)
+def _encode_timedelta(kind: Any, value: Any, _: int) -> bytes:
+    return b"T" + _timedelta_text(kind(*_read(kind, value, "days", "seconds", "microseconds")))
+
+
+def _encode_timestamp(kind: Any, value: Any, depth: int) -> bytes:
+    """Of pandas: a datetime, or a timedelta, and nanoseconds."""
+    base = next(one for one in kind.__mro__ if one.__module__ == "datetime")
+    if base.__name__ == "timedelta":
+        form, nanoseconds = _encode_timedelta(base, value, depth), kind.nanoseconds.__get__(value)
+    else:
+        form, nanoseconds = _encode_datetime(base, value, depth), kind.nanosecond.__get__(value)
+    return form + b"+%d" % nanoseconds if nanoseconds else form
+
+
+def _encode_missing(*_: Any) -> bytes:
+    raise NotPlainData("NaT is equal to nothing")
 
 
 def _timedelta_text(value: Any) -> bytes:
@@ -206,6 +229,9 @@ _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
 _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of these is imported here
     "decimal.Decimal": _encode_decimal,
     "fractions.Fraction": _encode_fraction,
+    "pandas._libs.tslibs.nattype._NaT": _encode_missing,
+    "pandas._libs.tslibs.timestamps._Timestamp": _encode_timestamp,
+    "pandas._libs.tslibs.timedeltas._Timedelta": _encode_timestamp,
     "datetime.datetime": _encode_datetime,
     "datetime.date": _encode_date,
     "datetime.time": _encode_time,

@@ -67,9 +67,10 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
 
     `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
     run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
-    `own_names`, which the reference defines too. What the arguments need of the reference's imports they
-    have, whatever the answer imports. The values of the tests in `packed` are sent as data; in `data`, one
-    text for each test, an expression finds what was sent so.
+    `own_names`, which the reference defines too. What a test means by a name of the reference's, `imports` and
+    `data` say (one text for each test), whatever the answer calls so. The values of the tests in `packed` are sent
+    as data, objects of `classes` too. With `is_outside` the definition is the reference, and the data is what an
+    answer has returned.
     """
     expressions: list[Test] = program["expressions"]
     try:
@@ -79,27 +80,46 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
             yield _error(error)
         return
     own_names, packed, data = program["own_names"], program["packed"], program["data"]
+    if program["is_outside"]:
+        own_names = _BUILTINS
+        sys.addaudithook(_refuse_to_run)
     for number, expression in enumerate(expressions[first:], start=first):
         try:
             module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses and pickle look classes up there
             namespace = vars(module)
             namespace["__file__"] = "answer.py"
             exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
-            scope: dict[str, Any] = {}
-            if program["imports"]:
-                exec(program["imports"], scope)  # noqa: S102
-            scope |= {
+            scope: dict[str, Any] = {
                 name: value for name, value in namespace.items() if name not in _BUILTINS or name in own_names
             }
             scope["__builtins__"] = _BUILTINS
+            if program["imports"]:
+                exec(program["imports"], scope)  # noqa: S102
             if data:
-                scope[VALUES] = unpack(data[number])
+                scope[VALUES] = unpack(data[number], scope)
+            if program["is_outside"]:
+                _running.append(expression)
             value = eval(expression, scope)  # noqa: S307 - likewise
-            yield Result(VALUE, text=pack(value)) if number in packed else _describe(value)
+            yield (
+                Result(VALUE, text=pack(value, program["classes"])) if number in packed else _describe(value)
+            )
         except NotPlainData as error:
             yield Result(NOT_PLAIN, text=str(error)[:200])
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are the answer's too
             yield _error(error)
+        _running.clear()
+
+
+_running: list[Test] = []
+"""The test that is evaluated on what an answer has returned, if any is."""
+
+
+def _refuse_to_run(event: str, arguments: tuple[Any, ...]) -> None:
+    """Nothing of what an answer has returned becomes code where expected values are."""
+    if _running and event in {"compile", "pickle.find_class"}:
+        name = str(arguments[1])
+        if not (event == "compile" and name[:1] == "/" and name[-3:] == ".py"):  # a module that is imported
+            raise PermissionError("a test may not run what an answer has returned beside what it expects")
 
 
 def run_published(

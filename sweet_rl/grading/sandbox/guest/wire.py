@@ -1,42 +1,49 @@
 """Plain data as text, with types, for tests that are compared outside the sandbox.
 
 The text is JSON, in which a list begins with a word for its type. It is read where no answer runs, into
-objects of built-in types and of a few of the standard library; reading runs no code of its writer's.
+objects of built-in types, of a few of the library and of pandas, and of the reference's own classes; reading
+runs no code of its writer's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from .kinds import Items, NotPlainData, settled
+from .kinds import MODULE, Items, NotPlainData, settled
 
 MAX_TEXT = 1 << 20
 
 _SMALL = 1 << 53
 
 
-def pack(value: Any) -> str:
+def pack(value: Any, classes: Collection[str] = ()) -> str:
     """The text of plain data; a subclass counts by its base, read through the base's methods.
 
+    An object whose class is the answer's own and has one of the names of `classes` is its fields.
+
     Raises:
-        NotPlainData: there is no plain data in it, not only, or too much.
+        NotPlainData: there is no plain data in it, not only, too much, or it holds itself.
     """
-    text = _written(_tree(value))
+    try:
+        text = _written(_tree(value, classes))
+    except RecursionError:
+        raise NotPlainData("nested too deeply, or holds itself") from None
     if len(text) > MAX_TEXT:
         raise NotPlainData("more data than a comparison is made of")
     return text
 
 
-def unpack(text: str) -> Any:
-    """The data again.
+def unpack(text: str, names: Mapping[str, Any] | None = None) -> Any:
+    """The data again. An object gets the class that `names` has for it, else one that only holds its fields.
 
     Raises:
         Exception: the text is not what `pack` writes.
     """
     import json  # seldom needed, and every page that a worker has costs time
 
-    return _value(json.loads(text))
+    return _value(json.loads(text), names or {})
 
 
 def _written(tree: Any) -> str:
@@ -50,56 +57,162 @@ def _written(tree: Any) -> str:
     return "null" if tree is None else str(tree).lower()
 
 
-def _tree(value: Any) -> Any:
+def _tree(value: Any, classes: Collection[str]) -> Any:
     value = settled(value)
+    own = type(value)
+    if own.__module__ == MODULE and own.__qualname__ in classes:
+        return ["object", own.__qualname__, *_object(value, classes)]
+    return _plain_tree(value, classes)
+
+
+def _plain_tree(value: Any, classes: Collection[str]) -> Any:
     for kind in type(value).__mro__:
         write = _WRITERS.get(kind)
         if write is not None:
-            return write(value)
+            tree = write(value)
+            return [tree[0], *[_tree(item, classes) for item in tree[1]]] if type(tree) is tuple else tree
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in _BY_NAME:
-            return [name, *_BY_NAME[name](value)]
+            return [name, *[_tree(part, classes) for part in _BY_NAME[name][0](kind, value)]]
         if name in {"numpy.generic", "numpy.ndarray"}:
-            return _tree(value.tolist())
+            return _tree(value.tolist(), classes)
     raise NotPlainData(f"a {type(value).__name__} cannot be compared outside")
 
 
-def _many(word: str, items: Any) -> list[Any]:
-    return [word, *[_tree(item) for item in items]]
+def _object(value: Any, classes: Collection[str]) -> list[Any]:
+    """The data below an object's class, where it is a subclass of such a type, and its fields."""
+    kinds = type(value).__mro__
+    if any(f"{kind.__module__}.{kind.__qualname__}" == "enum.Enum" for kind in kinds):
+        return [None, _tree({"name": value._name_, "value": value._value_}, classes)]
+    fields = {}
+    for kind in reversed(kinds):
+        slots = kind.__dict__.get("__slots__", ())
+        for slot in (slots,) if type(slots) is str else slots:
+            if slot not in {"__dict__", "__weakref__"} and hasattr(value, slot):
+                fields[slot] = getattr(value, slot)
+    fields |= getattr(value, "__dict__", {})
+    below = next((kind for kind in kinds if kind in _WRITERS), None)
+    return [_plain_tree(value, classes) if below else None, _tree(fields, classes)]
 
 
-_WRITERS: dict[type, Callable[[Any], Any]] = {
+_WRITERS: dict[type, Callable[[Any], Any]] = {  # a tuple: a word and items
     type(None): lambda value: value,
     bool: lambda value: value,
     int: lambda value: (
-        int(value) if -_SMALL < int.__int__(value) < _SMALL else ["int", hex(int.__int__(value))]
+        int.__int__(value) if -_SMALL < int.__int__(value) < _SMALL else ["int", hex(int.__int__(value))]
     ),
     float: lambda value: ["float", float.hex(value)],
     complex: lambda value: ["complex", *_parts(complex.__complex__(value))],
     str: str.__str__,
     bytes: lambda value: ["bytes", bytes(memoryview(value)).hex()],
     bytearray: lambda value: ["bytearray", bytes(memoryview(value)).hex()],
-    Items: lambda value: _many("iterator", list.__iter__(value)),
-    list: lambda value: _many("list", list.__iter__(value)),
-    tuple: lambda value: _many("tuple", tuple.__iter__(value)),
-    set: lambda value: _many("set", set.__iter__(value)),
-    frozenset: lambda value: _many("frozenset", frozenset.__iter__(value)),
-    dict: lambda value: _many("dict", [part for pair in dict.items(value) for part in pair]),
-    type({}.keys()): lambda value: _many("set", value),
-    type({}.items()): lambda value: _many("set", value),
-    type({}.values()): lambda value: _many("list", value),
+    Items: lambda value: ("iterator", list.__iter__(value)),
+    list: lambda value: ("list", list.__iter__(value)),
+    tuple: lambda value: ("tuple", tuple.__iter__(value)),
+    set: lambda value: ("set", set.__iter__(value)),
+    frozenset: lambda value: ("frozenset", frozenset.__iter__(value)),
+    dict: lambda value: ("dict", [part for pair in dict.items(value) for part in pair]),
+    type({}.keys()): lambda value: ("set", value),
+    type({}.items()): lambda value: ("set", value),
+    type({}.values()): lambda value: ("list", value),
     range: lambda value: ["range", value.start, value.stop, value.step],
     type(...): lambda _: ["ellipsis"],
+    type(NotImplemented): lambda _: ["not implemented"],
 }
 
-_BY_NAME: dict[str, Callable[[Any], list[Any]]] = {
-    "decimal.Decimal": lambda value: [str(value)],
-    "fractions.Fraction": lambda value: [str(value.numerator), str(value.denominator)],
-    "datetime.datetime": lambda value: [value.isoformat()],
-    "datetime.date": lambda value: [value.isoformat()],
-    "datetime.time": lambda value: [value.isoformat()],
-    "datetime.timedelta": lambda value: [value.days, value.seconds, value.microseconds],
-    "collections.deque": lambda value: [_tree(item) for item in value],
+
+def _called(name: str) -> Any:
+    """What a name of the library or of a package stands for; it is one of ours, not of the text's writer."""
+    module, _, last = name.rpartition(".")
+    __import__(module)
+    return getattr(sys.modules[module], last)
+
+
+def _dated(kind: Any, value: Any) -> list[Any]:
+    return [kind.isoformat(value)]
+
+
+def _new(name: str, method: str = "") -> Callable[..., Any]:
+    def made(*parts: Any) -> Any:
+        return (getattr(_called(name), method) if method else _called(name))(*parts)
+
+    return made
+
+
+def _series(_: Any, value: Any) -> list[Any]:
+    return [value.tolist(), str(value.dtype), list(value.index), list(value.index.names), value.name]
+
+
+def _frame(_: Any, value: Any) -> list[Any]:
+    columns = [value.iloc[:, at] for at in range(value.shape[1])]
+    labels = list(value.columns), list(value.columns.names), list(value.index), list(value.index.names)
+    return [[(column.tolist(), str(column.dtype)) for column in columns], *labels]
+
+
+def _labels(items: list[Any], names: list[Any]) -> Any:
+    if len(names) > 1:
+        return _called("pandas.MultiIndex").from_tuples(items, names=names)
+    return _called("pandas.Index")(items, name=names[0])
+
+
+def _read_series(items: list[Any], kind: str, index: list[Any], names: list[Any], name: Any) -> Any:
+    return _called("pandas.Series")(items, _labels(index, names), dtype=kind, name=name)
+
+
+def _read_frame(
+    columns: list[tuple[list[Any], str]],
+    names: list[Any],
+    levels: list[Any],
+    index: list[Any],
+    index_levels: list[Any],
+) -> Any:
+    rows = _labels(index, index_levels)
+    series = {
+        at: _read_series(items, kind, index, index_levels, None) for at, (items, kind) in enumerate(columns)
+    }
+    frame = _called("pandas.DataFrame")(series, rows)
+    frame.columns = _labels(names, levels)
+    return frame
+
+
+_Apart = Callable[[Any, Any], list[Any]]
+
+_BY_NAME: dict[
+    str, tuple[_Apart, Callable[..., Any]]
+] = {  # taken apart by the base's own methods; put together
+    "decimal.Decimal": (lambda kind, value: [kind.__str__(value)], _new("decimal.Decimal")),
+    "fractions.Fraction": (
+        lambda kind, value: list(kind.as_integer_ratio(value)),
+        _new("fractions.Fraction"),
+    ),
+    "pandas._libs.tslibs.nattype._NaT": (lambda *_: [], lambda: _called("pandas.NaT")),
+    "pandas._libs.missing.C_NAType": (lambda *_: [], lambda: _called("pandas.NA")),
+    "pandas._libs.tslibs.timestamps._Timestamp": (_dated, _new("pandas.Timestamp")),
+    "pandas._libs.tslibs.timedeltas._Timedelta": (_dated, _new("pandas.Timedelta")),
+    "pandas.core.frame.DataFrame": (_frame, _read_frame),  # up to pandas 2
+    "pandas.core.series.Series": (_series, _read_series),
+    "pandas.DataFrame": (_frame, _read_frame),
+    "pandas.Series": (_series, _read_series),
+    "datetime.datetime": (_dated, _new("datetime.datetime", "fromisoformat")),
+    "datetime.date": (_dated, _new("datetime.date", "fromisoformat")),
+    "datetime.time": (_dated, _new("datetime.time", "fromisoformat")),
+    "datetime.timedelta": (
+        lambda kind, value: [
+            getattr(kind, part).__get__(value) for part in ("days", "seconds", "microseconds")
+        ],
+        _new("datetime.timedelta"),
+    ),
+    "datetime.timezone": (lambda kind, value: [kind.utcoffset(value, None)], _new("datetime.timezone")),
+    "collections.deque": (
+        lambda kind, value: list(kind.__iter__(value)),
+        lambda *items: _called("collections.deque")(items),
+    ),
+    "pathlib.PurePath": (lambda _, value: [str(value)], _new("pathlib.PurePath")),
+    "uuid.UUID": (lambda _, value: [str(value)], _new("uuid.UUID")),
+    "types.SimpleNamespace": (
+        lambda _, value: [vars(value)],
+        lambda fields: _called("types.SimpleNamespace")(**fields),
+    ),
 }
 
 
@@ -107,37 +220,56 @@ def _parts(number: complex) -> list[str]:
     return [number.real.hex(), number.imag.hex()]
 
 
-def _value(tree: Any) -> Any:
+def _value(tree: Any, names: Mapping[str, Any]) -> Any:
     if type(tree) is not list:
         return tree
     word, parts = tree[0], tree[1:]
-    if word not in _BY_NAME:
-        return _READERS[word](parts)
-    module, _, name = word.rpartition(".")
-    kind = getattr(__import__(module), name)
-    if name == "deque":
-        return kind(_values(parts))
-    if name == "Fraction":
-        return kind(*map(int, parts))
-    return kind.fromisoformat(parts[0]) if hasattr(kind, "fromisoformat") else kind(*parts)
+    if word == "object":
+        return _rebuilt(tree, names)
+    if word in _BY_NAME:
+        return _BY_NAME[word][1](*[_value(part, names) for part in parts])
+    if word in _COLLECTIONS:
+        return _COLLECTIONS[word]([_value(part, names) for part in parts])
+    return _READERS[word](*parts)
 
 
-def _values(parts: list[Any]) -> list[Any]:
-    return [_value(part) for part in parts]
+def _rebuilt(tree: Any, names: Mapping[str, Any]) -> Any:
+    """An object with these fields, of which nothing has been called; the member of an Enum by its name."""
+    _, name, below, fields = tree
+    kind, fields = names.get(name), _value(fields, names)
+    if not isinstance(kind, type):
+        kind = _STAND_INS.setdefault(name, type(name, (), {"__module__": MODULE}))
+    if hasattr(kind, "__members__"):
+        return kind.__members__[fields["name"]]
+    base: Any = next((one for one in kind.__mro__ if one in _WRITERS), object)
+    content = [] if below is None or base is object else [_value(below, names)]
+    made = base.__new__(kind, *content)
+    if base in _FILLED:
+        base.__init__(made, *content)
+    for field, value in fields.items():
+        object.__setattr__(made, field, value)
+    return made
 
 
-_READERS: dict[str, Callable[[list[Any]], Any]] = {
-    "int": lambda parts: int(parts[0], 16),
-    "float": lambda parts: float.fromhex(parts[0]),
-    "complex": lambda parts: complex(float.fromhex(parts[0]), float.fromhex(parts[1])),
-    "bytes": lambda parts: bytes.fromhex(parts[0]),
-    "bytearray": lambda parts: bytearray.fromhex(parts[0]),
-    "iterator": lambda parts: iter(_values(parts)),
-    "list": _values,
-    "tuple": lambda parts: tuple(_values(parts)),
-    "set": lambda parts: set(_values(parts)),
-    "frozenset": lambda parts: frozenset(_values(parts)),
-    "dict": lambda parts: dict(zip(*[iter(_values(parts))] * 2, strict=True)),
-    "range": lambda parts: range(*parts),
-    "ellipsis": lambda _: ...,
+_STAND_INS: dict[str, type] = {}
+_FILLED = (list, dict, set, bytearray)  # which are empty until they are initialised
+
+_COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "iterator": iter,
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": lambda parts: dict(zip(*[iter(parts)] * 2, strict=True)),
+}
+
+_READERS: dict[str, Callable[..., Any]] = {
+    "int": lambda text: int(text, 16),
+    "float": float.fromhex,
+    "complex": lambda real, imag: complex(float.fromhex(real), float.fromhex(imag)),
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "range": range,
+    "ellipsis": lambda: ...,
+    "not implemented": lambda: NotImplemented,
 }

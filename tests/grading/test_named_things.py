@@ -1,0 +1,36 @@
+"""What tests mean by the names in them, and what crosses: each honest answer right, each junk one worth nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.worlds import load_tasks
+from tests.grading.attacks import Playground
+from tests.grading.named_things import TABLE
+from tests.grading.rules import table
+
+ROWS = [pytest.param(case, id=case.name) for cases in TABLE.values() for case in cases]
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    """Of all rows, from one stream through two workers."""
+    ground = Playground(tmp_path_factory.mktemp("ground"))
+    try:
+        ground.sandbox.timeout_s = 3  # pandas is loaded by some
+        cases = [case for cases in TABLE.values() for case in cases]
+        yield dict(zip((case.name for case in cases), ground.grade(*cases), strict=True))
+    finally:
+        ground.close()
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_names_mean_what_the_reference_means(case, scores):
+    score = scores[case.name]
+    assert score.value == case.score, (score.note, score.tests)
+
+
+def test_published_tasks_are_touched_as_the_table_says(shared):
+    """To make it again: python -m tests.grading.rules FILE > tests/grading/rules_colbench.txt"""
+    tasks = load_tasks(str(shared / "data/colbench/backend_tasks_500.jsonl"))
+    assert table(tasks) == Path(__file__).with_name("rules_colbench.txt").read_text()
