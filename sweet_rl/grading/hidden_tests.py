@@ -21,7 +21,7 @@ _DEFINITION = re.compile(
     r"^(?:async +)?def +(\w+)", re.MULTILINE
 )  # a parser would take a third of our own time
 _TRUE, _FALSE = b"i1", "False"
-_NAN = '["float","nan"]'
+_NO_NUMBER = ('"nan"', "_NaT", "C_NAType")  # as they stand in data
 NONE = b"N"
 """The fingerprint of None, which is never credited."""
 
@@ -71,6 +71,7 @@ class Plan(NamedTuple):
         classes: names of the reference's classes, whose objects may cross.
         given: for each test, what it has of the reference's for its arguments, as data; empty where none has any.
         problem: why no answer can be graded by them, whatever the reference gives.
+        returned: for each test that is divided, what its calls of the reference's have given, as data.
         junk: what the tests make of answers that return the same for everything, by what they return.
     """
 
@@ -78,6 +79,7 @@ class Plan(NamedTuple):
     classes: frozenset[str] = frozenset()
     given: tuple[str, ...] = ()
     problem: str = ""
+    returned: tuple[str, ...] = ()
     junk: Mapping[str, tuple[bytes, ...]] = {}
 
 
@@ -118,12 +120,21 @@ def plan_of(task: Task, sandbox: Sandbox) -> Plan:
             why = test.why_whole or f"its argument {lost} is no data, and only the reference has it"
             problem = problem or f"{name} would show the answer what is expected: {why}"
         given.append(_tuple([value.text for value in data]))
-    junk: dict[str, tuple[bytes, ...]] = {}
+    plan = Plan(tests, classes, tuple(given) if any(test.given for test in tests) else (), problem)
+    if problem:
+        return plan
+    if all(_is_told(expression, meaning) for expression in expressions):
+        return plan._replace(junk={"True": (_TRUE,) * len(tests)})
+    (found,) = sandbox.trusted.run([fixed_job([task], [plan], [task.ground_truth])])
+    texts = [value.text if value.outcome is Outcome.VALUE else "" for value in found[: len(tests)]]
+    plan = plan._replace(
+        returned=tuple(text if test.outside else "" for test, text in zip(tests, texts, strict=True))
+    )
     if all(test.outside for test in tests):
-        junk = {what: _with_constant(tests, text, ask) for what, text in _CONSTANTS.items()}
-    elif all(_is_told(expression, meaning) for expression in expressions):
-        junk = {"True": (_TRUE,) * len(tests)}
-    return Plan(tests, classes, tuple(given) if any(test.given for test in tests) else (), problem, junk)
+        return plan._replace(
+            junk={what: _with_constant(task, plan, text, sandbox) for what, text in _CONSTANTS.items()}
+        )
+    return plan
 
 
 def _tuple(texts: Sequence[str]) -> str:
@@ -161,12 +172,14 @@ def _asked(
 _Ask = Callable[..., list[TestValue]]
 
 
-def _with_constant(tests: Sequence[Halves], text: str, ask: _Ask) -> tuple[bytes, ...]:
+def _with_constant(task: Task, plan: Plan, text: str, sandbox: Sandbox) -> tuple[bytes, ...]:
     """Fingerprints of what the tests make of this datum in place of all that an answer returns."""
-    outside = [test.outside or "" for test in tests]
     # at least as many as there are parts
-    data = [_tuple([text] * (1 + test.inside.count(", "))) for test in tests]
-    return tuple(value.fingerprint for value in ask(outside, data=data, is_outside=True))
+    data = [_tuple([text] * (1 + test.inside.count(", "))) for test in plan.tests]
+    values = [TestValue(Outcome.VALUE, text=text) for text in data]
+    job = _outside_job([task], [plan], values)
+    (found,) = sandbox.trusted.run([job] if job else [])
+    return tuple(value.fingerprint for value in found)
 
 
 def _meaning(task: Task, ask: _Ask) -> Meaning:
@@ -216,23 +229,23 @@ def _under_test(
 ) -> frozenset[str]:
     """Which of the names that tests call an answer has to define; the others help the tests.
 
-    Those that the task announces as functions; else those that some test calls alone; else the last one defined of
-    those that no other uses, and that do not judge what another returns.
+    Those that the task announces, else those that some test calls alone, else the last one defined of those that no
+    other uses; and never one that judges what another returns.
     """
-    names = frozenset(itertools.chain.from_iterable(called))
-    if announced := frozenset(name for name in names if _is_announced(name, task)):
-        return announced
-    functions = {name for name in names if kinds.get(name) == "function"}
-    if alone := {name for calls in called if len(calls) == 1 for name in calls} & (functions or names):
-        return frozenset(alone)
-    left = [
-        name for name in dict.fromkeys(itertools.chain.from_iterable(called)) if name in (functions or names)
+    names = [*dict.fromkeys(itertools.chain.from_iterable(called))]  # the outermost first
+    names = [name for name in names if kinds.get(name) == "function"] or names
+    announced = [name for name in names if _is_announced(name, task)]
+    alone = [name for name in names if any(calls.keys() == {name} for calls in called)]
+    left = announced or alone
+    left = left or [
+        name for name in names if not any(name in uses.get(other, ()) for other in {*names} - {name})
     ]
-    left = [name for name in left if not any(name in uses.get(other, ()) for other in left if other != name)]
-    while len(left) > 1 and _judges(left[0], left[1:], called, ask):
-        del left[0]
+    for name in list(left):
+        if len(left) > 1 and _judges(name, [one for one in left if one != name], called, ask):
+            left.remove(name)
     order = defined_names(task.ground_truth)
-    return frozenset(sorted(left, key=lambda name: order.index(name) if name in order else -1)[-1:])
+    last = max(left, key=lambda name: order.index(name) if name in order else -1, default="")
+    return frozenset(left if announced or alone else {last})
 
 
 def _judges(name: str, others: Sequence[str], called: Sequence[Mapping[str, str]], ask: _Ask) -> bool:
@@ -242,7 +255,11 @@ def _judges(name: str, others: Sequence[str], called: Sequence[Mapping[str, str]
     heard = [ask([calls[other] for calls in tests if other in calls]) for other in others]
     if len(tests) == 1:
         return not said.isdisjoint({_TRUE, b"i0"})
-    return len(said) == 1 and any(len({value.fingerprint for value in values}) > 1 for values in heard)
+    return (
+        len(said) == 1
+        and b"" not in said
+        and any(len({value.fingerprint for value in values}) > 1 for values in heard)
+    )
 
 
 @lru_cache(maxsize=10_000)
@@ -277,12 +294,28 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
 
 
 def _outside_job(tasks: Sequence[Task], plans: Sequence[Plan], values: Sequence[TestValue]) -> Job | None:
-    tests = [(task, test) for task, plan in zip(tasks, plans, strict=True) for test in plan.tests]
-    programs = [
-        Program(task.ground_truth, [test.outside], data=[value.text], is_outside=True)
-        for (task, test), value in zip(tests, values, strict=True)
-        if test.outside is not None and value.outcome is Outcome.VALUE
-    ]
+    left, programs = iter(values), []
+    for task, plan in zip(tasks, plans, strict=True):
+        returned = plan.returned or ("",) * len(plan.tests)
+        found = [
+            (test.outside, value.text, text)
+            for test, text, value in zip(
+                plan.tests, returned, itertools.islice(left, len(plan.tests)), strict=True
+            )
+            if test.outside is not None and value.outcome is Outcome.VALUE
+        ]
+        if found:
+            expressions, data, returned = zip(*found, strict=True)
+            programs.append(
+                Program(
+                    task.ground_truth,
+                    expressions,
+                    classes=plan.classes,
+                    data=data,
+                    is_outside=True,
+                    returned=returned,
+                )
+            )
     return Job("fixed", programs) if programs else None
 
 
@@ -337,8 +370,8 @@ def has_value(value: TestValue) -> bool:
 
 
 def has_nan(value: TestValue) -> bool:
-    """Whether what a test compares holds NaN, by which `not abs(x - 4) > 0.1` is true."""
-    return _NAN in value.inside
+    """Whether what a test compares holds NaN or the like, by which `not abs(x - 4) > 0.1` is true."""
+    return any(word in value.inside for word in _NO_NUMBER)
 
 
 @lru_cache(maxsize=10_000)

@@ -54,6 +54,7 @@ class Program:
         classes: names of classes whose objects may be among those.
         data: such texts, one for each expression, which finds what is in them (`guest.programs.VALUES`).
         is_outside: the definition is a reference, and the data is what an answer has returned.
+        returned: what the reference has returned there, as such texts.
     """
 
     source: str
@@ -65,6 +66,7 @@ class Program:
     classes: Collection[str] = ()
     data: Sequence[str] = ()
     is_outside: bool = False
+    returned: Sequence[str] = ()
 
 
 @lru_cache(maxsize=100_000)
@@ -106,6 +108,7 @@ class Job:
                         "classes": set(program.classes),
                         "data": list(program.data),
                         "is_outside": program.is_outside,
+                        "returned": list(program.returned),
                     }
                     for program in self.programs
                 ],

@@ -8,6 +8,7 @@ known by their names, and a forged name wins nothing that a forged value would n
 
 from __future__ import annotations
 
+from _operator import length_hint
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
@@ -46,6 +47,27 @@ def settled(value: Any) -> Any:
     if len(items) > MAX_ITEMS:
         raise NotPlainData(f"an iterator with more than {MAX_ITEMS} items")
     return items
+
+
+def alike(value: Any, other: Any) -> bool:
+    """Whether these are both numbers, texts, things with items or other things; or both nothing: empty, 0, None.
+
+    A test may compare in a way that what is of another kind passes by chance: `all(a == b for a, b in zip(x, y))`.
+    """
+    kinds = [_rough_kind(value), _rough_kind(other)]
+    return kinds[0] == kinds[1] or all(
+        kind == "nothing" or (kind == "number" and not one)
+        for kind, one in zip(kinds, (value, other), strict=True)
+    )
+
+
+def _rough_kind(value: Any) -> str:
+    if isinstance(value, complex) or hasattr(type(value), "as_integer_ratio"):
+        return "number"
+    has_items = hasattr(value, "__len__") or hasattr(value, "__next__")
+    if value is None or (has_items and not length_hint(value)):
+        return "nothing"
+    return "text" if isinstance(value, str | bytes | bytearray) else "items" if has_items else "thing"
 
 
 def plainer(value: Any) -> Any:

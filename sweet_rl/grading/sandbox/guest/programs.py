@@ -20,7 +20,7 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from .canonical import fingerprint
-from .kinds import MODULE, NotPlainData, settled
+from .kinds import MODULE, NotPlainData, alike, settled
 from .literal import literal
 from .wire import pack, unpack
 
@@ -70,7 +70,7 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
     `own_names`, which the reference defines too. What a test means by a name of the reference's, `imports` and
     `data` say (one text for each test), whatever the answer calls so. The values of the tests in `packed` are sent
     as data, objects of `classes` too. With `is_outside` the definition is the reference, and the data is what an
-    answer has returned.
+    answer has returned, where the reference has `returned` another.
     """
     expressions: list[Test] = program["expressions"]
     try:
@@ -96,8 +96,9 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
             if program["imports"]:
                 exec(program["imports"], scope)  # noqa: S102
             if data:
-                scope[VALUES] = unpack(data[number], scope)
+                scope[VALUES] = unpack(data[number], {name: scope.get(name) for name in program["classes"]})
             if program["is_outside"]:
+                _check_kinds(scope[VALUES], program["returned"][number], scope)
                 _running.append(expression)
             value = eval(expression, scope)  # noqa: S307 - likewise
             yield (
@@ -108,6 +109,12 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are the answer's too
             yield _error(error)
         _running.clear()
+
+
+def _check_kinds(values: tuple[Any, ...], returned: str, names: dict[str, Any]) -> None:
+    wanted = unpack(returned, names) if returned else values
+    if not all(map(alike, values, wanted)):
+        raise NotPlainData("another kind of value than the reference's")
 
 
 _running: list[Test] = []
