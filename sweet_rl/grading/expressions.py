@@ -68,13 +68,11 @@ class Meaning(NamedTuple):
         under_test: those that an answer has to define.
         kinds: of the reference's others: "library", "class", "function", "object" of such a class, or "data".
         imports: statements for those of a library.
-        uses: names that each of its functions uses.
     """
 
     under_test: frozenset[str] = frozenset()
     kinds: Mapping[str, str] = {}
     imports: Mapping[str, str] = {}
-    uses: Mapping[str, frozenset[str]] = {}
 
 
 class Halves(NamedTuple):

@@ -233,8 +233,8 @@ def _under_test(
     other uses; and never one that judges what another returns.
     """
     names = [*dict.fromkeys(itertools.chain.from_iterable(called))]  # the outermost first
-    names = [name for name in names if kinds.get(name) == "function"] or names
     announced = [name for name in names if _is_announced(name, task)]
+    names = [name for name in names if kinds.get(name) == "function"] or names
     alone = [name for name in names if any(calls.keys() == {name} for calls in called)]
     left = announced or alone
     left = left or [
@@ -250,16 +250,12 @@ def _under_test(
 
 def _judges(name: str, others: Sequence[str], called: Sequence[Mapping[str, str]], ask: _Ask) -> bool:
     """Whether a function looks at what others return: it says the same in every test, and they do not."""
-    tests = [calls for calls in called if name in calls]
-    said = {value.fingerprint for value in ask([calls[name] for calls in tests])}
-    heard = [ask([calls[other] for calls in tests if other in calls]) for other in others]
-    if len(tests) == 1:
-        return not said.isdisjoint({_TRUE, b"i0"})
-    return (
-        len(said) == 1
-        and b"" not in said
-        and any(len({value.fingerprint for value in values}) > 1 for values in heard)
-    )
+    said = ask([calls[name] for calls in called if name in calls])
+    if len(said) == 1:
+        return said[0].text in {"True", "0", "0.0"}
+    heard = [ask([calls[other] for calls in called if name in calls and other in calls]) for other in others]
+    *differ, same = [len({value.fingerprint for value in values}) for values in [*heard, said]]
+    return same == 1 and any(number > 1 for number in differ) and all(value.fingerprint for value in said)
 
 
 @lru_cache(maxsize=10_000)
