@@ -11,15 +11,17 @@ import importlib
 import importlib.util
 import math
 import os
+import socket
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from sweet_rl.errors import UsageError, first_line, missing_package
+from sweet_rl.errors import SweetRLError, UsageError, first_line, missing_package
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Json
 
@@ -41,23 +43,47 @@ class Tracker(Protocol):
         ...
 
 
-def check(destination: Destination) -> None:
-    """Find out whether the trackers can be used, before anything starts.
+def usable(destination: Destination) -> Destination:
+    """Find out whether the trackers can be used, before anything starts; those that may lack are left out.
 
     Raises:
         UsageError: a package is missing, or wandb has no login and is to go online.
     """
+    kinds = []
     for kind in destination.kinds:
-        if importlib.util.find_spec(kind) is None:
-            raise missing_package(kind, kind, needed_for=f"Logging to {kind} ({_WITHOUT})")
-    off_line = os.environ.get("WANDB_MODE", "online").lower() in {"offline", "disabled", "dryrun"}
-    if "wandb" not in destination.kinds or off_line or os.environ.get("WANDB_API_KEY"):
-        return
-    if not _has_password(os.environ.get("WANDB_BASE_URL")):
+        try:
+            if importlib.util.find_spec(kind) is None:
+                raise missing_package(kind, kind, needed_for=f"Logging to {kind} ({_WITHOUT})")
+            if kind == "wandb" and os.environ.get("WANDB_MODE", "online").lower() == "online":
+                _check_login(asked=kind in destination.may_lack)
+            kinds.append(kind)
+        except SweetRLError as error:
+            _leave_out(kind, destination, error)
+    return replace(destination, kinds=tuple(kinds))
+
+
+def _check_login(*, asked: bool) -> None:
+    """That wandb has one; and where it may lack, that its server answers, for which it would wait for minutes."""
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai")
+    if not os.environ.get("WANDB_API_KEY") and not _has_password(os.environ.get("WANDB_BASE_URL")):
         raise UsageError(
             f"There is no login to wandb: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to "
             f"keep its files here; {_WITHOUT}."
         )
+    if asked and not any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
+        try:
+            socket.create_connection((server.hostname, server.port or 443), timeout=2).close()
+        except OSError as error:
+            raise UsageError(
+                f"{server.hostname} cannot be reached ({error}); WANDB_MODE=offline keeps its files here."
+            ) from error
+
+
+def _leave_out(kind: str, destination: Destination, error: Exception) -> None:
+    if kind not in destination.may_lack:
+        raise error
+    if os.environ.get("RANK", "0") == "0":
+        print(f"Note: the run goes on without {kind}. {first_line(error)}", file=sys.stderr)
 
 
 def opened(
@@ -91,6 +117,9 @@ def opened(
             else:
                 made.append(Online(kind, destination, f"{stage}-{run}", run, config, continues=continues))
         except Exception as error:
+            if kind in destination.may_lack:
+                _leave_out(kind, destination, error)
+                continue
             for tracker in made:
                 tracker.close()
             raise UsageError(

@@ -75,6 +75,7 @@ class Destination:
         name: of the run there; None: its stage and its id.
         group: of runs there.
         entity: who owns it, on wandb.
+        may_lack: kinds that are left out with a note where they cannot be used; others are an error.
     """
 
     kinds: tuple[str, ...] = ()
@@ -83,6 +84,7 @@ class Destination:
     name: str | None = None
     group: str | None = None
     entity: str | None = None
+    may_lack: tuple[str, ...] = ()
 
 
 RECORD: Final = "run.json"

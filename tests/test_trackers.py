@@ -2,8 +2,11 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+import time
+import types
 from pathlib import Path
 
 import pytest
@@ -185,10 +188,30 @@ def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
         (here / "home/.netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
     destination = tracking.Destination(("wandb",))
     if how:
-        trackers.check(destination)
+        assert trackers.usable(destination) == destination
         return
     with pytest.raises(UsageError, match=r"no login to wandb: .*WANDB_MODE=offline"):
-        trackers.check(destination)
+        trackers.usable(destination)
+
+
+@pytest.mark.parametrize("lacks", ["package", "login", "network", "run"])
+def test_the_published_flag_gives_way_with_a_note_and_its_key_is_kept_nowhere(lacks, here, monkeypatch, capsys):
+    destination = TrainingFlags(use_wandb="0123456789abcdef").destination()
+    assert os.environ.pop("WANDB_API_KEY") == "0123456789abcdef"
+    if lacks != "login":
+        monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")
+    if lacks != "package":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9" if lacks != "run" else "")
+    if lacks == "run":
+        monkeypatch.setenv("WANDB_MODE", "offline")
+        monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=lambda **_: 1 / 0))
+    begun = time.monotonic()
+    kept = trackers.usable(destination)
+    made = trackers.opened(kept, folder=here, run="r", stage="s", continues=False, config={})
+    assert (made, time.monotonic() - begun < 5) == ([], True)
+    notes = capsys.readouterr().err.splitlines()
+    assert [note.startswith("Note: the run goes on without wandb. ") for note in notes] == [True]
 
 
 def test_a_tracker_that_fails_is_told_of_and_the_run_goes_on(here, monkeypatch, capsys):
@@ -199,7 +222,7 @@ def test_a_tracker_that_fails_is_told_of_and_the_run_goes_on(here, monkeypatch, 
         def close(self):
             raise AssertionError("it is not asked again")
 
-    monkeypatch.setattr(trackers, "check", lambda destination: None)
+    monkeypatch.setattr(trackers, "usable", lambda destination: destination)
     monkeypatch.setattr(trackers, "opened", lambda destination, **about: [Full()])
     count("out.txt", log_to="tensorboard")
     assert (here / "out.txt").read_text() == "1\n2\n3\n"

@@ -110,9 +110,9 @@ def _split(
         if not argument.startswith("--") or argument == "--":
             words.append(argument)
             continue
-        name, equals, value = argument[2:].partition("=")
+        name, equals, value = argument.lstrip("-").partition("=")  # a published README prints ---train
         found, negated = _find(name, by_name, bare=not equals)
-        flag = found or Flag(name=f"--{name}", bare="")
+        flag = found or Flag(name=f"--{argument[2:].partition('=')[0]}", bare="")
         if equals:
             typed[flag.name] = value
         elif negated:

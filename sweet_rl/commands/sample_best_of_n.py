@@ -64,7 +64,11 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "input_path",
     "output_path",
     "agent_model",
-    defaults={"batch_size": 256, "request_timeout_s": 600.0},
+    defaults={
+        "agent_model": "meta-llama/Llama-3.1-8B-Instruct",
+        "batch_size": 256,
+        "request_timeout_s": 600.0,
+    },
     helps={
         "input_path": "trajectories with rewards: sweet-rl evaluate_code writes them into the file.",
         "output_path": "the .jsonl file that sampled turns are appended to.",

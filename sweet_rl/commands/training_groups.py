@@ -46,7 +46,8 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
     )
     use_wandb: str | None = flag(
         None,
-        "the same as log_to wandb; the key comes from the environment (WANDB_API_KEY) or from `wandb login`.",
+        "log_to wandb where it is installed and has a login: WANDB_API_KEY, `wandb login`, or the key as this flag's value, which other "
+        "users of the machine can see.",
         bare="True",
     )
     wandb_org: str | None = flag(None, "its entity.", shown="all")
@@ -115,16 +116,14 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
             name=self.wandb_run_name,
             group=self.wandb_group,
             entity=self.wandb_org,
+            may_lack=("wandb",) if published["wandb"] and self.log_to is None else (),
         )
 
     def _wandb(self) -> bool:
         if self.use_wandb is None or self.use_wandb.lower() in {"false", "none", ""}:
             return False
-        if self.use_wandb.lower() != "true":
-            raise UsageError(
-                "--use_wandb is a switch: a key on the command line is seen by every user of the machine. Put "
-                "it into the environment variable WANDB_API_KEY, or run `wandb login` once."
-            )
+        if self.use_wandb.lower() != "true":  # the published way; records leave out what such a variable holds
+            os.environ["WANDB_API_KEY"] = self.use_wandb
         return True
 
 

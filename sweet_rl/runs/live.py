@@ -48,8 +48,7 @@ class Live:
 
     def logs_to(self, destination: Destination) -> None:
         """Where numbers go, once the first output begins."""
-        trackers.check(destination)
-        self._destination = destination
+        self._destination = trackers.usable(destination)
 
     def open(
         self, beside: Path, *, run: str, stage: str, continues: bool, config: Mapping[str, Json]

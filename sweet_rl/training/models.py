@@ -5,6 +5,7 @@ Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -75,10 +76,8 @@ def _loaded(
     options: dict[str, Any] = {
         "dtype": torch.bfloat16 if half else _DTYPES.get(settings.dtype, torch.float32)
     }
-    if settings.flash_attn or settings.attention == "flash_attention_2":
-        options["attn_implementation"] = _flash_attention()
-    elif settings.attention != "auto":
-        options["attn_implementation"] = settings.attention
+    if (attention := _attention(settings)) != "auto":
+        options["attn_implementation"] = attention
     if settings.load_in_4bit:
         options["quantization_config"] = quantization(
             "--load_in_4bit",
@@ -139,15 +138,19 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
     partial.rmdir()
 
 
-def _flash_attention() -> str:
+def _attention(settings: ModelSettings) -> str:
+    """What is asked for; --flash_attn, which computes the same, gives way where it cannot be had."""
     from transformers.utils.import_utils import is_flash_attn_2_available
 
-    if not is_flash_attn_2_available():
-        raise UsageError(
-            "--flash_attn needs a CUDA device and the package flash-attn. Without the flag torch's own fused "
-            "attention is used, which is about as fast."
-        )
-    return "flash_attention_2"
+    if settings.attention != "flash_attention_2" and not settings.flash_attn:
+        return settings.attention
+    if is_flash_attn_2_available():
+        return "flash_attention_2"
+    lacks = "needs a CUDA device and the package flash-attn"
+    if settings.attention == "flash_attention_2":
+        raise UsageError(f"--attention flash_attention_2 {lacks}; auto is about as fast.")
+    print(f"Note: --flash_attn {lacks}; torch's own fused attention takes its place.", file=sys.stderr)
+    return settings.attention
 
 
 def quantization(flags: str, **options: Any) -> Any:
