@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 from sweet_rl.grading.sandbox.guest.programs import VALUES
@@ -61,6 +61,10 @@ _UNSAFE = re.compile(
 )
 
 
+Place = tuple[int | None, ...]
+"""Of a part of an expression: first line and column, last line and column."""
+
+
 class Meaning(NamedTuple):
     """What names in a task's tests mean, as running its reference shows.
 
@@ -84,6 +88,7 @@ class Halves(NamedTuple):
         imports: statements that `inside` needs.
         given: expressions of which only the reference has the values; `inside` finds them under `VALUES`.
         why_whole: why it could not be divided although it holds more than calls: no answer may see it.
+        places: of what runs inside, in the expression; of what could not be taken.
     """
 
     inside: str
@@ -91,6 +96,7 @@ class Halves(NamedTuple):
     imports: str = ""
     given: tuple[str, ...] = ()
     why_whole: str = ""
+    places: frozenset[Place] = frozenset()
 
 
 def name_of_call(expression: str) -> str:
@@ -112,40 +118,81 @@ def read(expression: str) -> ast.Expression | None:
         return None
 
 
-def halves(expression: str, meaning: Meaning) -> Halves:
-    """Divide a test's expression."""
+def halves(expression: str, meaning: Meaning, whole: frozenset[Place] = frozenset()) -> Halves:
+    """Divide a test's expression; the parts at these places are not divided further."""
     tree = read(expression)
     if tree is None:
         return Halves(expression)
-    divider = _Divider(meaning, tree)
+    divider = _Divider(meaning, tree, whole)
+    is_use = divider.is_use(tree.body)
     try:
         rest = divider.visit(tree.body)
     except _NotDivisible as error:
-        return Halves(expression, why_whole=str(error))
+        return Halves(expression, why_whole=str(error), places=frozenset({error.place}))
     if not divider.inside:
         return Halves(expression, why_whole="it calls no function that an answer has to define")
-    imports = "\n".join(dict.fromkeys(divider.imports))
-    if isinstance(rest, ast.Subscript) and rest.value is divider.values:
-        inside = ast.unparse(divider.inside[0]) if divider.given else expression
-        return Halves(inside, None, imports, tuple(divider.given))
+    rests = "\n".join(dict.fromkeys(divider.imports)), tuple(divider.given), "", frozenset(divider.places)
+    if is_use:
+        return Halves(ast.unparse(divider.inside[0]) if divider.given else expression, None, *rests)
     inside = "".join(f"{ast.unparse(piece)}, " for piece in divider.inside)
-    return Halves(f"({inside})", ast.unparse(rest), imports, tuple(divider.given))
+    return Halves(f"({inside})", ast.unparse(rest), *rests)
+
+
+def around(expression: str, places: frozenset[Place], *, only_read: bool) -> frozenset[Place]:
+    """The parts that these stand in, but for comparisons: what is done with a value, to be done inside.
+
+    Args:
+        expression: a test.
+        places: of parts that run inside.
+        only_read: leave out all but reading an attribute or an item, and calling a method without arguments.
+    """
+    tree, found = read(expression), set()
+    nodes = [] if tree is None else list(ast.walk(tree))
+    parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
+    for node in nodes:
+        parent = parents.get(node)
+        if not isinstance(node, ast.expr) or _place(node) not in places:
+            continue
+        while parent is not None and (not isinstance(parent, ast.expr) or isinstance(parent, _NOT_ALONE)):
+            parent = parents.get(parent)
+        if (
+            isinstance(parent, ast.Attribute)
+            and isinstance(call := parents[parent], ast.Call)
+            and call.func is parent
+        ):
+            parent = call
+        reads = isinstance(parent, ast.Attribute | ast.Subscript) or (
+            isinstance(parent, ast.Call) and parent.func is not node and not _given_to(parent)
+        )
+        if isinstance(parent, ast.expr) and (reads or not only_read):
+            if not any(isinstance(inner, ast.Compare) for inner in ast.walk(parent)):
+                found.add(_place(parent))
+    return frozenset(found)
+
+
+def _place(node: ast.expr) -> Place:
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
 class _NotDivisible(Exception):
-    """The expected values cannot be kept from the answer."""
+    """The expected values cannot be kept from the answer; `place` is of what could not be taken."""
+
+    def __init__(self, why: str, node: ast.expr) -> None:
+        super().__init__(why)
+        self.place = _place(node)
 
 
 class _Divider(ast.NodeTransformer):
     """Takes the parts out that need an answer, and leaves the places of their values in the tuple."""
 
-    def __init__(self, meaning: Meaning, tree: ast.Expression) -> None:
+    def __init__(self, meaning: Meaning, tree: ast.Expression, whole: frozenset[Place]) -> None:
         self.inside: list[ast.expr] = []
         self.imports: list[str] = []
         self.given: list[str] = []
-        self.values = ast.Name(VALUES, ast.Load())
+        self.places: list[Place] = []
         self._meaning = meaning
         self._bound = bound(tree)
+        self._whole = whole
 
     def visit(self, node: ast.AST) -> ast.AST:
         """Divide an expression; raises `_NotDivisible` where the answer could change its meaning."""
@@ -153,12 +200,14 @@ class _Divider(ast.NodeTransformer):
             return super().generic_visit(node)
         if not self._needs_answer(node):
             return node
+        if _place(node) in self._whole:
+            return self._take_all(node)
         if isinstance(node, ast.Name):
-            raise _NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning")
-        if self._is_use(node):
+            raise _NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning", node)
+        if self.is_use(node):
             return self._take(node)
         if self._is_handed_on(node) or self._interprets(node):
-            return self._take(node, with_comparisons=False)
+            return self._take_all(node, may_judge=True)
         if isinstance(node, _SCOPES) or _lambdas_of(node):
             return self._parts_or_all(node)
         return super().generic_visit(node)
@@ -169,25 +218,25 @@ class _Divider(ast.NodeTransformer):
         if isinstance(node, _COMPREHENSIONS):
             ways.append(self._called_for_each)
         if not isinstance(node, ast.Lambda):
-            ways.append(partial(self._take, with_comparisons=False))
-        before, reasons = (self.inside, self.given), []
+            ways.append(self._take_all)
+        before, reasons = (self.inside, self.given, self.places), []
         for way in ways:
-            self.inside, self.given = list(before[0]), list(before[1])
+            self.inside, self.given, self.places = map(list, before)
             try:
-                made: ast.AST = way(_parsed(ast.unparse(node)))
+                made: ast.AST = way(copy.deepcopy(node))
                 return made
             except _NotDivisible as error:
                 reasons.append(error)
         raise reasons[:2][-1]
 
     def _called_for_each(self, node: _Comprehension) -> ast.AST:
-        """The calls of `all(f(n) == m for n, m in pairs)`, for what the reference's process collects of each n.
+        """The calls of `all(f(n) == m for n, m in pairs)`, of arguments that the reference's process collects.
 
         Outside, their values are taken one after the other, by a condition behind those that ask no answer.
         """
         if any(self._needs_answer(one.iter) for one in node.generators):
             raise _NotDivisible(
-                "it goes through what an answer returns, calls again for each of it, and compares"
+                "it goes through what an answer returns, calls again for each of it, and compares", node
             )
         *_, last = node.generators
         asking = [test for test in last.ifs if self._needs_answer(test)]
@@ -196,12 +245,27 @@ class _Divider(ast.NodeTransformer):
         taken: list[ast.expr] = []
 
         def place(part: ast.AST) -> ast.AST:
-            if not isinstance(part, ast.expr) or not self._is_use(part):
+            if not isinstance(part, ast.expr) or not self.is_use(part):
                 return part
-            names = "".join(f"{name}, " for name in sorted((_loaded(part) & self._bound) - bound(part)))
-            self.given.append(f"[({names}) {every}]")
+            arguments: list[str] = []
+
+            def lifted(inner: ast.AST) -> ast.AST:
+                if (
+                    not isinstance(inner, ast.expr)
+                    or isinstance(inner, _NOT_ALONE)
+                    or self._needs_answer(inner)
+                ):
+                    return inner
+                if not (_loaded(inner) & self._bound) - bound(inner):
+                    return self._supplied(inner)
+                arguments.append(ast.unparse(inner))
+                return _parsed(f"_a{len(arguments) - 1}")
+
+            part = _changed(part, lifted)
+            self.given.append(f"[({''.join(f'{one}, ' for one in arguments)}) {every}]")
+            names = "".join(f"_a{at}, " for at in range(len(arguments)))
             each = f"for ({names}) in {VALUES}[{len(self.given) - 1}]"
-            self.inside.append(_parsed(f"[{ast.unparse(_changed(part, self._supplied))} {each}]"))
+            self.inside.append(_parsed(f"[{ast.unparse(part)} {each}]"))
             number = len(self.inside) - 1
             taken.append(_parsed(f"[_of_{number} := {VALUES}[{number}].pop(0)]"))
             return _parsed(f"_of_{number}")
@@ -212,16 +276,28 @@ class _Divider(ast.NodeTransformer):
         last.ifs[len(free) : len(free)] = taken
         return node
 
-    def _take(self, node: ast.expr, *, with_comparisons: bool = True) -> ast.expr:
-        if not with_comparisons and any(isinstance(inner, ast.Compare) for inner in ast.walk(node)):
+    def _take_all(self, node: ast.expr, *, may_judge: bool = False) -> ast.expr:
+        if any(isinstance(inner, ast.Compare) for inner in ast.walk(node)):
             raise _NotDivisible(
                 "it compares inside a comprehension or lambda, where a function is handed on, or where what an "
-                "answer returns is taken for a name, a format or a program"
+                "answer returns is taken for a name, a format or a program",
+                node,
             )
+        for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call) and not may_judge):
+            package = self._package(call)
+            if package and package not in {"itertools", "functools"} and len(_given_to(call)) > 1:
+                if self._needs_answer(call) or _loaded(call) & self._bound:
+                    raise _NotDivisible(
+                        f"it hands what an answer returns to {ast.unparse(call.func)} with more", node
+                    )
+        return self._take(node)
+
+    def _take(self, node: ast.expr) -> ast.expr:
         if outer := (_loaded(node) & self._bound) - bound(node):
-            raise _NotDivisible(f"it calls again for each {min(outer)!r}, and compares")
+            raise _NotDivisible(f"it calls again for each {min(outer)!r}, and compares", node)
+        self.places.append(_place(node))
         self.inside.append(_changed(node, self._supplied))
-        return ast.Subscript(self.values, ast.Constant(len(self.inside) - 1), ast.Load())
+        return _parsed(f"{VALUES}[{len(self.inside) - 1}]")
 
     def _supplied(self, node: ast.AST) -> ast.AST:
         """What takes a part's place inside, where only the reference has it: its data."""
@@ -249,7 +325,7 @@ class _Divider(ast.NodeTransformer):
     def _is_answers(self, name: ast.Name) -> bool:
         return name.id in self._meaning.under_test and name.id not in self._bound
 
-    def _is_use(self, node: ast.AST) -> bool:
+    def is_use(self, node: ast.AST) -> bool:
         """A call of the answer's, or what is done with an object of one of its classes."""
         name = root(node)
         if not isinstance(name, ast.Name) or not self._is_answers(name):
@@ -260,12 +336,8 @@ class _Divider(ast.NodeTransformer):
 
     def _is_handed_on(self, node: ast.expr) -> bool:
         """A call of something else that is given a function of the answer's."""
-        names = (
-            [one for one in _given_to(node) if isinstance(one, ast.Name)]
-            if isinstance(node, ast.Call)
-            else []
-        )
-        return any(map(self._is_answers, names))
+        given = _given_to(node) if isinstance(node, ast.Call) else []
+        return any(isinstance(one, ast.Name) and self._is_answers(one) for one in given)
 
     def _interprets(self, node: ast.expr) -> bool:
         """Whether somewhere in a chain of calls what an answer returns is taken for a name, format or program."""
@@ -288,12 +360,18 @@ class _Divider(ast.NodeTransformer):
                     return True
                 if any(self._interprets(one) for one in given):
                     return True
-            name = chain[-1].id if isinstance(chain[-1], ast.Name) else ""
-            if given and name in self._meaning.imports:
-                package = self._meaning.imports[name].split()[1].partition(".")[0]
+            package = self._package(call)
+            of_pattern = package == "re" and not (call.args and self._needs_answer(call.args[0]))
+            if given and package and not of_pattern:
                 if not _SAFE.fullmatch(package) or _UNSAFE.search(ast.unparse(call.func)):
                     return True
         return False
+
+    def _package(self, call: ast.Call) -> str:
+        """The package whose function is called, where it is one of a library."""
+        name = root(call.func)
+        statement = self._meaning.imports.get(name.id, "") if isinstance(name, ast.Name) else ""
+        return statement.split()[1].partition(".")[0] if statement else ""
 
 
 def _parsed(text: str) -> ast.expr:

@@ -6,22 +6,31 @@ import ast
 import builtins
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from sweet_rl.grading.expressions import Halves, Meaning, bound, halves, name_of_call, read, root
+from sweet_rl.grading.expressions import (
+    Halves,
+    Meaning,
+    Place,
+    around,
+    bound,
+    halves,
+    name_of_call,
+    read,
+    root,
+)
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
 from sweet_rl.grading.sandbox.guest.kinds import MODULE
-from sweet_rl.grading.sandbox.guest.wire import unpack
+from sweet_rl.grading.sandbox.guest.wire import ARRAY, unpack
 from sweet_rl.types import Task
 
 _DEFINITION = re.compile(
     r"^(?:async +)?def +(\w+)", re.MULTILINE
 )  # a parser would take a third of our own time
 _TRUE, _FALSE = b"i1", "False"
-_NO_NUMBER = ('"nan"', "_NaT", "C_NAType")  # as they stand in data
 NONE = b"N"
 """The fingerprint of None, which is never credited."""
 
@@ -56,6 +65,7 @@ def _described_(names):
 
 _CONSTANTS: Mapping[str, str] = {
     "True": "true",
+    "None": "null",
     "0": "0",
     "''": '""',
     "[]": '["list"]',
@@ -68,18 +78,20 @@ class Plan(NamedTuple):
 
     Args:
         tests: each of them, divided.
-        classes: names of the reference's classes, whose objects may cross.
+        classes: names of the reference's classes.
+        crossing: for each test, those whose objects may cross, and `ARRAY` where arrays do.
         given: for each test, what it has of the reference's for its arguments, as data; empty where none has any.
-        problem: why no answer can be graded by them, whatever the reference gives.
         returned: for each test that is divided, what its calls of the reference's have given, as data.
+        problem: why no answer can be graded by them, whatever the reference gives.
         junk: what the tests make of answers that return the same for everything, by what they return.
     """
 
     tests: tuple[Halves, ...]
     classes: frozenset[str] = frozenset()
+    crossing: tuple[frozenset[str], ...] = ()
     given: tuple[str, ...] = ()
-    problem: str = ""
     returned: tuple[str, ...] = ()
+    problem: str = ""
     junk: Mapping[str, tuple[bytes, ...]] = {}
 
 
@@ -108,33 +120,80 @@ def plan_of(task: Task, sandbox: Sandbox) -> Plan:
     expressions = list(task.test_cases.values())
     if all(map(name_of_call, expressions)):
         return Plan(tuple(map(Halves, expressions)))
-    ask = partial(_asked, task, sandbox.trusted)
+    try:
+        return _plan(task, sandbox.trusted)
+    except RecursionError:
+        return Plan(tuple(map(Halves, expressions)), problem="its tests are nested too deeply")
+
+
+def _plan(task: Task, sandbox: Sandbox) -> Plan:
+    expressions, problem = list(task.test_cases.values()), ""
+    ask = partial(_asked, task, sandbox)
     meaning = _meaning(task, ask)
-    tests = tuple(halves(expression, meaning) for expression in expressions)
     classes = frozenset(name for name, kind in meaning.kinds.items() if kind == "class")
-    given, problem = [], ""
-    for name, test in zip(task.test_cases, tests, strict=True):
-        data = ask(test.given, classes=classes, packed=range(len(test.given)))
-        lost = next((one for one, value in zip(test.given, data, strict=True) if not value.text), None)
-        if test.why_whole or lost:
-            why = test.why_whole or f"its argument {lost} is no data, and only the reference has it"
-            problem = problem or f"{name} would show the answer what is expected: {why}"
-        given.append(_tuple([value.text for value in data]))
-    plan = Plan(tests, classes, tuple(given) if any(test.given for test in tests) else (), problem)
+    parts = [_part(task, expression, meaning, classes, sandbox) for expression in expressions]
+    for name, (test, _, given, _) in zip(task.test_cases, parts, strict=True):
+        if not problem and (test.why_whole or not given):
+            why = test.why_whole or "an argument is no data, and only the reference has it"
+            problem = f"{name} would show the answer what is expected: {why}"
+    tests, crossing, given, returned = zip(*parts, strict=True)
+    plan = Plan(
+        tests, classes, crossing, given if any(test.given for test in tests) else (), returned, problem
+    )
     if problem:
         return plan
     if all(_is_told(expression, meaning) for expression in expressions):
         return plan._replace(junk={"True": (_TRUE,) * len(tests)})
-    (found,) = sandbox.trusted.run([fixed_job([task], [plan], [task.ground_truth])])
-    texts = [value.text if value.outcome is Outcome.VALUE else "" for value in found[: len(tests)]]
-    plan = plan._replace(
-        returned=tuple(text if test.outside else "" for test, text in zip(tests, texts, strict=True))
-    )
     if all(test.outside for test in tests):
-        return plan._replace(
-            junk={what: _with_constant(task, plan, text, sandbox) for what, text in _CONSTANTS.items()}
-        )
+        junk = {what: _with_constant(task, plan, text, sandbox) for what, text in _CONSTANTS.items()}
+        return plan._replace(junk=junk)
     return plan
+
+
+def _part(
+    task: Task, expression: str, meaning: Meaning, classes: frozenset[str], sandbox: Sandbox
+) -> tuple[Halves, frozenset[str], str, str]:
+    """The first way to divide a test in which the reference has a value: what crosses, what is given, what returned.
+
+    Where there is none, the first way of all; nothing given where that cannot be.
+    """
+    ask, first = partial(_asked, task, sandbox), None
+    for test, crossing in _ways(expression, meaning, classes):
+        data = [
+            value.text for value in ask(test.given, packed=dict.fromkeys(range(len(test.given)), classes))
+        ]
+        given = _tuple(data) if all(data) else ""
+        if first is None:
+            first = test, crossing, given, ""
+        if test.why_whole or not given:
+            continue
+        plan = Plan((test,), classes, (crossing,), (given,))
+        (found,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
+        ((value,),) = finished([plan], found)
+        if value.outcome is Outcome.VALUE:
+            return test, crossing, given, value.inside
+    return first or (Halves(expression), frozenset(), "", "")
+
+
+def _ways(
+    expression: str, meaning: Meaning, classes: frozenset[str]
+) -> Iterator[tuple[Halves, frozenset[str]]]:
+    """Ways to divide a test, each with what may cross beside plain data.
+
+    First the calls alone; then with what is read of their values; then so that objects and arrays cross; then with
+    more and more of what is done with them.
+    """
+    base = halves(expression, meaning)
+    crossing = classes - meaning.under_test | {ARRAY}
+    yield base, frozenset()
+    for only_read in (True, False):
+        test, whole = base, frozenset[Place]()
+        while more := around(expression, test.places, only_read=only_read) - whole:
+            whole |= more
+            test = halves(expression, meaning, whole)
+            yield test, frozenset() if only_read else crossing
+        if only_read:
+            yield base, crossing
 
 
 def _tuple(texts: Sequence[str]) -> str:
@@ -186,7 +245,7 @@ def _meaning(task: Task, ask: _Ask) -> Meaning:
     """What the names in the tests are, as the reference's namespace shows once it has been run."""
     trees = [tree for tree in map(read, task.test_cases.values()) if tree is not None]
     names = sorted({n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)})
-    (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed=[0])
+    (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed={0: ()})
     described, submodules = unpack(found.text) if found.text else ((), ())
     kinds = {name: kind for name, kind, _, _ in described}
     imports = {name: statement for name, _, statement, _ in described if statement}
@@ -196,28 +255,28 @@ def _meaning(task: Task, ask: _Ask) -> Meaning:
         if imports.get(name) == f"import {name} as {name}":
             imports[name] += f"\nimport {chain}"
     uses = {name: frozenset(used) for name, _, _, used in described}
-    called = [_called(tree, kinds) for tree in trees]
+    called = [_called(tree, kinds, {"function", "class", "object"}) for tree in trees]
+    if not any(called):
+        called = [_called(tree, kinds, {"library", None}) for tree in trees]
     under_test = _under_test(task, called, kinds, uses, ask)
     return Meaning(under_test, kinds, imports)
 
 
-def _called(tree: ast.Expression, kinds: Mapping[str, str]) -> dict[str, str]:
-    """The calls of the reference's own functions, objects and classes, by name, the outermost first.
-
-    Where it has none of the names that are called, those that nobody defines.
-    """
-    names = bound(tree)
+def _called(tree: ast.Expression, kinds: Mapping[str, str], wanted: Collection[str | None]) -> dict[str, str]:
+    """The calls of names of these kinds, by name, the outermost first; None: nobody defines the name."""
     calls: dict[str, str] = {}
-    unknown: dict[str, str] = {}
+    names = bound(tree)
     for node in ast.walk(tree):
         name = root(node)
-        if isinstance(name, ast.Name) and name.id not in names:
+        if (
+            isinstance(name, ast.Name)
+            and name.id not in names
+            and not (name is node and kinds.get(name.id) != "function")
+        ):
             kind = kinds.get(name.id)
-            if kind == "function" or (name is not node and kind in {"class", "object"}):
+            if kind in wanted and not (kind is None and hasattr(builtins, name.id)):
                 calls.setdefault(name.id, ast.unparse(node))
-            elif kind is None and name is not node and not hasattr(builtins, name.id):
-                unknown.setdefault(name.id, ast.unparse(node))
-    return calls or unknown
+    return calls
 
 
 def _under_test(
@@ -279,7 +338,11 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
             tuple(test.inside for test in plan.tests),
             _own_names(task),
             imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
-            packed=[number for number, test in enumerate(plan.tests) if test.outside is not None],
+            packed={
+                number: plan.crossing[number]
+                for number, test in enumerate(plan.tests)
+                if test.outside is not None
+            },
             classes=plan.classes,
             data=plan.given,
         )
@@ -363,11 +426,6 @@ def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> 
 def has_value(value: TestValue) -> bool:
     """Whether a reference's value can be met by an answer."""
     return value.outcome is Outcome.VALUE and value.fingerprint != NONE
-
-
-def has_nan(value: TestValue) -> bool:
-    """Whether what a test compares holds NaN or the like, by which `not abs(x - 4) > 0.1` is true."""
-    return any(word in value.inside for word in _NO_NUMBER)
 
 
 @lru_cache(maxsize=10_000)

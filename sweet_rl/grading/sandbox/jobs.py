@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import marshal
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -50,8 +50,9 @@ class Program:
         own_names: builtins that the definition may replace, since the reference does.
         reference: for the published way, the code whose values are compared with.
         imports: statements that give the expressions names, also where the definition has such names.
-        packed: numbers of the tests whose values are to come back as data, in the text.
-        classes: names of classes whose objects may be among those.
+        packed: numbers of the tests whose values are to come back as data, in the text, each with the names of
+            classes whose objects may be in it.
+        classes: names of classes whose objects may be in `data`.
         data: such texts, one for each expression, which finds what is in them (`guest.programs.VALUES`).
         is_outside: the definition is a reference, and the data is what an answer has returned.
         returned: what the reference has returned there, as such texts.
@@ -62,7 +63,7 @@ class Program:
     own_names: Sequence[str] = ()
     reference: str = ""
     imports: str = ""
-    packed: Collection[int] = ()
+    packed: Mapping[int, Collection[str]] = field(default_factory=dict)
     classes: Collection[str] = ()
     data: Sequence[str] = ()
     is_outside: bool = False
@@ -104,7 +105,7 @@ class Job:
                         "expressions": [_compiled(expression) for expression in program.expressions],
                         "own_names": set(program.own_names),
                         "imports": program.imports,
-                        "packed": set(program.packed),
+                        "packed": {number: set(names) for number, names in program.packed.items()},
                         "classes": set(program.classes),
                         "data": list(program.data),
                         "is_outside": program.is_outside,

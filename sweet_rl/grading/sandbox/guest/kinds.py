@@ -49,16 +49,53 @@ def settled(value: Any) -> Any:
     return items
 
 
-def alike(value: Any, other: Any) -> bool:
-    """Whether these are both numbers, texts, things with items or other things; or both nothing: empty, 0, None.
+def alike(value: Any, wanted: Any, depth: int = 0) -> bool:
+    """Whether a value is of the kind that is wanted, as are its items and fields; or both are nothing: empty, 0, None.
 
     A test may compare in a way that what is of another kind passes by chance: `all(a == b for a, b in zip(x, y))`.
     """
-    kinds = [_rough_kind(value), _rough_kind(other)]
-    return kinds[0] == kinds[1] or all(
-        kind == "nothing" or (kind == "number" and not one)
-        for kind, one in zip(kinds, (value, other), strict=True)
-    )
+    kinds = _rough_kind(value), _rough_kind(wanted)
+    if all(
+        kind == "nothing" or (kind == "number" and one == 0)
+        for kind, one in zip(kinds, (value, wanted), strict=True)
+    ):
+        return True
+    if kinds[0] != kinds[1] or depth > 50:
+        return False
+    if kinds[0] == "thing":
+        fields, others = getattr(value, "__dict__", {}), getattr(wanted, "__dict__", {})
+        same = type(value).__name__ == type(wanted).__name__ and fields.keys() >= others.keys()
+        return same and all(alike(fields[name], one, depth + 1) for name, one in others.items())
+    if kinds[0] not in {"items", "mapping"}:
+        return True
+    items, others = _some_items(value), _some_items(wanted)
+    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
+        return len(value) == len(wanted) and all(
+            alike(*pair, depth + 1) for pair in zip(items, others, strict=True)
+        )
+    return all(any(alike(one, other, depth + 1) for other in others[:20]) for one in items)
+
+
+def finite(value: Any, depth: int = 0) -> bool:
+    """Whether there is no NaN or infinity in a value, nor a text that is one: by them what is negated is true."""
+    if isinstance(value, str):
+        return value.strip().lower().lstrip("+-") not in {"nan", "inf", "infinity", "nat"}
+    kind = _rough_kind(value)
+    if kind in {"items", "mapping", "table"}:
+        return depth <= 50 and all(finite(part, depth + 1) for part in _some_items(value))
+    if kind == "thing" and hasattr(value, "__dict__"):
+        return all(finite(part, depth + 1) for part in vars(value).values())
+    missing = type(value).__name__ in {"NaTType", "NAType"}
+    return not missing and (kind != "number" or (value == value and abs(value) != float("inf")))
+
+
+def _some_items(value: Any) -> list[Any]:
+    """The first items; those of a table row by row. An iterator stays as it is: it is one of a list, just made."""
+    if hasattr(value, "__next__"):
+        value = value.__reduce__()[1][0]
+    if hasattr(value, "itertuples"):
+        return list(islice(value.itertuples(), 1000))
+    return list(islice(value.items() if isinstance(value, dict) else value, 1000))
 
 
 def _rough_kind(value: Any) -> str:
@@ -67,7 +104,11 @@ def _rough_kind(value: Any) -> str:
     has_items = hasattr(value, "__len__") or hasattr(value, "__next__")
     if value is None or (has_items and not length_hint(value)):
         return "nothing"
-    return "text" if isinstance(value, str | bytes | bytearray) else "items" if has_items else "thing"
+    if hasattr(value, "itertuples"):
+        return "table"
+    if isinstance(value, str | bytes | bytearray):
+        return "text"
+    return "mapping" if isinstance(value, dict) else "items" if has_items else "thing"
 
 
 def plainer(value: Any) -> Any:

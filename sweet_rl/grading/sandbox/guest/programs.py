@@ -20,7 +20,7 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from .canonical import fingerprint
-from .kinds import MODULE, NotPlainData, alike, settled
+from .kinds import MODULE, NotPlainData, alike, finite, settled
 from .literal import literal
 from .wire import pack, unpack
 
@@ -69,7 +69,7 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
     run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
     `own_names`, which the reference defines too. What a test means by a name of the reference's, `imports` and
     `data` say (one text for each test), whatever the answer calls so. The values of the tests in `packed` are sent
-    as data, objects of `classes` too. With `is_outside` the definition is the reference, and the data is what an
+    as data, objects of the classes that stand there, too. With `is_outside` the definition is the reference, and the data is what an
     answer has returned, where the reference has `returned` another.
     """
     expressions: list[Test] = program["expressions"]
@@ -111,10 +111,13 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
         _running.clear()
 
 
-def _check_kinds(values: tuple[Any, ...], returned: str, names: dict[str, Any]) -> None:
+def _check_kinds(values: Any, returned: str, names: dict[str, Any]) -> None:
+    """Refuse what only passes a comparison for being of another kind than what the reference returns."""
     wanted = unpack(returned, names) if returned else values
-    if not all(map(alike, values, wanted)):
+    if type(values) is not tuple or len(values) != len(wanted) or not all(map(alike, values, wanted)):
         raise NotPlainData("another kind of value than the reference's")
+    if finite(wanted) and not finite(values):
+        raise NotPlainData("NaN, or infinite, where the reference's value is not")
 
 
 _running: list[Test] = []
@@ -123,10 +126,13 @@ _running: list[Test] = []
 
 def _refuse_to_run(event: str, arguments: tuple[Any, ...]) -> None:
     """Nothing of what an answer has returned becomes code where expected values are."""
-    if _running and event in {"compile", "pickle.find_class"}:
-        name = str(arguments[1])
-        if not (event == "compile" and name[:1] == "/" and name[-3:] == ".py"):  # a module that is imported
-            raise PermissionError("a test may not run what an answer has returned beside what it expects")
+    if not _running or event not in {"compile", "pickle.find_class"}:
+        return
+    asks = sys._getframe(1).f_globals.get("__name__", "")
+    is_import = str(arguments[1])[:1] == "/" and str(arguments[1])[-3:] == ".py"
+    if event == "compile" and (is_import or asks in {"collections", "dataclasses", "enum", "ast"}):
+        return  # which check the names that they make code of; ast runs nothing
+    raise PermissionError("a test may not run what an answer has returned beside what it expects")
 
 
 def run_published(

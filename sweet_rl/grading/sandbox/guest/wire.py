@@ -16,12 +16,14 @@ from .kinds import MODULE, Items, NotPlainData, settled
 MAX_TEXT = 1 << 20
 
 _SMALL = 1 << 53
+ARRAY = "numpy.ndarray"
 
 
 def pack(value: Any, classes: Collection[str] = ()) -> str:
     """The text of plain data; a subclass counts by its base, read through the base's methods.
 
-    An object whose class is the answer's own and has one of the names of `classes` is its fields.
+    An object whose class is the answer's own and has one of the names of `classes` is its fields. An array of
+    numpy's is the list of its items, unless that is one of these names.
 
     Raises:
         NotPlainData: there is no plain data in it, not only, too much, or it holds itself.
@@ -43,7 +45,11 @@ def unpack(text: str, names: Mapping[str, Any] | None = None) -> Any:
     """
     import json  # seldom needed, and every page that a worker has costs time
 
-    return _value(json.loads(text), names or {})
+    return _value(json.loads(text, parse_constant=_no_number), names or {})
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is not what is written for a number")
 
 
 def _written(tree: Any) -> str:
@@ -72,10 +78,11 @@ def _plain_tree(value: Any, classes: Collection[str]) -> Any:
             tree = write(value)
             return [tree[0], *[_tree(item, classes) for item in tree[1]]] if type(tree) is tuple else tree
         name = f"{kind.__module__}.{kind.__qualname__}"
+        if name in {"numpy.generic", "numpy.ndarray"}:
+            items = _tree(kind.tolist(value), classes)
+            return [ARRAY, str(value.dtype), items] if ARRAY in classes else items
         if name in _BY_NAME:
             return [name, *[_tree(part, classes) for part in _BY_NAME[name][0](kind, value)]]
-        if name in {"numpy.generic", "numpy.ndarray"}:
-            return _tree(value.tolist(), classes)
     raise NotPlainData(f"a {type(value).__name__} cannot be compared outside")
 
 
@@ -84,15 +91,16 @@ def _object(value: Any, classes: Collection[str]) -> list[Any]:
     kinds = type(value).__mro__
     if any(f"{kind.__module__}.{kind.__qualname__}" == "enum.Enum" for kind in kinds):
         return [None, _tree({"name": value._name_, "value": value._value_}, classes)]
-    fields = {}
-    for kind in reversed(kinds):
-        slots = kind.__dict__.get("__slots__", ())
-        for slot in (slots,) if type(slots) is str else slots:
-            if slot not in {"__dict__", "__weakref__"} and hasattr(value, slot):
-                fields[slot] = getattr(value, slot)
+    fields = {slot: getattr(value, slot) for slot in _slots(type(value)) if hasattr(value, slot)}
     fields |= getattr(value, "__dict__", {})
     below = next((kind for kind in kinds if kind in _WRITERS), None)
     return [_plain_tree(value, classes) if below else None, _tree(fields, classes)]
+
+
+def _slots(own: Any) -> list[str]:
+    named = [kind.__dict__.get("__slots__", ()) for kind in reversed(own.__mro__)]
+    each = [slot for slots in named for slot in ((slots,) if type(slots) is str else slots)]
+    return [slot for slot in each if slot not in {"__dict__", "__weakref__"}]
 
 
 _WRITERS: dict[type, Callable[[Any], Any]] = {  # a tuple: a word and items
@@ -139,8 +147,8 @@ def _new(name: str, method: str = "") -> Callable[..., Any]:
     return made
 
 
-def _series(_: Any, value: Any) -> list[Any]:
-    return [value.tolist(), str(value.dtype), list(value.index), list(value.index.names), value.name]
+def _series(kind: Any, value: Any) -> list[Any]:
+    return [kind.tolist(value), str(value.dtype), list(value.index), list(value.index.names), value.name]
 
 
 def _frame(_: Any, value: Any) -> list[Any]:
@@ -192,6 +200,10 @@ _BY_NAME: dict[
     "pandas.core.frame.DataFrame": (_frame, _read_frame),  # up to pandas 2
     "pandas.core.series.Series": (_series, _read_series),
     "pandas.DataFrame": (_frame, _read_frame),
+    ARRAY: (
+        lambda _, value: [str(value.dtype), value.tolist()],
+        lambda kind, items: _called("numpy.asarray")(items, kind)[()],
+    ),
     "pandas.Series": (_series, _read_series),
     "datetime.datetime": (_dated, _new("datetime.datetime", "fromisoformat")),
     "datetime.date": (_dated, _new("datetime.date", "fromisoformat")),
@@ -240,13 +252,16 @@ def _rebuilt(tree: Any, names: Mapping[str, Any]) -> Any:
     if not isinstance(kind, type):
         kind = _STAND_INS.setdefault(name, type(name, (), {"__module__": MODULE}))
     if hasattr(kind, "__members__"):
-        return kind.__members__[fields["name"]]
+        return kind(fields["value"]) if hasattr(kind, "_boundary_") else kind.__members__[fields["name"]]
     base: Any = next((one for one in kind.__mro__ if one in _WRITERS), object)
     content = [] if below is None or base is object else [_value(below, names)]
     made = base.__new__(kind, *content)
     if base in _FILLED:
         base.__init__(made, *content)
     for field, value in fields.items():
+        there = getattr(kind, field, None)
+        if hasattr(there, "__get__") and not hasattr(there, "__set__"):
+            raise ValueError(f"a field {field!r} in the place of a method")
         object.__setattr__(made, field, value)
     return made
 
