@@ -21,7 +21,6 @@ import os
 import signal
 import struct
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from . import descriptors, isolation, landlock, libc, seccomp
 from .programs import ENDED, MEMORY, Result, run_fixed, run_published, traces
 
 READY, RETIRED, NEXT = b"c", b"r", b"n"
-RESULT = struct.Struct("<IBdII")
+RESULT = struct.Struct("<IBII")
 LENGTH = struct.Struct("<I")
 
 _CHILD = 2
@@ -75,7 +74,9 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         layers = [layer for layer in layers if layer != "mount"]
     else:
         hidden = []
-    isolation.drop_privileges(readable if scratch is None else (), keep_numbering=numbers is not None)
+    own_user = isolation.drop_privileges(
+        readable if scratch is None else (), keep_numbering=numbers is not None
+    )
     libc.take([isolation.die_with_parent()])  # a change of user would have made the kernel forget it
     layers += landlock.restrict(readable, hidden, scratch, isolation.NULL)
     isolation.hide_memory()
@@ -96,7 +97,11 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         *([] if alone else [isolation.die_with_parent()]),
         libc.keep_capabilities(),
         *pairs.arrangement(),
-        *isolation.limits_of_a_child(settings["cpu_s"], writable=scratch is not None),
+        *isolation.limits_of_a_child(
+            settings["cpu_s"],
+            writable=scratch is not None,
+            counted_alone=own_user or ("user" in layers and isolation.counts_by_namespace()),
+        ),
         *([] if filters is None else [filters.restrict_child]),
     ]
     descriptors.offer_wake_pair()
@@ -169,7 +174,6 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
         import _json  # noqa: F401 - for `wire`: not to be taken for what a program has left
     if any(program["data"] for program in job["programs"]):
         import json  # noqa: F401 - likewise
-    send, now = channel.sendall, time.process_time
     before, short_of_memory = (traces(), look()) if several else None, False
     for program in job["programs"]:
         expressions = program["expressions"]
@@ -186,7 +190,7 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
                     program["reference"], program["source"], expressions, job["timeout_s"], skip
                 )
             for result in results:
-                send(_pack(number, result, now()))
+                channel.sendall(_pack(number, result))
                 if result.outcome == ENDED:
                     return
                 short_of_memory = short_of_memory or result.outcome == MEMORY
@@ -194,6 +198,6 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
         start = end
 
 
-def _pack(number: int, result: Result, cpu_s: float) -> bytes:
+def _pack(number: int, result: Result) -> bytes:
     text = result.text.encode("utf-8", "replace")
-    return RESULT.pack(number, result.outcome, cpu_s, len(result.value), len(text)) + result.value + text
+    return RESULT.pack(number, result.outcome, len(result.value), len(text)) + result.value + text
