@@ -1,12 +1,14 @@
 """The table of attacks, and of odd answers that are right: what each is to score, and what it does score.
 
-Run: python -m tests.grading.attacks
+Run: python -m tests.grading.attacks [--environment root|user|neither|container]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,8 +19,9 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.types import Score, Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading import escapes, exhaustion, forgeries, legal_answers, odd_answers, peeking
-from tests.grading.channels import CHANNELS, Channel
+from tests.grading import escapes, exhaustion, forgeries, legal_answers, machinery, odd_answers, peeking
+from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS, Channel
+from tests.grading.environments import ENVIRONMENTS, enter, why_not
 from tests.grading.hostile_case import DOUBLE, Case
 
 SECRET = "sesame-" + "opens-nothing"
@@ -35,10 +38,15 @@ TABLE: dict[str, Sequence[Case]] = {
     "end early": exhaustion.ENDINGS,
     "use up time": exhaustion.TIME,
     "use up memory": exhaustion.MEMORY,
+    "use the channel": machinery.CHANNEL,
+    "confuse the clock": machinery.CLOCK,
+    "end oddly": machinery.LIFE,
+    "see what is not shown": machinery.SIGHTS,
     "odd values": odd_answers.VALUES,
     "odd texts": odd_answers.TEXTS,
-    "legal: files": legal_answers.FILES,
-    "legal: threads": legal_answers.THREADS,
+    "legal: files": [*legal_answers.FILES, *legal_answers.SHARED_FILES],
+    "legal: threads": [*legal_answers.THREADS, *legal_answers.POOLS],
+    "legal: loops": legal_answers.LOOPS,
     "legal: language": legal_answers.LANGUAGE,
     "legal: library": legal_answers.LIBRARY,
 }
@@ -94,6 +102,10 @@ class Playground:
         task = Task(case.name, "", case.reference, case.reference, tests, {})
         return Trajectory(task, (), answer)
 
+    def offers(self, category: str) -> bool:
+        """Whether answers of this category have what they need: files have a place only beside other mounts."""
+        return category != "legal: files" or "mount" in self.sandbox.layers
+
     def connections(self) -> int:
         try:
             self.listener.accept()
@@ -108,9 +120,10 @@ class Playground:
 
 
 def whole_table(ground: Playground) -> list[Row]:
-    """All rows, the published ones last."""
-    published = [case for case in CASES if case.published is not None]
-    return [*ground.rows(CASES), *ground.rows(published, "published")]
+    """All rows that can be here, the published ones last."""
+    here = [case for category in TABLE if ground.offers(category) for case in TABLE[category]]
+    published = [case for case in here if case.published is not None]
+    return [*ground.rows(here), *ground.rows(published, "published")]
 
 
 def seen_through(channel: Channel, sandbox: Sandbox) -> list[str]:
@@ -123,8 +136,15 @@ def seen_through(channel: Channel, sandbox: Sandbox) -> list[str]:
     return seen
 
 
-def main() -> None:
+def main() -> int:
     """Print each row that is not as it should be, and the number of rows by category."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--environment", choices=ENVIRONMENTS, help="become such a process first")
+    environment = parser.parse_args().environment
+    if environment is not None:
+        if reason := why_not(environment):
+            parser.error(reason)
+        enter(environment)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         ground = Playground(Path(folder))
@@ -139,15 +159,18 @@ def main() -> None:
         )
         print(f"{category:<24}{len(some):>6}{right:>13}{alive:>14}")
     with Sandbox(workers=1, timeout_s=1) as one, Sandbox(workers=2, timeout_s=2) as two:
-        closed = sum(len(set(seen_through(way, two if way.at_once else one))) == 1 for way in CHANNELS)
-    print(f"{'tell another answer':<24}{len(CHANNELS):>6}{closed:>13}")
-    print(f"{'all':<24}{len(rows) + len(CHANNELS):>6}, in {time.monotonic() - started:.0f} s")
-    for row in rows:
-        if row.score.value != row.expected or row.after != 1:
-            print(
-                f"\n{row.category}: {row.case.name} ({row.way}): expected {row.expected}, found {row.score}"
-            )
+        ways = [way for way in CHANNELS if "mount" in one.layers or way.name not in OPEN_WITHOUT_MOUNTS]
+        leaks = {way.name: seen_through(way, two if way.at_once else one) for way in ways}
+    leaks = {name: seen for name, seen in leaks.items() if seen[0] != seen[1]}
+    print(f"{'tell another answer':<24}{len(ways):>6}{len(ways) - len(leaks):>13}")
+    print(f"{'all':<24}{len(rows) + len(ways):>6}, in {time.monotonic() - started:.0f} s")
+    wrong = [row for row in rows if row.score.value != row.expected or row.after != 1]
+    for row in wrong:
+        print(f"\n{row.category}: {row.case.name} ({row.way}): expected {row.expected}, found {row.score}")
+    for name, seen in leaks.items():
+        print(f"\ntell another answer: {name}: {seen}")
+    return 1 if wrong or leaks else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

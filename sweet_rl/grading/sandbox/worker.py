@@ -25,9 +25,6 @@ PATIENCE_S = 60.0
 ENDS_S = 5.0
 """For a process that has been told to end."""
 
-NAMESPACES = True
-"""Whether workers try for namespaces; for tests, which take them away."""
-
 
 def default_workers() -> int:
     """One for each core that this process may use."""
@@ -81,7 +78,6 @@ class WorkerProcess:
             "path": import_path(),
             "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
-            "namespaces": NAMESPACES,
         }
         try:
             self._process = subprocess.Popen(

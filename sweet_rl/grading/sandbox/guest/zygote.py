@@ -57,10 +57,9 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
 
     Args:
         control: a datagram-like socket pair end to the process outside.
-        settings: "readable" folders, "hidden" ones below them, "memory_bytes", "cpu_s", "path" for imports,
-            "namespaces": whether to try for any.
+        settings: "readable" folders, "hidden" ones below them, "memory_bytes", "cpu_s", "path" for imports.
     """
-    layers = isolation.enter_namespaces() if settings["namespaces"] else []
+    layers = isolation.enter_namespaces()
     inner = os.fork() if "process" in layers else 0
     if inner:  # outside the new process namespace: wait for it to end
         control.close()
@@ -79,6 +78,8 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
     )
     libc.take([isolation.die_with_parent()])  # a change of user would have made the kernel forget it
     layers += landlock.restrict(readable, hidden, scratch, isolation.NULL)
+    os.chdir(scratch or "/")
+    os.environ["HOME"] = os.environ["TMPDIR"] = scratch or "/"
     isolation.hide_memory()
     set_number = isolation.count_from(_CHILD, numbers)
     _ignore_signals()
@@ -89,9 +90,6 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         layers.append("seccomp")
     sys.path[:] = settings["path"]
     libc.take(isolation.inherited_limits(settings["memory_bytes"]))
-    if scratch is not None:
-        os.chdir(scratch)
-        os.environ["HOME"] = os.environ["TMPDIR"] = scratch
     pairs = descriptors.Pairs()
     doors = [
         *([] if alone else [isolation.die_with_parent()]),
