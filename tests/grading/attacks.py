@@ -11,7 +11,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -26,6 +28,7 @@ from tests.grading.hostile_case import DOUBLE, Case
 
 SECRET = "sesame-" + "opens-nothing"
 GOOD = Case("good", DOUBLE, 1.0)
+TWO_WORKERS = partial(Sandbox, workers=2, timeout_s=0.3)
 
 TABLE: dict[str, Sequence[Case]] = {
     "read the reference": peeking.PEEKING,
@@ -50,6 +53,7 @@ TABLE: dict[str, Sequence[Case]] = {
     "legal: language": legal_answers.LANGUAGE,
     "legal: library": legal_answers.LIBRARY,
 }
+NEEDS_MOUNTS, TELL = "legal: files", "tell another answer"
 CASES = [case for cases in TABLE.values() for case in cases]
 
 
@@ -63,11 +67,23 @@ class Row(NamedTuple):
     score: Score
     after: float | None
 
+    def is_right(self) -> bool:
+        outcome = self.case.outcome if self.way == "fixed" else None
+        return self.score.value == self.expected and outcome in {
+            None,
+            self.score.tests[0].outcome if self.score.tests else None,
+        }
+
 
 class Playground:
     """Where the attacks go: a sandbox, and what they must not reach."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        make: Callable[[], Sandbox] = TWO_WORKERS,
+        grader: type[CodeGrader] = CodeGrader,
+    ) -> None:
         os.environ["SWEET_RL_CANARY"] = SECRET
         self.file = folder / "secret.txt"
         self.file.write_text(SECRET)
@@ -75,10 +91,11 @@ class Playground:
         self.file.chmod(0o666)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.setblocking(False)
-        self.sandbox = Sandbox(workers=2, timeout_s=0.3)
+        self.sandbox = make()
+        self.grader = grader
 
     def grade(self, *cases: Case, way: Literal["fixed", "published"] = "fixed") -> list[Score]:
-        grader = CodeGrader(self.sandbox, grading=way)
+        grader = self.grader(self.sandbox, grading=way)
         return list(grader.grade([self.trajectory(case) for case in cases]))
 
     def rows(self, cases: Sequence[Case], way: Literal["fixed", "published"] = "fixed") -> Iterator[Row]:
@@ -104,7 +121,7 @@ class Playground:
 
     def offers(self, category: str) -> bool:
         """Whether answers of this category have what they need: files have a place only beside other mounts."""
-        return category != "legal: files" or "mount" in self.sandbox.layers
+        return category != NEEDS_MOUNTS or "mount" in self.sandbox.layers
 
     def connections(self) -> int:
         try:
@@ -126,6 +143,16 @@ def whole_table(ground: Playground) -> list[Row]:
     return [*ground.rows(here), *ground.rows(published, "published")]
 
 
+def sizes(*, mounts: bool) -> dict[str, int]:
+    """How many rows there are in each category, where namespaces are offered (`mounts`) or not."""
+    found = {
+        category: len(cases) + sum(case.published is not None for case in cases)
+        for category, cases in TABLE.items()
+        if mounts or category != NEEDS_MOUNTS
+    }
+    return found | {TELL: len(CHANNELS) - (0 if mounts else len(OPEN_WITHOUT_MOUNTS))}
+
+
 def seen_through(channel: Channel, sandbox: Sandbox) -> list[str]:
     """What the second answer sees where the first one tells it 0, and where it tells it 1."""
     seen = []
@@ -134,6 +161,19 @@ def seen_through(channel: Channel, sandbox: Sandbox) -> list[str]:
         _, (value,) = sandbox.run(Job("fixed", [Program(source, ["f()"])]) for source in sources)
         seen.append(value.text)
     return seen
+
+
+def leaks_at(*, at_once: bool) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """The channels of one kind that can be here, by name; those that are open, with what is seen."""
+    with Sandbox(workers=1 + at_once, timeout_s=1 + at_once) as sandbox:
+        mounts = "mount" in sandbox.layers
+        ways = [
+            way
+            for way in CHANNELS
+            if way.at_once == at_once and (mounts or way.name not in OPEN_WITHOUT_MOUNTS)
+        ]
+        seen = [(way.name, *seen_through(way, sandbox)) for way in ways]
+    return [way.name for way in ways], [each for each in seen if each[1] != each[2]]
 
 
 def main() -> int:
@@ -146,29 +186,28 @@ def main() -> int:
             parser.error(reason)
         enter(environment)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as others:
+        looks = others.submit(leaks_at, at_once=False), others.submit(leaks_at, at_once=True)
         ground = Playground(Path(folder))
         rows = whole_table(ground)
         print(f"{ground.sandbox.protection}\n\n{'':<24}{'rows':>6}{'as expected':>13}{'after it 1.0':>14}")
         ground.close()
+        (some_ways, some_leaks), (more_ways, more_leaks) = (look.result() for look in looks)
+        ways, leaks = some_ways + more_ways, some_leaks + more_leaks
     for category in TABLE:
         some = [row for row in rows if row.category == category]
         right, alive = (
-            sum(row.score.value == row.expected for row in some),
+            sum(row.is_right() for row in some),
             sum(row.after == 1 for row in some),
         )
         print(f"{category:<24}{len(some):>6}{right:>13}{alive:>14}")
-    with Sandbox(workers=1, timeout_s=1) as one, Sandbox(workers=2, timeout_s=2) as two:
-        ways = [way for way in CHANNELS if "mount" in one.layers or way.name not in OPEN_WITHOUT_MOUNTS]
-        leaks = {way.name: seen_through(way, two if way.at_once else one) for way in ways}
-    leaks = {name: seen for name, seen in leaks.items() if seen[0] != seen[1]}
-    print(f"{'tell another answer':<24}{len(ways):>6}{len(ways) - len(leaks):>13}")
+    print(f"{TELL:<24}{len(ways):>6}{len(ways) - len(leaks):>13}")
     print(f"{'all':<24}{len(rows) + len(ways):>6}, in {time.monotonic() - started:.0f} s")
-    wrong = [row for row in rows if row.score.value != row.expected or row.after != 1]
+    wrong = [row for row in rows if not row.is_right() or row.after != 1]
     for row in wrong:
         print(f"\n{row.category}: {row.case.name} ({row.way}): expected {row.expected}, found {row.score}")
-    for name, seen in leaks.items():
-        print(f"\ntell another answer: {name}: {seen}")
+    for name, *seen in leaks:
+        print(f"\n{TELL}: {name}: {seen}")
     return 1 if wrong or leaks else 0
 
 

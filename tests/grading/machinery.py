@@ -129,6 +129,7 @@ LIFE = [
     Case("the end of its main thread", "import ctypes\ndef level(x):\n    ctypes.CDLL(None).syscall(60, 0)\n", 0.0),
     Case("every descriptor used up", "import select\nkept = []\ndef level(x):\n    try:\n        while True:\n            kept.append(select.epoll())\n    except OSError:\n        return 2 * x\n", 1.0),
     Case("all address space, page by page", "import mmap\ndef level(x):\n    kept = []\n    try:\n        while True:\n            kept.append(mmap.mmap(-1, 1 << 24))\n    except OSError:\n        return 2 * x\n", 1.0),
+    Case("memory above its limit", "def level(x):\n    return 2 * x * (len(bytes(600 * 2**20)) > 0)\n", 0.0, "memory"),
     Case("holes in its memory", "import ctypes, mmap\nlibc = ctypes.CDLL(None)\ndef level(x):\n    area = mmap.mmap(-1, 1 << 28)\n    start = ctypes.addressof(ctypes.c_char.from_buffer(area))\n    for at in range(0, 1 << 28, 1 << 13):\n        if libc.mprotect(ctypes.c_void_p(start + at), 4096, 1):\n            break\n    return 2 * x\n", 1.0),
     Case("very many threads with small stacks", "import threading, time\ndef level(x):\n    threading.stack_size(32768)\n    try:\n        for _ in range(9000):\n            threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n    except (RuntimeError, MemoryError):\n        pass\n    time.sleep(999)\n", 0.0),
 ]  # fmt: skip
