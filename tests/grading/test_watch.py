@@ -235,3 +235,20 @@ def test_each_guard_of_the_sandbox_holds_a_row_of_the_table(environment):
     assert done.returncode == 0, done.stdout + done.stderr
     here = [guard for guard in GUARDS if (guard.where == WITHOUT) == (environment == "neither")]
     assert done.stdout.count("red ") == len(here) > 3
+
+
+def test_without_namespaces_a_name_can_be_asked_about_and_nothing_more():
+    """What docs/grading.md says is open there, is; where a kernel closes it, the page can promise more."""
+    printed = inside(
+        "neither",
+        """
+        from sweet_rl.grading.sandbox import Job, Program, Sandbox
+        tests = ["os.stat('/etc/passwd').st_size > 0", "os.path.exists('/etc/no-such-file')"]
+        tests += ["os.stat('/proc/self/task').st_nlink", "os.getpid()"]
+        tests += ["open('/etc/passwd')", "os.listdir('/etc')", "os.readlink('/proc/self/exe')", "os.open('/etc', 0x200000)"]
+        with Sandbox(workers=1) as sandbox:
+            (values,) = sandbox.run([Job("fixed", [Program("import os", tests)])])
+        print([value.text.split(":")[0] for value in values])
+        """,
+    )
+    assert printed == f"{['True', 'False', '3', '0', *['PermissionError'] * 4]}\n"
