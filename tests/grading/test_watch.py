@@ -76,6 +76,37 @@ def test_workers_that_never_come_up_end_the_run(one_worker, monkeypatch):
         texts(one_worker, ABS, ABS)
 
 
+def test_a_worker_whose_children_cannot_work_is_not_asked_for_ever(one_worker):
+    """They die with whatever they are given, after the death of the first worker."""
+    give = one_worker._give
+
+    def kill(one, work):
+        os.kill(one.number(), signal.SIGKILL)
+        give(one, work)
+
+    os.kill(zygote_of(one_worker._workers[0]), signal.SIGKILL)
+    one_worker._give = kill
+    with pytest.raises(SandboxError, match="have died"):
+        texts(one_worker, ABS, ABS)
+
+
+def test_a_worker_without_room_for_a_child_ends_itself_and_no_other():
+    """A fork that fails gives -1, and to end -1 is to kill all that the user has."""
+    script = """
+        import socket
+        from sweet_rl.grading.sandbox.guest import descriptors, libc, zygote
+        libc.fork = lambda: -1
+        libc.end = lambda child: print("kills", child, flush=True)
+        control, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        outside.send(zygote.NEXT)
+        outside.shutdown(socket.SHUT_WR)
+        zygote._serve(control, zygote._Children(False, descriptors.Pairs(), [], [], bytes))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+
+
 def test_a_child_that_does_not_take_its_job_costs_the_job_nothing(one_worker):
     assert texts(one_worker, ABS) == ["1"]
     one = one_worker._workers[0]

@@ -22,8 +22,8 @@ _LATE_S = 0.05  # that we may be late for the next look, by our own doing
 class WakingTime:
     """Seconds in which this process could look after others.
 
-    A stop of it (Ctrl-Z, a frozen container, a closed lid), or a caller who takes his time between two
-    results, is no time: nothing that has come meanwhile could be seen.
+    A stop of it (Ctrl-Z, a frozen container, a closed lid), or a caller who is slow to ask for the
+    next result, is no time: nothing that has come meanwhile could be seen.
     """
 
     def __init__(self) -> None:

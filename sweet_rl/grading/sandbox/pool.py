@@ -356,7 +356,10 @@ class Sandbox:
         worker.unsent = _NOTHING
         if work is not None and work.number == _PROBE:
             worker.is_trusted = [value.outcome for value in work.done] == [Outcome.VALUE]
-            self._deaths = 0 if worker.is_trusted else self._deaths + 1
+            if worker.is_trusted:
+                self._deaths = 0
+            else:
+                self._count_death(worker)
             return None
         return work
 
@@ -400,6 +403,12 @@ class Sandbox:
 
     def _replace(self, worker: _Worker) -> None:
         """Put a new process in the place of one that has died. It has to show first that it can work."""
+        self._count_death(worker)
+        self._renew(worker, patience_s=0)
+        worker.is_trusted = False
+
+    def _count_death(self, worker: _Worker) -> None:
+        """Of a worker, or of the child that should have shown that it can work: not too many in a row."""
         self._deaths += 1
         if self._deaths > _MAX_DEATHS + len(self._workers):
             raise SandboxError(
@@ -407,8 +416,6 @@ class Sandbox:
                 "that they can work: is the machine out of memory? The last one's words: "
                 f"{worker.process.last_words() or 'none'}"
             )
-        self._renew(worker, patience_s=0)
-        worker.is_trusted = False
 
     def _renew(self, worker: _Worker, patience_s: float = ENDS_S) -> None:
         """Start again with a process that has seen nothing."""

@@ -187,6 +187,7 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False
         if capability not in kept:
             with suppress(OSError):
                 libc.prctl(_PR_CAPBSET_DROP, capability)
+    is_own_user = False
     if os.geteuid() == 0 and all(map(_open_to_all, folders)):
         user = unused_user()
         libc.prctl(_PR_SET_KEEPCAPS, 1)
@@ -194,9 +195,10 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
+            is_own_user = True
     libc.take([libc.keep_capabilities(kept)])
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-    return os.geteuid() >= _FIRST_UNUSED_USER
+    return is_own_user
 
 
 def _open_to_all(folder: str) -> bool:
@@ -225,25 +227,22 @@ def inherited_limits(memory_bytes: int) -> list[libc.Step]:
     ]
 
 
-def limits_of_a_child(cpu_s: int, *, writable: bool, counted_alone: bool) -> list[libc.Step]:
+def limits_of_a_child(cpu_s: int, *, writable: bool, own_user: bool, own_namespace: bool) -> list[libc.Step]:
     """Bounds for a child only: a worker computes for longer, complains into a file, and forks.
 
-    The kernel counts the threads of a user, for all of the user's processes. Where those are not a worker's
-    alone, a low bound would fail honest threads beside a busy desktop: half of what the user may have is left,
-    and the process outside counts (`sandbox.clock`).
+    The kernel counts the threads of a user, for all of the user's processes; since 5.14 in each user namespace
+    by themselves. Where they are not a worker's alone, a low bound would fail honest threads beside a busy
+    desktop: half of what the user may have is left, and the process outside counts (`sandbox.clock`).
     """
-    most = MOST_THREADS if counted_alone else resource.getrlimit(resource.RLIMIT_NPROC)[1] // 2
+    version = os.uname().release.split(".")
+    by_namespace = (int(version[0]), int(version[1].partition("-")[0])) >= (5, 14)
+    alone = own_user or (own_namespace and by_namespace)
+    most = MOST_THREADS if alone else resource.getrlimit(resource.RLIMIT_NPROC)[1] // 2
     return [
         _limit(resource.RLIMIT_CPU, cpu_s),
         _limit(resource.RLIMIT_FSIZE, SCRATCH_BYTES if writable else 0),
         *([] if most < 0 else [_limit(resource.RLIMIT_NPROC, most)]),
     ]
-
-
-def counts_by_namespace() -> bool:
-    """Whether this kernel counts a user's threads in each user namespace by themselves."""
-    version = os.uname().release.split(".")
-    return (int(version[0]), int(version[1].partition("-")[0])) >= (5, 14)
 
 
 def _limit(what: int, most: int) -> libc.Step:

@@ -98,7 +98,8 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         *isolation.limits_of_a_child(
             settings["cpu_s"],
             writable=scratch is not None,
-            counted_alone=own_user or ("user" in layers and isolation.counts_by_namespace()),
+            own_user=own_user,
+            own_namespace="user" in layers,
         ),
         *([] if filters is None else [filters.restrict_child]),
     ]
@@ -129,6 +130,8 @@ def _serve(control: _socket.socket, children: _Children) -> None:
         child = libc.fork()
         if child == 0:
             _be_child(channel, doors, look)
+        if child < 0:
+            os._exit(1)  # no room for it. To end "-1" would be to kill all that this user has
         libc.take(pairs.close_ends)
         control.sendmsg([READY], [attached])
         libc.take(pairs.close_outer)
