@@ -100,11 +100,12 @@ def test_a_worker_without_room_for_a_child_ends_itself_and_no_other():
         control, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         outside.send(zygote.NEXT)
         outside.shutdown(socket.SHUT_WR)
-        zygote._serve(control, zygote._Children(False, descriptors.Pairs(), [], [], bytes))
+        pairs = descriptors.Pairs()
+        zygote._serve(control, zygote._Children(False, pairs, pairs.make, [], bytes))
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
 def test_a_child_that_does_not_take_its_job_costs_the_job_nothing(one_worker):
