@@ -108,11 +108,11 @@ class _Editor(SourceFileLoader):
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
         edits = cls.found.get(name)
-        spec = PathFinder.find_spec(name, path) if edits else None
-        if spec is not None:
-            spec.loader = cls(name, str(spec.origin))
-            spec.loader.edits = edits
-        return spec
+        made = PathFinder.find_spec(name, path) if edits else None
+        if made is not None:
+            made.loader = cls(name, str(made.origin))
+            made.loader.edits = edits
+        return made
 
     found: dict[str, list[tuple[str, str]]] = {}  # noqa: RUF012 - of the guard that is out
 
