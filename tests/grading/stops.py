@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.grading.sandbox.clock import children_of
@@ -49,11 +50,13 @@ def lost(way: str, *, answers: int, stops: int, limit_s: float) -> int:
                 continue
             tree = [grading.pid]
             for process in tree:  # grows: whoever is stopped starts no more
-                os.kill(process, signal.SIGSTOP)
+                with suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(process, signal.SIGSTOP)
                 tree += children_of(process)
             time.sleep(1.8 * limit_s)
             for process in tree:
-                os.kill(process, signal.SIGCONT)
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
                 time.sleep(0.1 * limit_s)  # we are awake, they are not
         return answers - int(grading.stdout.readline())
 
