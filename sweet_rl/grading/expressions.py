@@ -164,9 +164,9 @@ def around(expression: str, places: frozenset[Place], *, only_read: bool) -> fro
         reads = isinstance(parent, ast.Attribute | ast.Subscript) or (
             isinstance(parent, ast.Call) and parent.func is not node and not _given_to(parent)
         )
-        if isinstance(parent, ast.expr) and (reads or not only_read):
-            if not any(isinstance(inner, ast.Compare) for inner in ast.walk(parent)):
-                found.add(_place(parent))
+        compares = parent is None or any(isinstance(inner, ast.Compare) for inner in ast.walk(parent))
+        if isinstance(parent, ast.expr) and (reads or not only_read) and not compares:
+            found.add(_place(parent))
     return frozenset(found)
 
 
@@ -221,7 +221,7 @@ class _Divider(ast.NodeTransformer):
             ways.append(self._take_all)
         before, reasons = (self.inside, self.given, self.places), []
         for way in ways:
-            self.inside, self.given, self.places = map(list, before)
+            self.inside, self.given, self.places = list(before[0]), list(before[1]), list(before[2])
             try:
                 made: ast.AST = way(copy.deepcopy(node))
                 return made
@@ -285,11 +285,11 @@ class _Divider(ast.NodeTransformer):
             )
         for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call) and not may_judge):
             package = self._package(call)
-            if package and package not in {"itertools", "functools"} and len(_given_to(call)) > 1:
-                if self._needs_answer(call) or _loaded(call) & self._bound:
-                    raise _NotDivisible(
-                        f"it hands what an answer returns to {ast.unparse(call.func)} with more", node
-                    )
+            of_answer = self._needs_answer(call) or _loaded(call) & self._bound
+            if of_answer and package not in {"", "itertools", "functools"} and len(_given_to(call)) > 1:
+                raise _NotDivisible(
+                    f"it hands what an answer returns to {ast.unparse(call.func)} with more", node
+                )
         return self._take(node)
 
     def _take(self, node: ast.expr) -> ast.expr:
@@ -362,9 +362,9 @@ class _Divider(ast.NodeTransformer):
                     return True
             package = self._package(call)
             of_pattern = package == "re" and not (call.args and self._needs_answer(call.args[0]))
-            if given and package and not of_pattern:
-                if not _SAFE.fullmatch(package) or _UNSAFE.search(ast.unparse(call.func)):
-                    return True
+            is_known = _SAFE.fullmatch(package) and not _UNSAFE.search(ast.unparse(call.func))
+            if given and package and not of_pattern and not is_known:
+                return True
         return False
 
     def _package(self, call: ast.Call) -> str:

@@ -132,8 +132,8 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     meaning = _meaning(task, ask)
     classes = frozenset(name for name, kind in meaning.kinds.items() if kind == "class")
     parts = [_part(task, expression, meaning, classes, sandbox) for expression in expressions]
-    for name, (test, _, given, _) in zip(task.test_cases, parts, strict=True):
-        if not problem and (test.why_whole or not given):
+    for name, (test, _, data, _) in zip(task.test_cases, parts, strict=True):
+        if not problem and (test.why_whole or not data):
             why = test.why_whole or "an argument is no data, and only the reference has it"
             problem = f"{name} would show the answer what is expected: {why}"
     tests, crossing, given, returned = zip(*parts, strict=True)

@@ -1,15 +1,19 @@
 """The table of attacks, and of odd answers that are right: what each is to score, and what it does score.
 
-Run: python -m tests.grading.attacks
+Run: python -m tests.grading.attacks [--environment root|user|neither|container]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,12 +21,14 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.types import Score, Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading import escapes, exhaustion, forgeries, legal_answers, odd_answers, peeking
-from tests.grading.channels import CHANNELS, Channel
+from tests.grading import escapes, exhaustion, forgeries, legal_answers, machinery, odd_answers, peeking
+from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS, Channel
+from tests.grading.environments import ENVIRONMENTS, enter, why_not
 from tests.grading.hostile_case import DOUBLE, Case
 
 SECRET = "sesame-" + "opens-nothing"
 GOOD = Case("good", DOUBLE, 1.0)
+TWO_WORKERS = partial(Sandbox, workers=2, timeout_s=0.3)
 
 TABLE: dict[str, Sequence[Case]] = {
     "read the reference": peeking.PEEKING,
@@ -35,13 +41,19 @@ TABLE: dict[str, Sequence[Case]] = {
     "end early": exhaustion.ENDINGS,
     "use up time": exhaustion.TIME,
     "use up memory": exhaustion.MEMORY,
+    "use the channel": machinery.CHANNEL,
+    "confuse the clock": machinery.CLOCK,
+    "end oddly": machinery.LIFE,
+    "see what is not shown": machinery.SIGHTS,
     "odd values": odd_answers.VALUES,
     "odd texts": odd_answers.TEXTS,
-    "legal: files": legal_answers.FILES,
-    "legal: threads": legal_answers.THREADS,
+    "legal: files": [*legal_answers.FILES, *legal_answers.SHARED_FILES],
+    "legal: threads": [*legal_answers.THREADS, *legal_answers.POOLS],
+    "legal: loops": legal_answers.LOOPS,
     "legal: language": legal_answers.LANGUAGE,
     "legal: library": legal_answers.LIBRARY,
 }
+NEEDS_MOUNTS, TELL = "legal: files", "tell another answer"
 CASES = [case for cases in TABLE.values() for case in cases]
 
 
@@ -55,11 +67,23 @@ class Row(NamedTuple):
     score: Score
     after: float | None
 
+    def is_right(self) -> bool:
+        outcome = self.case.outcome if self.way == "fixed" else None
+        return self.score.value == self.expected and outcome in {
+            None,
+            self.score.tests[0].outcome if self.score.tests else None,
+        }
+
 
 class Playground:
     """Where the attacks go: a sandbox, and what they must not reach."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        make: Callable[[], Sandbox] = TWO_WORKERS,
+        grader: type[CodeGrader] = CodeGrader,
+    ) -> None:
         os.environ["SWEET_RL_CANARY"] = SECRET
         self.file = folder / "secret.txt"
         self.file.write_text(SECRET)
@@ -67,10 +91,11 @@ class Playground:
         self.file.chmod(0o666)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.setblocking(False)
-        self.sandbox = Sandbox(workers=2, timeout_s=0.3)
+        self.sandbox = make()
+        self.grader = grader
 
     def grade(self, *cases: Case, way: Literal["fixed", "published"] = "fixed") -> list[Score]:
-        grader = CodeGrader(self.sandbox, grading=way)
+        grader = self.grader(self.sandbox, grading=way)
         return list(grader.grade([self.trajectory(case) for case in cases]))
 
     def rows(self, cases: Sequence[Case], way: Literal["fixed", "published"] = "fixed") -> Iterator[Row]:
@@ -94,6 +119,10 @@ class Playground:
         task = Task(case.name, case.description, case.reference, case.reference, tests, {})
         return Trajectory(task, (), answer)
 
+    def offers(self, category: str) -> bool:
+        """Whether answers of this category have what they need: files have a place only beside other mounts."""
+        return category != NEEDS_MOUNTS or "mount" in self.sandbox.layers
+
     def connections(self) -> int:
         try:
             self.listener.accept()
@@ -108,9 +137,20 @@ class Playground:
 
 
 def whole_table(ground: Playground) -> list[Row]:
-    """All rows, the published ones last."""
-    published = [case for case in CASES if case.published is not None]
-    return [*ground.rows(CASES), *ground.rows(published, "published")]
+    """All rows that can be here, the published ones last."""
+    here = [case for category in TABLE if ground.offers(category) for case in TABLE[category]]
+    published = [case for case in here if case.published is not None]
+    return [*ground.rows(here), *ground.rows(published, "published")]
+
+
+def sizes(*, mounts: bool) -> dict[str, int]:
+    """How many rows there are in each category, where namespaces are offered (`mounts`) or not."""
+    found = {
+        category: len(cases) + sum(case.published is not None for case in cases)
+        for category, cases in TABLE.items()
+        if mounts or category != NEEDS_MOUNTS
+    }
+    return found | {TELL: len(CHANNELS) - (0 if mounts else len(OPEN_WITHOUT_MOUNTS))}
 
 
 def seen_through(channel: Channel, sandbox: Sandbox) -> list[str]:
@@ -123,31 +163,53 @@ def seen_through(channel: Channel, sandbox: Sandbox) -> list[str]:
     return seen
 
 
-def main() -> None:
+def leaks_at(*, at_once: bool) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """The channels of one kind that can be here, by name; those that are open, with what is seen."""
+    with Sandbox(workers=1 + at_once, timeout_s=1 + at_once) as sandbox:
+        mounts = "mount" in sandbox.layers
+        ways = [
+            way
+            for way in CHANNELS
+            if way.at_once == at_once and (mounts or way.name not in OPEN_WITHOUT_MOUNTS)
+        ]
+        seen = [(way.name, *seen_through(way, sandbox)) for way in ways]
+    return [way.name for way in ways], [each for each in seen if each[1] != each[2]]
+
+
+def main() -> int:
     """Print each row that is not as it should be, and the number of rows by category."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--environment", choices=ENVIRONMENTS, help="become such a process first")
+    environment = parser.parse_args().environment
+    if environment is not None:
+        if reason := why_not(environment):
+            parser.error(reason)
+        enter(environment)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as others:
+        looks = others.submit(leaks_at, at_once=False), others.submit(leaks_at, at_once=True)
         ground = Playground(Path(folder))
         rows = whole_table(ground)
         print(f"{ground.sandbox.protection}\n\n{'':<24}{'rows':>6}{'as expected':>13}{'after it 1.0':>14}")
         ground.close()
+        (some_ways, some_leaks), (more_ways, more_leaks) = (look.result() for look in looks)
+        ways, leaks = some_ways + more_ways, some_leaks + more_leaks
     for category in TABLE:
         some = [row for row in rows if row.category == category]
         right, alive = (
-            sum(row.score.value == row.expected for row in some),
+            sum(row.is_right() for row in some),
             sum(row.after == 1 for row in some),
         )
         print(f"{category:<24}{len(some):>6}{right:>13}{alive:>14}")
-    with Sandbox(workers=1, timeout_s=1) as one, Sandbox(workers=2, timeout_s=2) as two:
-        closed = sum(len(set(seen_through(way, two if way.at_once else one))) == 1 for way in CHANNELS)
-    print(f"{'tell another answer':<24}{len(CHANNELS):>6}{closed:>13}")
-    print(f"{'all':<24}{len(rows) + len(CHANNELS):>6}, in {time.monotonic() - started:.0f} s")
-    for row in rows:
-        if row.score.value != row.expected or row.after != 1:
-            print(
-                f"\n{row.category}: {row.case.name} ({row.way}): expected {row.expected}, found {row.score}"
-            )
+    print(f"{TELL:<24}{len(ways):>6}{len(ways) - len(leaks):>13}")
+    print(f"{'all':<24}{len(rows) + len(ways):>6}, in {time.monotonic() - started:.0f} s")
+    wrong = [row for row in rows if not row.is_right() or row.after != 1]
+    for row in wrong:
+        print(f"\n{row.category}: {row.case.name} ({row.way}): expected {row.expected}, found {row.score}")
+    for name, *seen in leaks:
+        print(f"\n{TELL}: {name}: {seen}")
+    return 1 if wrong or leaks else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

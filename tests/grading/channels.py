@@ -76,7 +76,7 @@ CHANNELS = [
     ),
     Channel(
         "inode numbers of files without a name",
-        "for _ in range(bit * 5):\n    tempfile.TemporaryFile().close()",
+        "for _ in range(bit * 5):\n    tried(os.open, '.', os.O_TMPFILE | os.O_RDWR)",
         "open('x', 'w')\nseen = os.stat('x').st_ino",
     ),
     Channel("times of the folder", "tried(os.utime, '.', (bit, bit))", "seen = os.stat('.').st_mtime"),
@@ -271,4 +271,54 @@ CHANNELS = [
         _LIBRARY + "f.read() if bit else 0",
         _SHARED + "seen = libc.syscall(27, ctypes.c_void_p(page), 4096, bytes(9))",
     ),
+    Channel(
+        "others, by the cores that they may use",
+        "threads(bit * 20)",
+        "seen = [tried(os.sched_getaffinity, n) for n in range(1, 500)]",
+        at_once=True,
+    ),
+    Channel(
+        "links to descriptors",
+        "import asyncio\nasyncio.run(asyncio.sleep(0)) if bit else None",
+        "seen = [tried(os.readlink, f'/proc/self/fd/{n}') for n in range(64)]",
+    ),
+    Channel(
+        "a byte out of band, in a loop's sockets",
+        "libc.send(49, b'x', 1, 1 * bit)",
+        "byte = bytes(1)\nseen = libc.recv(50, byte, 1, 0x41), byte",
+    ),
+    Channel(
+        "the name of its thread",
+        "libc.prctl(15, b'left') if bit else 0",
+        "name = ctypes.create_string_buffer(16)\nseen = libc.prctl(16, name), name.value",
+    ),
+    Channel(
+        "room in its folder",
+        "tried(lambda: open('x', 'wb').write(bytes(bit * 30 * 2**20)))",
+        "seen = tried(lambda: open('y', 'wb').write(bytes(30 * 2**20)))",
+    ),
+    Channel(
+        "an open file without a name",
+        "f = tried(open, 'x', 'wb')\nif bit and not isinstance(f, str):\n    os.unlink('x')\n    os.truncate(f.fileno(), 0)\n    f.write(bytes(20 * 2**20))\n    f.flush()",
+        "seen = tried(lambda: open('y', 'wb').write(bytes(30 * 2**20)))",
+    ),
+    Channel(
+        "libraries that are loaded",
+        "ctypes.CDLL('libm.so.6') if bit else 0",
+        "seen = tried(lambda: ctypes.CDLL('libm.so.6', 4)._handle * 0)",
+    ),
+    Channel(
+        "the environment in C",
+        "libc.setenv(b'LEFT', b'x', 1) if bit else 0",
+        "libc.getenv.restype = ctypes.c_char_p\nseen = libc.getenv(b'LEFT')",
+    ),
+    Channel(
+        "a stack for signals",
+        "libc.sigaltstack(struct.pack('QiQ', 1 << 40, 0, 1 << 20) if bit else None, None)",
+        "old = bytes(24)\nlibc.sigaltstack(None, old)\nseen = old",
+    ),
+    Channel("what the processor rounds", "libc.fesetround(0x400 * bit)", "seen = libc.fegetround()"),
 ]
+
+OPEN_WITHOUT_MOUNTS = frozenset({"access time of a library", "access time of a folder"})
+"""Where a child reads the machine's own mounts: a first reading in a day may be dated there."""

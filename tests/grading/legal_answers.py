@@ -50,6 +50,297 @@ THREADS = [
     _fine("a subprocess, refused so that it can go on", "import subprocess\ntry:\n    subprocess.check_output(['date'])\nexcept OSError:\n    pass"),
 ]  # fmt: skip
 
+POOLS = [
+    _fine("a pool of 32 threads, all at once", """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        all_here = threading.Barrier(32)
+        with ThreadPoolExecutor(32) as pool:
+            assert sorted(pool.map(lambda n: all_here.wait(9) * 0 + n, range(32))) == list(range(32))
+    """),
+    _fine("asyncio.to_thread, 32 at once", """
+        import asyncio, threading
+        from concurrent.futures import ThreadPoolExecutor
+        all_here = threading.Barrier(32)
+        async def main():
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(32))
+            return await asyncio.gather(*(asyncio.to_thread(all_here.wait, 9) for _ in range(32)))
+        assert sorted(asyncio.run(main())) == list(range(32))
+    """),
+    _fine("pools in a pool", """
+        from concurrent.futures import ThreadPoolExecutor
+        def inner(n):
+            with ThreadPoolExecutor(4) as pool:
+                return sum(pool.map(abs, range(-n, 0)))
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(inner, range(4))) == [0, 1, 3, 6]
+    """),
+    _fine("the first that is done", """
+        import concurrent.futures as c, time
+        with c.ThreadPoolExecutor(3) as pool:
+            some = [pool.submit(lambda n=n: time.sleep(n / 100) or n) for n in (2, 0, 1)]
+            assert c.wait(some, return_when=c.FIRST_COMPLETED).done
+            assert sorted(each.result() for each in c.as_completed(some)) == [0, 1, 2]
+    """),
+    _fine("values of each thread's own", """
+        import threading
+        own, seen = threading.local(), []
+        def work(n):
+            own.n = n
+            seen.append(own.n)
+        some = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        [one.start() for one in some], [one.join() for one in some]
+        assert sorted(seen) == [0, 1, 2, 3] and not hasattr(own, 'n')
+    """),
+    _fine("a timer taken back, and one not", """
+        import threading
+        rung = threading.Event()
+        never, soon = threading.Timer(99, rung.clear), threading.Timer(0.01, rung.set)
+        never.start(), soon.start()
+        assert rung.wait(9)
+        never.cancel()
+    """),
+    _fine("semaphores and locks that are taken twice", """
+        import threading
+        lock, room = threading.RLock(), threading.BoundedSemaphore(2)
+        with lock, lock, room, room:
+            assert not room.acquire(blocking=False)
+    """),
+    _fine("a condition that others meet", """
+        import threading
+        changed, items = threading.Condition(), []
+        def put():
+            with changed:
+                items.append(1)
+                changed.notify_all()
+        with changed:
+            threading.Thread(target=put).start()
+            assert changed.wait_for(lambda: items, 9)
+    """),
+    _fine("an error in a thread", """
+        import threading
+        seen = []
+        threading.excepthook = seen.append
+        one = threading.Thread(target=lambda: 1 / 0)
+        one.start(), one.join()
+        assert seen[0].exc_type is ZeroDivisionError
+    """),
+    _fine("a thread that is still there", """
+        import threading, time
+        threading.Thread(target=time.sleep, args=(99,), daemon=True).start()
+    """),
+    _fine("deep recursion on a large stack", """
+        import threading
+        __import__('sys').setrecursionlimit(10**6)
+        threading.stack_size(2**27)
+        def down(n):
+            return n and 1 + max([n - 1], key=down) - n + n
+        one = threading.Thread(target=down, args=(5000,))
+        one.start(), one.join()
+    """),
+    _fine("sqlite in threads", """
+        import sqlite3, threading
+        c = sqlite3.connect(':memory:', check_same_thread=False)
+        c.execute('create table t (a)')
+        lock = threading.Lock()
+        def put(n):
+            with lock:
+                c.execute('insert into t values (?)', (n,))
+        some = [threading.Thread(target=put, args=(n,)) for n in range(8)]
+        [one.start() for one in some], [one.join() for one in some]
+        assert c.execute('select sum(a) from t').fetchone() == (28,)
+    """),
+    _fine("a queue by priority", """
+        import queue, threading
+        q, seen = queue.PriorityQueue(), []
+        def work():
+            while (n := q.get()) < 99:
+                seen.append(n)
+                q.task_done()
+        for n in (3, 1, 2, 99):
+            q.put(n)
+        one = threading.Thread(target=work)
+        one.start(), one.join()
+        assert seen == [1, 2, 3]
+    """),
+    _fine("a schedule", """
+        import sched, time
+        s, seen = sched.scheduler(time.monotonic, time.sleep), []
+        s.enter(0.01, 1, seen.append, (1,)), s.enter(0, 1, seen.append, (0,))
+        s.run()
+        assert seen == [0, 1]
+    """),
+]  # fmt: skip
+
+LOOPS = [
+    _fine("an alarm as a time limit", """
+        import signal, time
+        def ring(*_):
+            raise TimeoutError
+        before = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            time.sleep(9)
+            assert False
+        except TimeoutError:
+            pass
+        finally:
+            signal.alarm(0), signal.signal(signal.SIGALRM, before)
+    """),
+    _fine("a clock that ticks beside it", """
+        import signal, time
+        ticks = []
+        signal.signal(signal.SIGVTALRM, lambda *_: ticks.append(1))
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.004, 0.004)
+        while len(ticks) < 2:
+            pass
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    """),
+    _fine("a group of tasks", """
+        import asyncio
+        async def main():
+            async with asyncio.TaskGroup() as group:
+                some = [group.create_task(asyncio.sleep(0.001, n)) for n in range(9)]
+            return [one.result() for one in some]
+        assert asyncio.run(main()) == list(range(9))
+    """),
+    _fine("a time limit of asyncio's", """
+        import asyncio
+        async def main():
+            try:
+                async with asyncio.timeout(0.01):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                return 1
+        assert asyncio.run(main()) == 1
+    """),
+    _fine("a producer and consumers", """
+        import asyncio
+        async def main():
+            queue, seen = asyncio.Queue(2), []
+            async def take():
+                while True:
+                    seen.append(await queue.get())
+                    queue.task_done()
+            some = [asyncio.create_task(take()) for _ in range(3)]
+            for n in range(9):
+                await queue.put(n)
+            await queue.join()
+            [one.cancel() for one in some]
+            return sorted(seen)
+        assert asyncio.run(main()) == list(range(9))
+    """),
+    _fine("asyncio's locks", """
+        import asyncio
+        async def main():
+            lock, room, met = asyncio.Lock(), asyncio.Semaphore(2), asyncio.Barrier(2)
+            async with lock, room:
+                return sorted(await asyncio.gather(met.wait(), met.wait()))
+        assert asyncio.run(main()) == [0, 1]
+    """),
+    _fine("asynchronous generators and contexts", """
+        import asyncio, contextlib
+        @contextlib.asynccontextmanager
+        async def place():
+            yield 3
+        async def count(n):
+            for i in range(n):
+                await asyncio.sleep(0)
+                yield i
+        async def main():
+            async with place() as n, contextlib.aclosing(count(n)) as some:
+                return [i async for i in some]
+        assert asyncio.run(main()) == [0, 1, 2]
+    """),
+    _fine("a loop in another thread", """
+        import asyncio, threading
+        loop = asyncio.new_event_loop()
+        one = threading.Thread(target=loop.run_forever)
+        one.start()
+        assert asyncio.run_coroutine_threadsafe(asyncio.sleep(0, 5), loop).result(9) == 5
+        loop.call_soon_threadsafe(loop.stop)
+        one.join()
+        loop.close()
+    """),
+    _fine("a runner, and values of each task's own", """
+        import asyncio, contextvars
+        v = contextvars.ContextVar('v', default=0)
+        async def put(n):
+            v.set(n)
+            await asyncio.sleep(0)
+            return v.get()
+        async def main():
+            return await asyncio.gather(*map(put, range(4))) + [v.get()]
+        with asyncio.Runner() as runner:
+            assert runner.run(main()) == [0, 1, 2, 3, 0]
+    """),
+    _fine("a task taken back and shielded", """
+        import asyncio
+        async def main():
+            inner = asyncio.ensure_future(asyncio.sleep(0.01, 7))
+            outer = asyncio.ensure_future(asyncio.shield(inner))
+            await asyncio.sleep(0)
+            outer.cancel()
+            return await inner
+        assert asyncio.run(main()) == 7
+    """),
+    _fine("waiting for a counter of events", """
+        import select
+        e, n = select.epoll(), os.eventfd(0)
+        e.register(n, select.EPOLLIN)
+        assert e.poll(0) == []
+        os.eventfd_write(n, 3)
+        assert e.poll(9) == [(n, 1)] and os.eventfd_read(n) == 3
+    """),
+    _fine("traces of memory and of faults", """
+        import faulthandler, tracemalloc
+        tracemalloc.start()
+        kept = bytes(10**5)
+        assert tracemalloc.get_traced_memory()[0] >= 10**5
+        tracemalloc.stop()
+        faulthandler.enable(file=2)
+        faulthandler.disable()
+    """),
+    _fine("something to be done at the end", """
+        import atexit, weakref
+        class A:
+            pass
+        a = A()
+        atexit.register(print, 'x'), weakref.finalize(a, print, 'y')
+    """),
+]  # fmt: skip
+
+SHARED_FILES = [
+    _fine("temporary files in threads", """
+        import tempfile
+        from concurrent.futures import ThreadPoolExecutor
+        def work(n):
+            with tempfile.NamedTemporaryFile('w+') as f:
+                f.write(str(n)), f.seek(0)
+                return int(f.read())
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(work, range(16))) == list(range(16))
+    """),
+    _fine("sqlite in a file, from threads", """
+        import sqlite3, threading
+        def put(n):
+            with sqlite3.connect('threads.db', timeout=9) as c:
+                c.execute('create table if not exists t (a)')
+                c.execute('insert into t values (?)', (n,))
+        some = [threading.Thread(target=put, args=(n,)) for n in range(4)]
+        [one.start() for one in some], [one.join() for one in some]
+        assert len(sqlite3.connect('threads.db').execute('select * from t').fetchall()) % 4 == 0
+    """),
+    _fine("files from a loop", """
+        import asyncio
+        from pathlib import Path
+        async def main():
+            await asyncio.to_thread(Path('loop.txt').write_text, 'a')
+            return await asyncio.to_thread(Path('loop.txt').read_text)
+        assert asyncio.run(main()) == 'a'
+    """),
+]  # fmt: skip
+
 _TOP = (
     "from dataclasses import dataclass, field\nimport functools, enum, typing, collections, contextlib, abc\n"
 )
@@ -96,7 +387,7 @@ LIBRARY = [
     _fine("code about code", "import ast, dis, inspect, tokenize\nassert inspect.signature(lambda a: a) and ast.literal_eval('[1]') == [1]"),
     _fine("references", "import gc, weakref\nclass A:\n    pass\na = A()\nassert weakref.ref(a)() is a\ngc.collect()"),
     _fine("contexts", "import contextvars\nv = contextvars.ContextVar('v', default=1)\nassert contextvars.copy_context().run(v.get) == 1"),
-    _fine("the machine", "import platform\nassert platform.python_version() and platform.system() and os.cpu_count() and os.getpid()"),
+    _fine("the machine", "import platform\nassert platform.python_version() and platform.system() and os.cpu_count() and os.getpid() is not None"),
     _fine("its environment", "os.environ['A'] = 'b'\nassert os.getenv('A') == 'b' and os.getenv('HOME') and os.getcwd()"),
     _fine("ctypes", "import ctypes\nassert ctypes.CDLL(None).abs(-1) == 1\nassert ctypes.sizeof(ctypes.c_int) == 4"),
     _fine("xml, html, urls", "import html.parser, urllib.parse, xml.etree.ElementTree as e\nassert e.fromstring('<a/>').tag == 'a' and urllib.parse.quote(' ') == '%20'"),
@@ -109,4 +400,4 @@ LIBRARY = [
     _fine("its limits", "import resource\nassert resource.getrlimit(resource.RLIMIT_AS)\nassert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss"),
 ]  # fmt: skip
 
-LEGAL = [*FILES, *THREADS, *LANGUAGE, *LIBRARY]
+LEGAL = [*FILES, *SHARED_FILES, *THREADS, *POOLS, *LOOPS, *LANGUAGE, *LIBRARY]

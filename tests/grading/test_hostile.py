@@ -9,7 +9,8 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.extraction import forbidden_word
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
-from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Playground, whole_table
+from tests.conftest import ROOT
+from tests.grading.attacks import CASES, GOOD, SECRET, Playground, sizes, whole_table
 from tests.grading.hostile_case import DOUBLE, Case
 
 pytestmark = pytest.mark.xdist_group("hostile")  # one table for all of them
@@ -37,6 +38,8 @@ WAYS = [
 
 @pytest.mark.parametrize(("case", "way"), [pytest.param(*one, id=f"{one[0].name}-{one[1]}") for one in WAYS])
 def test_right_score_and_the_next_answer_is_graded_as_ever(rows, case, way):
+    if (case.name, way) not in rows:
+        pytest.skip("files have no place here: no mounts of one's own")
     row = rows[case.name, way]
     outcomes = [(test.outcome, test.got, test.detail) for test in row.score.tests]
     assert row.score.value == row.expected, outcomes
@@ -51,33 +54,16 @@ def test_nothing_was_reached(ground, rows):
 
 
 def test_there_are_many_and_none_is_stopped_by_its_words():
-    assert len({case.name for case in CASES}) == len(CASES) >= 300
+    assert len({case.name for case in CASES}) == len(CASES) >= 500
     assert [case.name for case in CASES if forbidden_word(case.answer)] == []
 
 
-def test_without_namespaces_the_same_is_held(tmp_path, monkeypatch):
-    """As in an ordinary container: Landlock and seccomp alone, and no folder to write to."""
-    monkeypatch.setattr("sweet_rl.grading.sandbox.worker.NAMESPACES", False)
-    weak = Playground(tmp_path)
-    try:
-        if "Landlock" not in weak.sandbox.layers:
-            pytest.skip("this kernel has no Landlock")
-        assert "process" not in weak.sandbox.layers
-        categories = (
-            "read the reference",
-            "kill the worker",
-            "reach processes",
-            "reach files",
-            "raw system calls",
-        )
-        found = list(weak.rows([case for category in categories for case in TABLE[category]]))
-        assert [row for row in found if row.score.value != row.expected or row.after != 1] == []
-        assert (
-            weak.grade(Case("", "def level(x):\n    return __import__('os').getpid()\n", 0.0))[0].tests[0].got
-            == "0"
-        )
-    finally:
-        weak.close()
+def test_the_documentation_has_the_table_as_it_is():
+    page = (ROOT / "docs" / "grading.md").read_text()
+    here, without = sizes(mounts=True), sizes(mounts=False)
+    lines = [f"| {category} | {count} | {without.get(category, 0)} |" for category, count in here.items()]
+    lines.append(f"| all | {sum(here.values())} | {sum(without.values())} |")
+    assert "\n".join(lines) in page
 
 
 def test_nothing_is_left_behind(ground):

@@ -150,16 +150,12 @@ class TestValue:
 
 @dataclass(slots=True)
 class Reply:
-    """What a child has sent so far. It is not to be trusted with more than its own results.
-
-    `cpu_s` is what it claims to have computed until its last result; a lie buys it no time.
-    """
+    """What a child has sent so far. It is not to be trusted with more than its own results."""
 
     first: int
     size: int
     kind: Literal["fixed", "published"] = "fixed"
     values: list[TestValue] = field(default_factory=list)
-    cpu_s: float = 0.0
     _rest: bytes = b""
 
     def feed(self, data: bytes) -> None:
@@ -170,17 +166,16 @@ class Reply:
         """
         self._rest += data
         end = 0
-        for value, cpu_s, end in self._read(self._rest):  # noqa: B007 - the last end is used below
+        for value, end in self._read(self._rest):  # noqa: B007 - the last end is used below
             self.values.append(value)
-            self.cpu_s = cpu_s
         self._rest = self._rest[end:]
         if len(self._rest) > RESULT.size + MAX_VALUE_BYTES + MAX_TEXT_BYTES:
             raise ValueError("more than one result can hold")
 
-    def _read(self, data: bytes) -> Iterator[tuple[TestValue, float, int]]:
+    def _read(self, data: bytes) -> Iterator[tuple[TestValue, int]]:
         position, expected = 0, self.first + len(self.values)
         while position + RESULT.size <= len(data):
-            number, outcome, cpu_s, value_size, text_size = RESULT.unpack_from(data, position)
+            number, outcome, value_size, text_size = RESULT.unpack_from(data, position)
             if (
                 number != expected
                 or number >= self.size
@@ -195,5 +190,5 @@ class Reply:
             if end > len(data):
                 return
             text = data[middle:end].decode("utf-8", "replace")
-            yield TestValue(_SENT[outcome], data[start:middle], text), cpu_s, end
+            yield TestValue(_SENT[outcome], data[start:middle], text), end
             position, expected = end, expected + 1

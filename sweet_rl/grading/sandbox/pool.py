@@ -10,10 +10,10 @@ had a published job is replaced before the next fixed one.
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,9 +21,17 @@ from types import TracebackType
 from typing import Self
 
 from sweet_rl.errors import SandboxError, without_linux
+from sweet_rl.grading.sandbox.clock import WakingTime
+from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
 from sweet_rl.grading.sandbox.jobs import Job, Outcome, Program, Reply, TestValue
 from sweet_rl.grading.sandbox.queue import Assignment, JobQueue
-from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection, default_workers
+from sweet_rl.grading.sandbox.worker import (
+    ENDS_S,
+    PATIENCE_S,
+    WorkerProcess,
+    check_protection,
+    default_workers,
+)
 
 AFTER_A_TIMEOUT = 1 / 30
 """Share of the time limit that is left for an answer's remaining tests once one has used all of it."""
@@ -39,20 +47,29 @@ _RECEIVED = 1 << 16  # bytes at once
 _ENDED = getattr(select, "EPOLLRDHUP", 0)
 _MAX_DEATHS = 10  # of workers one after the other that have not done the simplest job
 _BLAMED_AFTER = 2  # deaths of workers, all with the same job in hand
+_NOTHING = memoryview(b"")
 _PROBE = -1  # number of a job that shows whether a worker can do anything at all
 
 
 @dataclass(slots=True)
 class _Worker:
-    """A process and what it is doing."""
+    """A process and what it is doing.
+
+    Args:
+        deadline: in waking seconds, when to look at its test; or when it has to be up, to have a new child, or
+            to have given the child its job, or it is replaced.
+        unsent: what is still to be sent of the job.
+    """
 
     process: WorkerProcess
+    deadline: float
     is_up: bool = False
     is_trusted: bool = True
     has_seen_references: bool = False
     channel: socket.socket | None = None
     child: int | None = None
     work: Assignment | None = None
+    unsent: memoryview = _NOTHING
 
     def number(self) -> int | None:
         """Process number of the present child, looked up once."""
@@ -99,6 +116,7 @@ class Sandbox:
             memory_mb=memory_mb,
             unsafe_no_sandbox=unsafe_no_sandbox,
         )
+        self._time = WakingTime()
         try:
             for _ in range(workers or default_workers()):
                 self._workers.append(self._start())
@@ -106,6 +124,7 @@ class Sandbox:
             check_protection(layers[0], unsafe=unsafe_no_sandbox)
             for worker in self._workers:
                 worker.is_up = True
+                worker.deadline = self._time.now() + PATIENCE_S
         except BaseException:
             self.close()
             raise
@@ -194,10 +213,11 @@ class Sandbox:
 
     def _wait(self) -> list[Assignment]:
         """Let something happen; return the assignments that no child is working on any more."""
-        now = time.monotonic()
-        wait = min((worker.work.deadline - now for worker in self._workers if worker.work), default=1.0)
-        released = []
-        for descriptor, _ in self._epoll.poll(max(0.0, min(1.0, wait))):
+        next_look = min(worker.deadline for worker in self._workers)
+        wait = max(0.0, min(1.0, next_look - self._time.now()))
+        events, released = self._epoll.poll(wait), []
+        self._time.now(slept_s=wait)
+        for descriptor, event in events:
             worker = self._owners.get(descriptor)
             if worker is None:
                 continue  # freed in this very round
@@ -208,10 +228,12 @@ class Sandbox:
                     self._welcome(worker)
             elif worker.work is None:
                 self._release(worker)  # a child that has died before it was given anything
+            elif worker.unsent and event == select.EPOLLOUT:
+                self._send(worker, worker.work)
             elif work := self._hear(worker):
                 released.append(work)
-        now = time.monotonic()
-        late = [worker for worker in self._workers if worker.work is not None and now >= worker.work.deadline]
+        now = self._time.now()
+        late = [worker for worker in self._workers if now >= worker.deadline]
         return released + [work for worker in late if (work := self._late(worker, now))]
 
     def _give(self, worker: _Worker, work: Assignment) -> None:
@@ -219,17 +241,25 @@ class Sandbox:
         work.reply = Reply(len(work.done), work.job.size, work.job.kind)
         worker.work = work
         worker.has_seen_references |= work.job.kind == "published"
-        message = work.job.message(first=work.reply.first, timeout_s=self._limit(work))
-        try:
-            if worker.channel is not None:
-                worker.channel.sendall(message)
-            work.delivered = True
-        except OSError:  # the child has died already; `_hear` notices its silence
-            work.delivered = False
-        now = time.monotonic()
-        work.clock.start(now)
         work.watched = False
-        work.deadline = now + max(self.timeout_s * _MOMENT, 0.02)
+        worker.unsent = memoryview(work.job.message(first=work.reply.first, timeout_s=self._limit(work)))
+        worker.deadline = self._time.now() + PATIENCE_S
+        self._send(worker, work)
+
+    def _send(self, worker: _Worker, work: Assignment) -> None:
+        """Send what the child takes of its job now; its time begins when it has all of it."""
+        if worker.channel is None:
+            return
+        try:
+            while worker.unsent:
+                worker.unsent = worker.unsent[worker.channel.send(worker.unsent) :]
+        except OSError:  # it reads no more for now; or it has died, and `_hear` notices its silence
+            self._epoll.modify(worker.channel, _ENDED | select.EPOLLOUT)
+            return
+        self._epoll.modify(worker.channel, _ENDED)
+        now = self._time.now()
+        work.clock.start(now)
+        worker.deadline = now + max(self.timeout_s * _MOMENT, 0.02)
         if work.is_hurried():
             self._watch(worker, work)
 
@@ -240,7 +270,7 @@ class Sandbox:
     def _watch(self, worker: _Worker, work: Assignment) -> None:
         """From now on wake up for every result of this job; also for those that have come already."""
         work.watched = True
-        work.deadline = time.monotonic() + self._step(work)
+        worker.deadline = self._time.now() + self._step(work)
         if worker.channel is not None:
             self._epoll.modify(worker.channel, _ENDED | select.EPOLLIN)
 
@@ -260,6 +290,8 @@ class Sandbox:
             data = worker.channel.recv(_RECEIVED)
             reply.feed(data)
             broken = not data
+        except BlockingIOError:
+            return None
         except (OSError, ValueError):
             broken = True
         ended = bool(reply.values) and reply.values[-1].outcome is Outcome.ENDED
@@ -268,18 +300,20 @@ class Sandbox:
         if work.next_test == work.job.size or ended:
             return self._release(worker, fill=Outcome.ENDED if ended else None)
         if broken:
-            if work.delivered:
-                self._blame(worker, work)
+            self._blame(worker, work)
             return self._release(worker)
         if work.watched and len(reply.values) > before:
-            now = time.monotonic()
-            work.clock.start(now, worker.number(), reply.cpu_s)
-            work.deadline = now + self._step(work)
+            now = self._time.now()
+            work.clock.start(now, worker.number())
+            worker.deadline = now + self._step(work)
         return None
 
     def _blame(self, worker: _Worker, work: Assignment) -> None:
-        """A child says nothing any more, which is the answer's doing; the death of a worker may not be."""
-        if not worker.process.has_died():
+        """A child says nothing any more, which is the answer's doing.
+
+        The death of a worker may not be, and that of a child without all of its job is not: once.
+        """
+        if not worker.unsent and not worker.process.has_died():
             work.fail(_CRASH)
             return
         work.deaths += 1
@@ -287,28 +321,39 @@ class Sandbox:
             work.blame(_CRASH)
 
     def _late(self, worker: _Worker, now: float) -> Assignment | None:
-        """A deadline has been reached: the end of the first moment, or the time to look at a test."""
-        if worker.work is None:
-            return None
+        """A deadline has been reached: of a worker, of the first moment, or to look at a test."""
         work = worker.work
+        if work is None or worker.unsent:
+            if work is not None:
+                self._blame(worker, work)
+            released = self._release(worker)
+            self._replace(worker)
+            return released
+        clock, limit, is_published = work.clock, self._limit(work), work.job.kind == "published"
+        clock.look(now, worker.number())
         if not work.watched:
             self._watch(worker, work)
+        crowded = clock.threads > MOST_THREADS
+        over = now - clock.started >= limit * _STARVED or (
+            clock.waited_s >= limit * _PUBLISHED_WALL
+            if is_published
+            else clock.computed_s >= limit or (clock.waited_s >= limit * _WALL and not clock.runs)
+        )
+        if not (over or crowded):
+            worker.deadline = now + self._step(work)
             return None
-        clock, limit = work.clock, self._limit(work)
-        clock.look(now, worker.number())
-        starved = now - clock.started >= limit * _STARVED
-        if work.job.kind == "published":
-            if starved or clock.waited_s >= limit * _PUBLISHED_WALL:
-                work.reply.values.append(TestValue(Outcome.ENDED, text="hang"))
-                return self._release(worker, fill=Outcome.ENDED)
-        elif starved or clock.computed_s >= limit or (clock.waited_s >= limit * _WALL and not clock.runs):
-            work.fail(self._timeout(work))
-            return self._release(worker)
-        work.deadline = now + self._step(work)
-        return None
-
-    def _timeout(self, work: Assignment) -> TestValue:
-        return TestValue(Outcome.TIMEOUT, text=f"no value within {self._limit(work):.3g} s")
+        known = work.next_test
+        released = self._hear(worker)
+        if released or worker.work is not work or work.next_test > known:
+            return released  # it had come before we looked
+        if crowded:
+            work.fail(TestValue(Outcome.CRASH, text=f"more than {MOST_THREADS} threads"))
+        elif is_published:
+            work.reply.values.append(TestValue(Outcome.ENDED, text="hang"))
+            return self._release(worker, fill=Outcome.ENDED)
+        else:
+            work.fail(TestValue(Outcome.TIMEOUT, text=f"no value within {limit:.3g} s"))
+        return self._release(worker)
 
     def _release(self, worker: _Worker, fill: Outcome | None = None) -> Assignment | None:
         """Take the assignment from the worker, with all results so far; its child makes way for the next."""
@@ -321,10 +366,15 @@ class Sandbox:
         if worker.channel is not None:
             worker.process.end_child()
             self._hang_up(worker)
+            worker.deadline = self._time.now() + PATIENCE_S
         worker.work = None
+        worker.unsent = _NOTHING
         if work is not None and work.number == _PROBE:
             worker.is_trusted = [value.outcome for value in work.done] == [Outcome.VALUE]
-            self._deaths = 0 if worker.is_trusted else self._deaths + 1
+            if worker.is_trusted:
+                self._deaths = 0
+            else:
+                self._count_death(worker)
             return None
         return work
 
@@ -340,10 +390,13 @@ class Sandbox:
         if not worker.is_up:
             self._check(worker.process.layers())
             worker.is_up = True
+            worker.deadline = self._time.now() + PATIENCE_S
             return
         channel = worker.process.next_child()
         if channel is not None:
+            channel.setblocking(False)
             worker.channel = channel
+            worker.deadline = math.inf
             self._owners[channel.fileno()] = worker
             self._epoll.register(channel, _ENDED)
         elif worker.process.retired:
@@ -352,7 +405,7 @@ class Sandbox:
             self._replace(worker)
 
     def _start(self) -> _Worker:
-        worker = _Worker(self._start_process())
+        worker = _Worker(self._start_process(), self._time.now() + PATIENCE_S)
         self._listen(worker)
         return worker
 
@@ -365,6 +418,12 @@ class Sandbox:
 
     def _replace(self, worker: _Worker) -> None:
         """Put a new process in the place of one that has died. It has to show first that it can work."""
+        self._count_death(worker)
+        self._renew(worker, patience_s=0)
+        worker.is_trusted = False
+
+    def _count_death(self, worker: _Worker) -> None:
+        """Of a worker, or of the child that should have shown that it can work: not too many in a row."""
         self._deaths += 1
         if self._deaths > _MAX_DEATHS + len(self._workers):
             raise SandboxError(
@@ -372,15 +431,14 @@ class Sandbox:
                 "that they can work: is the machine out of memory? The last one's words: "
                 f"{worker.process.last_words() or 'none'}"
             )
-        self._renew(worker)
-        worker.is_trusted = False
 
-    def _renew(self, worker: _Worker) -> None:
+    def _renew(self, worker: _Worker, patience_s: float = ENDS_S) -> None:
         """Start again with a process that has seen nothing."""
         self._hang_up(worker)
         del self._owners[worker.process.control.fileno()]
-        worker.process.close()
+        worker.process.close(patience_s)
         worker.process = self._start_process()
+        worker.deadline = self._time.now() + PATIENCE_S
         worker.is_up = worker.has_seen_references = False
         self._listen(worker)
 

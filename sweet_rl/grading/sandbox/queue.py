@@ -23,9 +23,7 @@ class Assignment:
         reply: what the present child has sent.
         hurried_until: tests before this number get less time: one of their program has used up its own.
         watched: whether each result is looked at when it comes, and no longer all of them at the end.
-        delivered: whether a child has got it.
-        deaths: workers, not children, that have died while they had it.
-        deadline: when to look at it, in seconds of the monotonic clock.
+        deaths: workers that have died while they had it, and children that have not taken it.
         clock: what the present test has used.
     """
 
@@ -36,9 +34,7 @@ class Assignment:
     reply: Reply = field(default_factory=lambda: Reply(0, 0))
     hurried_until: int = 0
     watched: bool = False
-    delivered: bool = False
     deaths: int = 0
-    deadline: float = 0.0
     clock: TestClock = field(default_factory=TestClock)
 
     @property

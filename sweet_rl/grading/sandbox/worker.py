@@ -19,10 +19,11 @@ from sweet_rl.grading.sandbox.bootstrap import first_message, start_code
 from sweet_rl.grading.sandbox.clock import children_of
 from sweet_rl.grading.sandbox.guest.zygote import NEXT, READY, RETIRED
 
-START_TIMEOUT_S = 60.0
+PATIENCE_S = 60.0
+"""For a worker to come up or to have its next child ready, and for a child to take its job."""
 
-NAMESPACES = True
-"""Whether workers try for namespaces; for tests, which take them away."""
+ENDS_S = 5.0
+"""For a process that has been told to end."""
 
 
 def default_workers() -> int:
@@ -77,7 +78,6 @@ class WorkerProcess:
             "path": import_path(),
             "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
-            "namespaces": NAMESPACES,
         }
         try:
             self._process = subprocess.Popen(
@@ -85,6 +85,7 @@ class WorkerProcess:
                 env={
                     "PYTHONHASHSEED": "0",
                     "LD_BIND_NOW": "1",
+                    "MALLOC_ARENA_MAX": "1",  # others would take address space, 64 MiB for each thread
                     "OPENBLAS_NUM_THREADS": "1",
                     "OMP_NUM_THREADS": "1",
                 },
@@ -105,12 +106,12 @@ class WorkerProcess:
         Raises:
             SandboxError: it does not start; carries its output.
         """
-        self.control.settimeout(START_TIMEOUT_S)
+        self.control.settimeout(PATIENCE_S)
         try:
             message = self.control.recv(4096)
         except TimeoutError:
             message = b""
-        self.control.settimeout(None)
+        self.control.setblocking(False)
         if not message:
             raise SandboxError(f"The sandbox does not start: {self.last_words() or 'it printed nothing'}")
         layers = [str(layer) for layer in marshal.loads(message)]  # noqa: S302 - sent before any answer ran
@@ -160,14 +161,15 @@ class WorkerProcess:
         """Let the worker end, without waiting for that."""
         self.control.close()
 
-    def close(self) -> None:
-        """End the worker and everything that it has forked."""
+    def close(self, patience_s: float = ENDS_S) -> None:
+        """End the worker and everything that it has forked; what not even SIGKILL ends is left to the kernel."""
         self.hang_up()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        for wait_s in (patience_s, ENDS_S):
+            try:
+                self._process.wait(timeout=wait_s)
+                break
+            except subprocess.TimeoutExpired:
+                self._process.kill()
         self._stderr.close()
 
 

@@ -30,6 +30,9 @@ _FIRST_UNUSED_USER: Final = (
 )
 NULL: Final = "/dev/null"
 
+MOST_THREADS = 64
+"""That a child may have."""
+
 SCRATCH_BYTES = 32 * 2**20
 """What a child may write, in files of its own that live as long as it does."""
 
@@ -166,7 +169,7 @@ def unused_user() -> int:
     return _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
 
 
-def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False) -> None:
+def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False) -> bool:
     """Give up every capability, for good, and become a user without other processes where we were root.
 
     Root of a container may not have other users to become, and stays without capabilities; so does root whose
@@ -175,12 +178,16 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False
     Args:
         folders: what has to stay readable.
         keep_numbering: for now, keep what `count_from` needs.
+
+    Returns:
+        Whether this is now a user without other processes.
     """
     kept = {_CHECKPOINT_RESTORE} if keep_numbering else set()
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in kept:
             with suppress(OSError):
                 libc.prctl(_PR_CAPBSET_DROP, capability)
+    is_own_user = False
     if os.geteuid() == 0 and all(map(_open_to_all, folders)):
         user = unused_user()
         libc.prctl(_PR_SET_KEEPCAPS, 1)
@@ -188,8 +195,10 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
+            is_own_user = True
     libc.take([libc.keep_capabilities(kept)])
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    return is_own_user
 
 
 def _open_to_all(folder: str) -> bool:
@@ -218,12 +227,21 @@ def inherited_limits(memory_bytes: int) -> list[libc.Step]:
     ]
 
 
-def limits_of_a_child(cpu_s: int, *, writable: bool) -> list[libc.Step]:
-    """Bounds for a child only: a worker computes for longer, complains into a file, and forks."""
+def limits_of_a_child(cpu_s: int, *, writable: bool, own_user: bool, own_namespace: bool) -> list[libc.Step]:
+    """Bounds for a child only: a worker computes for longer, complains into a file, and forks.
+
+    The kernel counts the threads of a user, for all of the user's processes; since 5.14 in each user namespace
+    by themselves. Where they are not a worker's alone, a low bound would fail honest threads beside a busy
+    desktop: half of what the user may have is left, and the process outside counts (`sandbox.clock`).
+    """
+    version = os.uname().release.split(".")
+    by_namespace = (int(version[0]), int(version[1].partition("-")[0])) >= (5, 14)
+    alone = own_user or (own_namespace and by_namespace)
+    most = MOST_THREADS if alone else resource.getrlimit(resource.RLIMIT_NPROC)[1] // 2
     return [
         _limit(resource.RLIMIT_CPU, cpu_s),
         _limit(resource.RLIMIT_FSIZE, SCRATCH_BYTES if writable else 0),
-        _limit(resource.RLIMIT_NPROC, 64),
+        *([] if most < 0 else [_limit(resource.RLIMIT_NPROC, most)]),
     ]
 
 

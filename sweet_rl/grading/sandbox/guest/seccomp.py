@@ -29,10 +29,10 @@ _ALLOWED = {  # name: (number on x86_64, number on aarch64)
     "eventfd2": (290, 19), "epoll_create1": (291, 20),
     "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22),
     # on the sockets that a child has; it can make none
-    "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210), "getsockname": (51, 204),
+    "shutdown": (48, 210), "getsockname": (51, 204),
     "munmap": (11, 215), "mremap": (25, 216), "mprotect": (10, 226), "brk": (12, 214),
     "set_robust_list": (273, 99), "rseq": (334, 293),
-    "sched_yield": (24, 124), "sched_getaffinity": (204, 123),
+    "sched_yield": (24, 124),
     "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
     "rt_sigpending": (127, 136), "rt_sigsuspend": (130, 133), "rt_sigtimedwait": (128, 137),
     "sigaltstack": (131, 132), "restart_syscall": (219, 128), "pause": (34, None),
@@ -68,12 +68,18 @@ _X32 = 0x40000000
 """Numbers from here on are the calls of x86's other ABI, by which a filter could be walked around."""
 
 _CLONE = (56, 220)
-_CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020080
+_CLONE_THREAD, _CLONE_FOR_THREADS = 0x00010000, 0x007D0F00
+"""What libc asks for. A CLONE_PIDFD, for one, has an inode number that is counted for the whole machine."""
+
+_ALL = 0xFFFFFFFF
+_HARMLESS_MESSAGES = 0x4140
+"""Flags of what goes through a socket: not to wait, to wait for all, no signal. Never out of band, or a peek."""
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _UNSEEN = 0x400000
 """O_TMPFILE: a file without a name leaves no trace in its folder by which the worker could know of it."""
-_ODD_FLAGS = os.O_ASYNC | os.O_DIRECT
-"""Signals for what happens to a file, and reads that never come from memory."""
+_ODD_FLAGS = os.O_ASYNC | os.O_DIRECT | getattr(os, "O_PATH", 0)
+"""Signals for what happens to a file, reads that never come from memory, places that Landlock does not ask for."""
 
 _HARMLESS_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Terminal attributes (isatty), window size, bytes to read, blocking or not, closed on exec or not."""
@@ -175,13 +181,23 @@ def _short_program(column: int, *, numbered: bool, writable: bool) -> _Program:
     """Take back the worker's own calls; no new processes, only threads."""
     taken: list[tuple[_Numbers, _Program]] = [
         *((numbers, [_NO]) for numbers in _WORKERS_OWN.values()),
-        (_CLONE, [_argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), _NO, _YES]),
+        (
+            _CLONE,
+            [
+                _argument(0),
+                (_ANY_BIT, 1, 0, _ALL ^ _CLONE_FOR_THREADS),
+                (_ANY_BIT, 1, 0, _CLONE_THREAD),
+                _NO,
+                _YES,
+            ],
+        ),
     ]
     if not numbered:
         taken += [(_ALLOWED[name], [_answer(0)]) for name in _PROCESS_NUMBERS]
     if not writable:
         refused = [(_ANY_BIT, 0, 1, _WRITING), _answer(errno.EACCES), _YES]
         taken += [((2, None), [_argument(1), *refused]), ((257, 56), [_argument(2), *refused])]
+        taken += [(_ALLOWED[name], [_answer(errno.EACCES)]) for name in ("readlink", "readlinkat")]
     program: _Program = [(_LOAD, 0, 0, _NUMBER)]
     for numbers, check in taken:
         number = numbers[column]
@@ -211,7 +227,10 @@ def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
         ((257, 56), [_argument(2), *opened]),  # openat
         # clock_gettime, clock_getres, clock_nanosleep
         ((228, 113), own_clock), ((229, 114), own_clock), ((230, 115), own_clock),
-        (_CLONE, [_argument(0), (_ANY_BIT, 0, 1, _CLONE_NAMESPACES), _NO, _YES]),
+        (_CLONE, [_YES]),  # a worker's forks; of a child, threads only
+        # sendto, recvfrom
+        *((numbers, [_argument(3), (_ANY_BIT, 0, 1, _ALL ^ _HARMLESS_MESSAGES), _NO, _YES]) for numbers in ((44, 206), (45, 207))),
+        ((204, 123), [_argument(0), *_one_of([0])]),  # sched_getaffinity: not whether there is another process
         ((435, 435), [_answer(errno.ENOSYS)]),  # clone3: libc then uses clone, whose flags can be read
         ((302, 261), [_argument(0), *_one_of([0])]),  # prlimit64: one's own, downwards
         ((16, 29), [_argument(1), *_one_of(_HARMLESS_IOCTLS)]),  # ioctl

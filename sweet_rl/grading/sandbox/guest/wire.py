@@ -79,7 +79,7 @@ def _plain_tree(value: Any, classes: Collection[str]) -> Any:
             return [tree[0], *[_tree(item, classes) for item in tree[1]]] if type(tree) is tuple else tree
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in {"numpy.generic", "numpy.ndarray"}:
-            items = _tree(kind.tolist(value), classes)
+            items = _tree(getattr(kind, "tolist")(value), classes)
             return [ARRAY, str(value.dtype), items] if ARRAY in classes else items
         if name in _BY_NAME:
             return [name, *[_tree(part, classes) for part in _BY_NAME[name][0](kind, value)]]

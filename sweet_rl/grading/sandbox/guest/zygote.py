@@ -21,7 +21,6 @@ import os
 import signal
 import struct
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from . import descriptors, isolation, landlock, libc, seccomp
 from .programs import ENDED, MEMORY, Result, run_fixed, run_published, traces
 
 READY, RETIRED, NEXT = b"c", b"r", b"n"
-RESULT = struct.Struct("<IBdII")
+RESULT = struct.Struct("<IBII")
 LENGTH = struct.Struct("<I")
 
 _CHILD = 2
@@ -58,10 +57,9 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
 
     Args:
         control: a datagram-like socket pair end to the process outside.
-        settings: "readable" folders, "hidden" ones below them, "memory_bytes", "cpu_s", "path" for imports,
-            "namespaces": whether to try for any.
+        settings: "readable" folders, "hidden" ones below them, "memory_bytes", "cpu_s", "path" for imports.
     """
-    layers = isolation.enter_namespaces() if settings["namespaces"] else []
+    layers = isolation.enter_namespaces()
     inner = os.fork() if "process" in layers else 0
     if inner:  # outside the new process namespace: wait for it to end
         control.close()
@@ -75,9 +73,13 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         layers = [layer for layer in layers if layer != "mount"]
     else:
         hidden = []
-    isolation.drop_privileges(readable if scratch is None else (), keep_numbering=numbers is not None)
+    own_user = isolation.drop_privileges(
+        readable if scratch is None else (), keep_numbering=numbers is not None
+    )
     libc.take([isolation.die_with_parent()])  # a change of user would have made the kernel forget it
     layers += landlock.restrict(readable, hidden, scratch, isolation.NULL)
+    os.chdir(scratch or "/")
+    os.environ["HOME"] = os.environ["TMPDIR"] = scratch or "/"
     isolation.hide_memory()
     set_number = isolation.count_from(_CHILD, numbers)
     _ignore_signals()
@@ -88,15 +90,17 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         layers.append("seccomp")
     sys.path[:] = settings["path"]
     libc.take(isolation.inherited_limits(settings["memory_bytes"]))
-    if scratch is not None:
-        os.chdir(scratch)
-        os.environ["HOME"] = os.environ["TMPDIR"] = scratch
     pairs = descriptors.Pairs()
     doors = [
         *([] if alone else [isolation.die_with_parent()]),
         libc.keep_capabilities(),
         *pairs.arrangement(),
-        *isolation.limits_of_a_child(settings["cpu_s"], writable=scratch is not None),
+        *isolation.limits_of_a_child(
+            settings["cpu_s"],
+            writable=scratch is not None,
+            own_user=own_user,
+            own_namespace="user" in layers,
+        ),
         *([] if filters is None else [filters.restrict_child]),
     ]
     descriptors.offer_wake_pair()
@@ -126,6 +130,8 @@ def _serve(control: _socket.socket, children: _Children) -> None:
         child = libc.fork()
         if child == 0:
             _be_child(channel, doors, look)
+        if child < 0:
+            os._exit(1)  # no room for it. To end "-1" would be to kill all that this user has
         libc.take(pairs.close_ends)
         control.sendmsg([READY], [attached])
         libc.take(pairs.close_outer)
@@ -169,7 +175,6 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
         import _json  # noqa: F401 - for `wire`: not to be taken for what a program has left
     if any(program["data"] for program in job["programs"]):
         import json  # noqa: F401 - likewise
-    send, now = channel.sendall, time.process_time
     before, short_of_memory = (traces(), look()) if several else None, False
     for program in job["programs"]:
         expressions = program["expressions"]
@@ -186,7 +191,7 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
                     program["reference"], program["source"], expressions, job["timeout_s"], skip
                 )
             for result in results:
-                send(_pack(number, result, now()))
+                channel.sendall(_pack(number, result))
                 if result.outcome == ENDED:
                     return
                 short_of_memory = short_of_memory or result.outcome == MEMORY
@@ -194,6 +199,6 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
         start = end
 
 
-def _pack(number: int, result: Result, cpu_s: float) -> bytes:
+def _pack(number: int, result: Result) -> bytes:
     text = result.text.encode("utf-8", "replace")
-    return RESULT.pack(number, result.outcome, cpu_s, len(result.value), len(text)) + result.value + text
+    return RESULT.pack(number, result.outcome, len(result.value), len(text)) + result.value + text

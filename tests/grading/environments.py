@@ -1,0 +1,126 @@
+"""The four kinds of place where the sandbox has to hold; this process can become one of each.
+
+root: may make namespaces. user: an ordinary one, who gets them through a user namespace. neither: an ordinary
+user who gets none. container: root as Docker starts it, with fewer capabilities and without namespaces.
+
+Run something there: python -m tests.grading.environments neither COMMAND ...
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from sweet_rl.grading.sandbox.guest import libc
+from tests.conftest import ROOT
+
+ENVIRONMENTS = ("root", "user", "neither", "container")
+
+_NOBODY = 65534
+_NEW_NAMESPACES = 0x7E020080
+_DOCKERS = {0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31}
+"""The capabilities that Docker leaves to root."""
+
+_UNSHARE, _CLONE, _CLONE3 = 272, 56, 435
+_REFUSED = (_UNSHARE, 308, 165, 166, 155, 429, 442)  # and setns, mount, umount2, pivot_root, two of mounts
+
+
+def why_not(environment: str) -> str:
+    """Why this process cannot become such a one; empty where it can."""
+    if os.uname().machine != "x86_64":
+        return "system calls by the numbers of x86_64"
+    if environment in {"root", "container"} and os.geteuid() != 0:
+        return "only root can show what root would see"
+    if environment in {"root", "user"} and not _may(0 if environment == "root" else 0x10000000):
+        return "namespaces are refused here"
+    if os.geteuid() == 0 and not _may(0):
+        return "" if environment == "container" else "only a root that may mount can become another user"
+    return ""
+
+
+def enter(environment: str) -> None:
+    """Become such a process, for good."""
+    if environment != "root":
+        if os.geteuid() == 0 and _may(0):
+            _show_to_everybody([sys.prefix, sys.base_prefix, str(ROOT)])
+        if environment == "container":
+            for capability in set(range(64)) - _DOCKERS:
+                if _has_bounding(capability):
+                    libc.prctl(24, capability)
+            _refuse_namespaces()
+            libc.take([libc.keep_capabilities(_DOCKERS)])
+        elif os.geteuid() == 0:
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        if environment == "neither":
+            libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+            _refuse_namespaces()
+        # a change of user hides a process from itself; exec would make it readable again
+        libc.prctl(libc.PR_SET_DUMPABLE, 1)
+
+
+def _has_bounding(capability: int) -> bool:
+    try:
+        return libc.call("prctl", 23, ctypes.c_ulong(capability), *[ctypes.c_ulong(0)] * 3) == 1
+    except OSError:
+        return False
+
+
+def _may(extra: int) -> bool:
+    """Whether a process like this one may make a mount namespace, with what is asked for beside it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            libc.call("unshare", 0x00020000 | extra)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _show_to_everybody(folders: Iterable[str]) -> None:
+    """Where a folder lies below one that is root's alone, let other users get there: in this process's mounts."""
+    wanted = {os.path.realpath(folder) for folder in folders}
+    closed = {
+        str(parent): folder
+        for folder in sorted(wanted)
+        for parent in [next((p for p in reversed(Path(folder).parents) if not p.stat().st_mode & 1), None)]
+        if parent is not None
+    }
+    libc.call("unshare", 0x00020000)
+    libc.mount("none", "/", None, libc.MS_REC | libc.MS_PRIVATE)
+    opened = {folder: os.open(folder, os.O_PATH) for folder in wanted}
+    for parent in closed:
+        libc.mount("shown", parent, "tmpfs", 0, "mode=755")
+    for folder, descriptor in opened.items():
+        if any(folder.startswith(f"{parent}/") for parent in closed):
+            os.makedirs(folder)
+            libc.mount(f"/proc/self/fd/{descriptor}", folder, None, libc.MS_BIND | libc.MS_REC)
+        os.close(descriptor)
+
+
+def _refuse_namespaces() -> None:
+    """What a container's filter does."""
+    no, yes = (0x06, 0, 0, 0x00050000 | errno.EPERM), (0x06, 0, 0, 0x7FFF0000)
+    program = [(0x20, 0, 0, 0)]  # the call's number
+    for number in _REFUSED:
+        program += [(0x15, 0, 1, number), no]
+    program += [(0x15, 0, 1, _CLONE3), (0x06, 0, 0, 0x00050000 | errno.ENOSYS)]
+    program += [(0x15, 0, 3, _CLONE), (0x20, 0, 0, 16), (0x45, 0, 1, _NEW_NAMESPACES), no, yes]
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+    libc.prctl(libc.PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.create_string_buffer(header, len(header)))
+
+
+if __name__ == "__main__":
+    if reason := why_not(sys.argv[1]):
+        sys.exit(reason)
+    enter(sys.argv[1])
+    os.execvp(sys.argv[2], sys.argv[2:])
