@@ -89,6 +89,7 @@ class Halves(NamedTuple):
         given: expressions of which only the reference has the values; `inside` finds them under `VALUES`.
         why_whole: why it could not be divided although it holds more than calls: no answer may see it.
         places: of what runs inside, in the expression; of what could not be taken.
+        parts: how many values `outside` needs.
     """
 
     inside: str
@@ -97,6 +98,7 @@ class Halves(NamedTuple):
     given: tuple[str, ...] = ()
     why_whole: str = ""
     places: frozenset[Place] = frozenset()
+    parts: int = 1
 
 
 def name_of_call(expression: str) -> str:
@@ -131,7 +133,13 @@ def halves(expression: str, meaning: Meaning, whole: frozenset[Place] = frozense
         return Halves(expression, why_whole=str(error), places=frozenset({error.place}))
     if not divider.inside:
         return Halves(expression, why_whole="it calls no function that an answer has to define")
-    rests = "\n".join(dict.fromkeys(divider.imports)), tuple(divider.given), "", frozenset(divider.places)
+    rests = (
+        "\n".join(dict.fromkeys(divider.imports)),
+        tuple(divider.given),
+        "",
+        frozenset(divider.places),
+        len(divider.inside),
+    )
     if is_use:
         return Halves(ast.unparse(divider.inside[0]) if divider.given else expression, None, *rests)
     inside = "".join(f"{ast.unparse(piece)}, " for piece in divider.inside)

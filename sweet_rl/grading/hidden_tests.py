@@ -131,7 +131,7 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     ask = partial(_asked, task, sandbox)
     meaning = _meaning(task, ask)
     classes = frozenset(name for name, kind in meaning.kinds.items() if kind == "class")
-    parts = [_part(task, expression, meaning, classes, sandbox) for expression in expressions]
+    parts = _parts(task, meaning, classes, sandbox)
     for name, (test, _, data, _) in zip(task.test_cases, parts, strict=True):
         if not problem and (test.why_whole or not data):
             why = test.why_whole or "an argument is no data, and only the reference has it"
@@ -145,34 +145,48 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     if all(_is_told(expression, meaning) for expression in expressions):
         return plan._replace(junk={"True": (_TRUE,) * len(tests)})
     if all(test.outside for test in tests):
-        junk = {what: _with_constant(task, plan, text, sandbox) for what, text in _CONSTANTS.items()}
-        return plan._replace(junk=junk)
+        return plan._replace(junk=_junk(task, plan, sandbox))
     return plan
 
 
-def _part(
-    task: Task, expression: str, meaning: Meaning, classes: frozenset[str], sandbox: Sandbox
-) -> tuple[Halves, frozenset[str], str, str]:
-    """The first way to divide a test in which the reference has a value: what crosses, what is given, what returned.
+_Part = tuple[Halves, frozenset[str], str, str]
+"""A test, what may cross, what it is given, what the reference has returned."""
+
+
+def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandbox) -> list[_Part]:
+    """For each test the first way to divide it that changes nothing for the reference.
 
     Where there is none, the first way of all; nothing given where that cannot be.
     """
-    ask, first = partial(_asked, task, sandbox), None
-    for test, crossing in _ways(expression, meaning, classes):
-        data = [
-            value.text for value in ask(test.given, packed=dict.fromkeys(range(len(test.given)), classes))
-        ]
-        given = _tuple(data) if all(data) else ""
-        if first is None:
-            first = test, crossing, given, ""
-        if test.why_whole or not given:
+    expressions, ask = list(task.test_cases.values()), partial(_asked, task, sandbox)
+    wanted = ask(expressions)
+    ways = [_ways(expression, meaning, classes) for expression in expressions]
+    first: dict[int, _Part] = {}
+    found: dict[int, _Part] = {}
+    while tried := {at: way for at in range(len(ways)) if at not in found and (way := next(ways[at], None))}:
+        texts = [text for test, _ in tried.values() for text in test.given]
+        data = iter(ask(texts, packed=dict.fromkeys(range(len(texts)), classes)))
+        parts = {at: (test, crossing, _given(test, data), "") for at, (test, crossing) in tried.items()}
+        first |= {at: part for at, part in parts.items() if at not in first}
+        parts = {at: part for at, part in parts.items() if part[2] and not part[0].why_whole}
+        if not parts:
             continue
-        plan = Plan((test,), classes, (crossing,), (given,))
-        (found,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
-        ((value,),) = finished([plan], found)
-        if value.outcome is Outcome.VALUE:
-            return test, crossing, given, value.inside
-    return first or (Halves(expression), frozenset(), "", "")
+        tests, crossing, given, _ = zip(*parts.values(), strict=True)
+        plan = Plan(tests, classes, crossing, given)
+        (results,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
+        for at, value in zip(parts, finished([plan], results)[0], strict=True):
+            if value.outcome is Outcome.VALUE and value.fingerprint == wanted[at].fingerprint:
+                found[at] = (*parts[at][:3], value.inside)
+    for at, part in first.items():
+        if has_value(wanted[at]) and part[2] and not part[0].why_whole:
+            first[at] = (part[0]._replace(why_whole="what it makes more of is no data"), *part[1:])
+    return [found.get(at) or first[at] for at in range(len(ways))]
+
+
+def _given(test: Halves, data: Iterator[TestValue]) -> str:
+    """The data for a test's arguments; empty where some of it is none."""
+    texts = [value.text for value in itertools.islice(data, len(test.given))]
+    return _tuple(texts) if all(texts) else ""
 
 
 def _ways(
@@ -231,14 +245,15 @@ def _asked(
 _Ask = Callable[..., list[TestValue]]
 
 
-def _with_constant(task: Task, plan: Plan, text: str, sandbox: Sandbox) -> tuple[bytes, ...]:
-    """Fingerprints of what the tests make of this datum in place of all that an answer returns."""
-    # at least as many as there are parts
-    data = [_tuple([text] * (1 + test.inside.count(", "))) for test in plan.tests]
-    values = [TestValue(Outcome.VALUE, text=text) for text in data]
-    job = _outside_job([task], [plan], values)
-    (found,) = sandbox.trusted.run([job] if job else [])
-    return tuple(value.fingerprint for value in found)
+def _junk(task: Task, plan: Plan, sandbox: Sandbox) -> dict[str, tuple[bytes, ...]]:
+    """Fingerprints of what the tests make of each constant in place of all that an answer returns."""
+    count, many = len(plan.tests), len(_CONSTANTS)
+    every = plan._replace(tests=plan.tests * many, returned=plan.returned * many)
+    data = [_tuple([text] * test.parts) for text in _CONSTANTS.values() for test in plan.tests]
+    job = _outside_job([task], [every], [TestValue(Outcome.VALUE, text=text) for text in data])
+    (found,) = sandbox.run([job] if job else [])
+    made = [value.fingerprint for value in found]
+    return {what: tuple(made[at * count : (at + 1) * count]) for at, what in enumerate(_CONSTANTS)}
 
 
 def _meaning(task: Task, ask: _Ask) -> Meaning:

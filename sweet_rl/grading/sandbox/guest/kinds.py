@@ -63,9 +63,14 @@ def alike(value: Any, wanted: Any, depth: int = 0) -> bool:
     if kinds[0] != kinds[1] or depth > 50:
         return False
     if kinds[0] == "thing":
-        fields, others = getattr(value, "__dict__", {}), getattr(wanted, "__dict__", {})
-        same = type(value).__name__ == type(wanted).__name__ and fields.keys() >= others.keys()
-        return same and all(alike(fields[name], one, depth + 1) for name, one in others.items())
+        fields, needed = _fields(value), _fields(wanted)
+        same = type(value).__name__ == type(wanted).__name__ or MODULE not in {
+            type(value).__module__,
+            type(wanted).__module__,
+        }
+        return same and all(
+            name in fields and alike(fields[name], one, depth + 1) for name, one in needed.items()
+        )
     if kinds[0] not in {"items", "mapping"}:
         return True
     items, others = _some_items(value), _some_items(wanted)
@@ -83,8 +88,8 @@ def finite(value: Any, depth: int = 0) -> bool:
     kind = _rough_kind(value)
     if kind in {"items", "mapping", "table"}:
         return depth <= 50 and all(finite(part, depth + 1) for part in _some_items(value))
-    if kind == "thing" and hasattr(value, "__dict__"):
-        return all(finite(part, depth + 1) for part in vars(value).values())
+    if kind == "thing" and depth <= 50 and (fields := _fields(value)):
+        return all(finite(part, depth + 1) for part in fields.values())
     missing = type(value).__name__ in {"NaTType", "NAType"}
     return not missing and (kind != "number" or (value == value and abs(value) != float("inf")))
 
@@ -96,6 +101,12 @@ def _some_items(value: Any) -> list[Any]:
     if hasattr(value, "itertuples"):
         return list(islice(value.itertuples(), 1000))
     return list(islice(value.items() if isinstance(value, dict) else value, 1000))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Those of an object of a class of the reference's, but for an Enum's member, which is its name."""
+    is_own = type(value).__module__ == MODULE and not hasattr(value, "_name_")
+    return getattr(value, "__dict__", {}) if is_own else {}
 
 
 def _rough_kind(value: Any) -> str:

@@ -101,9 +101,7 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
                 _check_kinds(scope[VALUES], program["returned"][number], scope)
                 _running.append(expression)
             value = eval(expression, scope)  # noqa: S307 - likewise
-            yield (
-                Result(VALUE, text=pack(value, program["classes"])) if number in packed else _describe(value)
-            )
+            yield (Result(VALUE, text=pack(value, packed[number])) if number in packed else _describe(value))
         except NotPlainData as error:
             yield Result(NOT_PLAIN, text=str(error)[:200])
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are the answer's too
@@ -130,7 +128,7 @@ def _refuse_to_run(event: str, arguments: tuple[Any, ...]) -> None:
         return
     asks = sys._getframe(1).f_globals.get("__name__", "")
     is_import = str(arguments[1])[:1] == "/" and str(arguments[1])[-3:] == ".py"
-    if event == "compile" and (is_import or asks in {"collections", "dataclasses", "enum", "ast"}):
+    if event == "compile" and (is_import or asks in {"collections", "dataclasses", "enum", "ast", "typing"}):
         return  # which check the names that they make code of; ast runs nothing
     raise PermissionError("a test may not run what an answer has returned beside what it expects")
 

@@ -72,14 +72,15 @@ def _tree(value: Any, classes: Collection[str]) -> Any:
 
 
 def _plain_tree(value: Any, classes: Collection[str]) -> Any:
-    for kind in type(value).__mro__:
+    kinds: tuple[Any, ...] = type(value).__mro__
+    for kind in kinds:
         write = _WRITERS.get(kind)
         if write is not None:
             tree = write(value)
             return [tree[0], *[_tree(item, classes) for item in tree[1]]] if type(tree) is tuple else tree
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in {"numpy.generic", "numpy.ndarray"}:
-            items = _tree(getattr(kind, "tolist")(value), classes)
+            items = _tree(kind.tolist(value), classes)
             return [ARRAY, str(value.dtype), items] if ARRAY in classes else items
         if name in _BY_NAME:
             return [name, *[_tree(part, classes) for part in _BY_NAME[name][0](kind, value)]]
@@ -220,6 +221,7 @@ _BY_NAME: dict[
         lambda *items: _called("collections.deque")(items),
     ),
     "pathlib.PurePath": (lambda _, value: [str(value)], _new("pathlib.PurePath")),
+    "ipaddress._BaseAddress": (lambda _, value: [str(value)], _new("ipaddress.ip_address")),
     "uuid.UUID": (lambda _, value: [str(value)], _new("uuid.UUID")),
     "types.SimpleNamespace": (
         lambda _, value: [vars(value)],
