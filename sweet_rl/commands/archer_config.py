@@ -144,7 +144,7 @@ def _as_text(override: str) -> str:
     except HydraException:
         pass
     key, _, value = override.partition("=")
-    doubled = re.sub(r"(\\+)(?='|$)", r"\1\1", value)
+    doubled = re.sub(r"(?<!\\)(\\++)(?='|$)", r"\1\1", value)
     quoted = doubled.replace("'", r"\'")
     return f"{key}='{quoted}'"
 

@@ -36,6 +36,10 @@ _MAX_REPLY: Final = 16 * 2**20
 """Characters of all choices of a reply."""
 
 
+_READ_AT_ONCE: Final = 2**16
+"""Bytes of a request whose reply is made in the event loop; that of a larger one is made in a thread."""
+
+
 class SimulatorServer:
     """The application and its counters.
 
@@ -147,8 +151,9 @@ class SimulatorServer:
                 raise RequestProblem(
                     415, f"The Content-Type must be application/json, got {request.content_type}."
                 )
-            asked = read(await request.read())
-            texts = self._speak(asked)
+            asked = read(content := await request.read())
+            long = len(content) > _READ_AT_ONCE  # others are answered meanwhile
+            texts = await asyncio.to_thread(self._speak, asked) if long else self._speak(asked)
             latency_s, fault = self._fault_profile.draw(number)
             if latency_s:
                 await asyncio.sleep(latency_s)
