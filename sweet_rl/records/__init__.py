@@ -5,6 +5,7 @@
 """
 
 from sweet_rl.records.files import (
+    check_yaml,
     encode_row,
     load_tasks_file,
     load_trajectories,
@@ -26,6 +27,7 @@ from sweet_rl.records.rows import (
 
 __all__ = [
     "Journal",
+    "check_yaml",
     "encode_row",
     "is_being_written",
     "load_tasks_file",

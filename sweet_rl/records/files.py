@@ -19,6 +19,9 @@ from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records.rows import task_from_row, trajectories_from_rows, unique_tasks
 from sweet_rl.types import Json, Task, Trajectory
 
+_DEEPEST, _MOST, _LONGEST_NUMBER = 50, 100_000, 1000
+"""Of a YAML file: parts within parts, values with those that aliases stand for, characters of a number."""
+
 
 def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
     """Yield (1-based line number, object) for every line that is not blank.
@@ -69,6 +72,43 @@ def parse_line(line: bytes, path: str | Path | None, number: int) -> dict[str, J
     if not isinstance(row, dict):
         fail("must hold one JSON object", "A JSON Lines file has one {...} a line.")
     return row
+
+
+def check_yaml(text: str, path: str | Path) -> None:
+    """Refuse YAML that no reader survives: too deep, or whose aliases stand for too much.
+
+    Raises:
+        UsageError: names file and line.
+        YAMLError: it is no YAML.
+    """
+    import yaml
+
+    opened: list[
+        tuple[str | None, int]
+    ] = []  # each part that has begun: its anchor, and what stood before it
+    sizes: dict[str | None, int] = {}
+    total = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        problem = ""
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+            problem = "it is nested too deeply" if len(opened) > _DEEPEST else ""
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes[anchor] = total - before
+        elif isinstance(event, yaml.AliasEvent):
+            total += sizes.get(event.anchor, 0)
+            within = any(anchor == event.anchor for anchor, _ in opened)
+            problem = f"*{event.anchor} stands within itself" if within else ""
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor] = 1
+            if len(event.value) > _LONGEST_NUMBER and event.value[:1] in "+-0123456789" and not event.style:
+                problem = f"a number of {len(event.value):,} characters" * (" " not in event.value)
+        total += 1
+        if problem or total > _MOST:
+            problem = problem or f"with its aliases it has more than {_MOST:,} values"
+            where = f"{path}, line {event.start_mark.line + 1}"
+            raise UsageError(f"{where}: this cannot be read: {problem}. Write it out, with less in it.")
 
 
 def load_tasks_file(path: str | Path) -> list[Task]:

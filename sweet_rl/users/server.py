@@ -106,7 +106,9 @@ class SimulatorServer:
     def _check_key(self, request: web.Request) -> None:
         """Refuse who does not bring the key."""
         sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if self._api_key and not hmac.compare_digest(sent.encode(), self._api_key.encode()):
+        if self._api_key and not hmac.compare_digest(
+            sent.encode("utf-8", "surrogateescape"), self._api_key.encode()
+        ):
             what = "Incorrect API key provided." if sent else "You didn't provide an API key."
             raise RequestProblem(401, f"{what} Send it as: Authorization: Bearer KEY", code="invalid_api_key")
 
