@@ -13,6 +13,7 @@ from sweet_rl.records.files import (
     read_rows,
     replace_file,
     replace_rows,
+    stamp_of,
     sync_path,
 )
 from sweet_rl.records.journal import Journal, is_being_written, locked
@@ -38,6 +39,7 @@ __all__ = [
     "read_rows",
     "replace_file",
     "replace_rows",
+    "stamp_of",
     "sync_path",
     "task_from_row",
     "trajectories_from_rows",
