@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from sweet_rl.command_line.stages import stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
@@ -21,9 +21,10 @@ from sweet_rl.flags.common import Listening
 from sweet_rl.serving import Limits, is_own_name
 from sweet_rl.worlds import Options, first_for
 
-Event = MutableMapping[str, Any]
-Receive, Send = Callable[[], Awaitable[Event]], Callable[[Event], Awaitable[None]]
-Application = Callable[[Event, Receive, Send], Awaitable[None]]
+Event: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+Application: TypeAlias = Callable[[Event, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,6 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
         import uvicorn
         from openenv.core.env_server.http_server import create_fastapi_app
         from openenv.core.env_server.types import ConcurrencyConfig
-        from starlette.responses import JSONResponse
 
         from sweet_rl.doors.openenv import Heard, Played, Say, WorldEnvironment
     except ModuleNotFoundError as error:
@@ -73,9 +73,6 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
                     max_concurrent_envs=flags.sessions, session_timeout=flags.session_idle_s
                 ),
                 state_cls=Played,
-            )
-            app.add_exception_handler(
-                SweetRLError, lambda _, error: JSONResponse({"error": str(error)}, status_code=400)
             )
             guarded = Guarded(app, flags.host, Limits(), flags.session_idle_s)
             most = guarded.limits.body_bytes
@@ -133,19 +130,22 @@ class Guarded:
                 return {"type": "websocket.disconnect", "code": 1001}
 
         async def told(event: Event) -> None:
-            nonlocal started
-            started = True
-            await send(event)
+            nonlocal started, refused
+            if event.get("status") == 500:  # ours is JSON
+                refused = 500, "The server had an error; its log names it."
+            if refused is None:
+                started = True
+                await send(event)
 
         try:
             if refused is None:
                 await self._app(scope, heard, told)
+        except SweetRLError as error:
+            refused = (400, str(error)) if scope["type"] == "http" else None
         except Exception as error:  # noqa: BLE001 - no request ends the server, or fills its log
-            print(
-                f"{scope['path']!r}: {type(error).__name__}: {first_line(error)}", file=sys.stderr, flush=True
-            )
-            refused = None if started else (500, "The server had an error; its log names it.")
-        if refused is not None:
+            kind = type(error).__name__
+            print(f"{scope['path']!r}: {kind}: {first_line(error)}", file=sys.stderr, flush=True)
+        if refused is not None and not (started and scope["type"] == "http"):
             await _refuse(scope["type"], receive, send, *refused)
 
     def _refused(self, scope: Event) -> tuple[int, str] | None:
