@@ -29,7 +29,7 @@ _SPREAD = re.compile(rf"{_PLACE}, {_NUMBER} px wide(?:, in {_NUMBER} (centred )?
 _MISSING_TEXT = re.compile(rf"[Tt]here should be (?:the|another) text {_QUOTE} (in [^“”]*?)\.(?= |$)")
 _CHANGED_TEXT = re.compile(rf"({_ONE}) should (?:be|read {_QUOTE}),? ?([^“”]*?)\.(?= |$)")
 _LONGER_TEXT = re.compile(rf"({_ONE}) goes on: {_QUOTE}")
-_EXTRA_TEXTS = re.compile(rf"((?:{_ONE}(?:, | and )?(?:the (?=\w+ “))?){1, 30}+) (?:is|are) not on my page")
+_EXTRA_TEXTS = re.compile(rf"((?:{_ONE}(?:, | and )?(?:the (?=\w+ “))?){{1,30}}+) (?:is|are) not on my page")
 _MISSING_BLOCK = re.compile(
     rf"[Tt]here should be an? (?:{_COLOR} (?:band|box)|(picture|input field)) of {_SIZE}, {_PLACE}"
 )
