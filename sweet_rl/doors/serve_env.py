@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweet_rl.command_line.stages import stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
@@ -18,8 +18,10 @@ from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.errors import SweetRLError, first_line, missing_package
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Listening
-from sweet_rl.serving import Limits, is_own_name
 from sweet_rl.worlds import Options, first_for
+
+if TYPE_CHECKING:
+    from sweet_rl.serving import Limits
 
 Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
@@ -52,7 +54,7 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
     import socket
 
     from sweet_rl.doors.opened import open_world
-    from sweet_rl.serving import in_one_line, usable
+    from sweet_rl.serving import Limits, in_one_line, usable
 
     try:
         import uvicorn
@@ -150,6 +152,8 @@ class Guarded:
 
     def _refused(self, scope: Event) -> tuple[int, str] | None:
         """Why a request is not let in, by its headers."""
+        from sweet_rl.serving import is_own_name
+
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host, origin = given.get("host", ""), given.get("origin")
         if not is_own_name(host, self._host):

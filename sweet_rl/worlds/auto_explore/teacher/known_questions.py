@@ -24,7 +24,7 @@ _DEFINED: Final = re.compile(
     re.MULTILINE,
 )
 _VALUE: Final = re.compile(
-    r"""^[ \t]*+(?:(?:export|const|final)[ \t]++)*+([A-Za-z_]\w*+)\s*+[:=]\s*+"""
+    r"""^[ \t]*+(?:(?:export|const|final)[ \t]++)*([A-Za-z_]\w*+)\s*+[:=]\s*+"""
     r"""([\d.]+|"[^"\n]+"|'[^'\n]+')[ \t,;]*$""",
     re.MULTILINE,
 )
