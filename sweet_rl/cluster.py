@@ -27,6 +27,10 @@ _PROBE_S = 5.0  # for a machine of the cluster to accept a connection; Ray itsel
 _PATIENCE_S = 60.0  # for workers to come up in silence
 
 
+class _HeadGone(ServiceError):
+    """The cluster has no head any more."""
+
+
 class Part(Protocol):
     """What every worker builds once. It is asked by name of a coroutine, with what can be pickled."""
 
@@ -81,6 +85,8 @@ class Workers:
         say: Callable[[str], None],
     ) -> None:
         self.count = count
+        self._head: tuple[str, str, str] = ray.get_runtime_context().gcs_address.rpartition(":")
+        self._watching: asyncio.Task[None] | None = None
         self._errors = ray.exceptions
         self._kill = ray.kill
         self._make: Callable[[], Any] = lambda: ray.remote(_Host).options(**options).remote(build, threads)
@@ -103,12 +109,18 @@ class Workers:
         for _ in range(_ATTEMPTS):
             worker = await self._take(self._each)
             try:
-                return await worker.actor.ask.remote(method, args)
+                asked = asyncio.ensure_future(worker.actor.ask.remote(method, args))
+                await asyncio.wait([asked, *filter(None, [self._watching])], return_when="FIRST_COMPLETED")
+                if not asked.done() and self._broken is not None:
+                    raise self._broken
+                return await asked
             except self._errors.RayTaskError as error:
                 if isinstance(error.cause, SweetRLError):
                     raise error.cause from None
                 raise
             except self._errors.RayError as error:
+                if await self._lost_head():
+                    continue  # and is told so
                 self._lose(worker, error)
             finally:
                 worker.in_hand -= 1
@@ -130,13 +142,17 @@ class Workers:
 
     def close(self) -> None:
         """End all workers and what they hold."""
-        for actor in self._actors:
+        if self._watching is not None:
+            self._watching.cancel()
+        for actor in () if self.headless else self._actors:  # Ray would wait for its head, a minute for each
             self._kill(actor, no_restart=True)
         self._actors.clear()
         self._ready.clear()
 
     async def _take(self, most: int | None) -> _Worker:
         """The worker with the least in hand, as soon as one has less than `most`."""
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
         while len(self._actors) < self.count and self._broken is None:
             self._start()
         while True:
@@ -148,6 +164,34 @@ class Workers:
                 return worker
             self._changed.clear()
             await self._changed.wait()
+
+    @property
+    def headless(self) -> bool:
+        """Whether the cluster's head has gone away: nothing can be asked of Ray any more."""
+        return isinstance(self._broken, _HeadGone)
+
+    async def _watch(self) -> None:
+        """Ends when the head is gone."""
+        while not await self._lost_head():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(_PROBE_S)
+
+    async def _lost_head(self) -> bool:
+        """Whether the head is gone. Ray itself waits for it for a minute, in any call, and ends the process then."""
+        for _ in range(_ATTEMPTS):
+            try:
+                async with asyncio.timeout(_PROBE_S):
+                    _, writer = await asyncio.open_connection(self._head[0], int(self._head[2]))
+                writer.close()
+                return False
+            except OSError:  # also TimeoutError
+                await asyncio.sleep(1)
+        self._broken = _HeadGone(
+            f"The head of the Ray cluster, {''.join(self._head)}, does not answer any more. Start it again "
+            "(`ray start --head`) with its machines, or pass --ray_address local; then run the same command with "
+            "--to_continue: what is saved is not done again."
+        )
+        self._changed.set()
+        return True
 
     def _start(self) -> None:
         actor = self._make()
@@ -171,6 +215,8 @@ class Workers:
             self._broken = error.cause if isinstance(error.cause, SweetRLError) else None
             self._broken = self._broken or ServiceError(f"A Ray worker could not start: {error}")
         except self._errors.RayError as error:
+            if await self._lost_head():
+                return
             self._failed_starts += 1
             self._actors.remove(actor)
             if self._failed_starts < _ATTEMPTS:
@@ -271,6 +317,7 @@ def open_workers(
         try:
             yield workers
         finally:
+            ours = ours and not workers.headless
             workers.close()
     finally:
         if ours:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,12 +19,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler
 
 from sweet_rl.errors import UsageError
 
 _BACKLOG = 1024
+_LOG = logging.getLogger(__name__)
 _WAITING = web.AppKey("waiting", set[Any])
 """Connections whose first request has no whole headers yet."""
 
@@ -96,6 +99,18 @@ def guard(host: str, limits: Limits) -> Middleware:
     return guarded
 
 
+def in_one_line(record: logging.LogRecord) -> bool:
+    """A filter of a server's log: what a client got wrong is one line, and no traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError | UnicodeError):
+        record.msg, record.args = f"{record.getMessage()}: {ascii(' '.join(str(error).split()))[:200]}", ()
+        record.exc_info = None
+    return True
+
+
+_LOG.addFilter(in_one_line)
+
+
 @contextmanager
 def usable(host: str, port: int) -> Iterator[None]:
     """A block in which an address is begun to be listened on.
@@ -135,6 +150,7 @@ async def listening(
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=_LOG,
         handler_cancellation=True,
         keepalive_timeout=limits.idle_s,
         shutdown_timeout=0.5,

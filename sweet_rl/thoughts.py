@@ -16,6 +16,7 @@ _QUOTES: Final = "`'\"\\"
 _OPEN = re.compile(rf"<({_NAMES})>|\[(THINK)\]", re.IGNORECASE)
 _CLOSE = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]", re.IGNORECASE)
 _MARKER = re.compile(re.escape(ANSWER_MARKER))
+_LEADING = re.compile(rf"\s*+(?:<(?:{_NAMES})>|\[THINK\])", re.IGNORECASE)
 _PREFILLED = re.compile(rf"(?:<(?:{_NAMES})>|\[THINK\])\s*\Z", re.IGNORECASE)
 
 
@@ -64,31 +65,39 @@ def split_thoughts(written: str, prompt: str = "") -> Spoken:
 
 def _without_leading(text: str, thoughts: list[str]) -> str:
     """The text behind the blocks it begins with."""
-    while (opened := _OPEN.match(text, len(text) - len(text.lstrip()))) is not None:
+    position = 0
+    while (opened := _LEADING.match(text, position)) is not None:
         end = _end_of_block(text, opened.end())
         thoughts.append(text[opened.end() : len(text) if end is None else end.start()])
-        text = "" if end is None else text[end.end() :]
-    return text
+        position = len(text) if end is None else end.end()
+    return text[position:]
 
 
 def _without_inner(text: str, thoughts: list[str]) -> str:
     """The text without blocks between sentences, up to the answer, and at the beginning of the answer."""
-    kept, position = "", 0
+    kept, position = list[str](), 0
+    marker, closes = _MARKER.search(text), True
     while True:
-        marker = _MARKER.search(text, position)
+        if marker is not None and marker.start() < position:  # it was part of a thought
+            marker = _MARKER.search(text, position)
         opened = _next_tag(_OPEN, text, position)
         if marker is not None and (opened is None or marker.start() < opened.start()):
-            return kept + text[position : marker.end()] + _without_leading(text[marker.end() :], thoughts)
+            kept += [text[position : marker.end()], _without_leading(text[marker.end() :], thoughts)]
+            break
         if opened is None:
-            return kept + text[position:]
-        end = _end_of_block(text, opened.end())
-        line = text[text.rfind("\n", 0, opened.start()) + 1 : opened.start()]
-        if end is None and line.strip():  # a word in a sentence, not the beginning of thoughts
-            kept, position = kept + text[position : opened.end()], opened.end()
+            kept.append(text[position:])
+            break
+        end = _end_of_block(text, opened.end()) if closes else None
+        closes = end is not None
+        _, newline, line = text[position : opened.start()].rpartition("\n")
+        if end is None and (line.strip() or (position and not newline)):
+            kept.append(text[position : opened.end()])  # a word in a sentence, not the beginning of thoughts
+            position = opened.end()
             continue
-        kept += text[position : opened.start()]
+        kept.append(text[position : opened.start()])
         thoughts.append(text[opened.end() : len(text) if end is None else end.start()])
         position = len(text) if end is None else end.end()
+    return "".join(kept)
 
 
 def _end_of_block(text: str, start: int) -> re.Match[str] | None:
@@ -128,5 +137,5 @@ def _next_tag(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] 
 
 
 def _quoted(text: str, tag: re.Match[str]) -> bool:
-    before, behind = text[: tag.start()][-1:], text[tag.end() : tag.end() + 1]
+    before, behind = text[max(0, tag.start() - 1) : tag.start()], text[tag.end() : tag.end() + 1]
     return (before != "" and before in _QUOTES) or (behind != "" and behind in _QUOTES)

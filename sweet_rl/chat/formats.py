@@ -108,7 +108,7 @@ class TokenizerChat:
         """
         try:
             return self._apply(messages, open_turn=open_turn)
-        except (_template_error(), TypeError, ValueError) as error:
+        except (_template_error(), TypeError, ValueError, ArithmeticError) as error:
             roles = ", ".join(str(entry["role"]) for entry in map(_entry, messages))
             shown = any(isinstance(entry["content"], list) for entry in map(_entry, messages))
             repair = (
@@ -134,7 +134,7 @@ class TokenizerChat:
     def _shows(self, *messages: Message) -> bool:
         try:
             return _PROBE in self._apply(messages)
-        except (_template_error(), TypeError, ValueError):
+        except (_template_error(), TypeError, ValueError, ArithmeticError):
             return False
 
     def _apply(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
@@ -145,10 +145,22 @@ class TokenizerChat:
             for entry in entries:
                 if isinstance(entry["content"], str):
                     entry["content"] = [{"type": "text", "text": entry["content"]}]
-        prompt: str = self.tokenizer.apply_chat_template(
-            entries, add_generation_prompt=open_turn, tokenize=False
+        from sweet_rl.chat.rendering import LARGEST, RanAway, bounded
+
+        try:
+            with bounded():
+                prompt: str = self.tokenizer.apply_chat_template(
+                    entries, add_generation_prompt=open_turn, tokenize=False
+                )
+            if len(prompt) <= LARGEST:
+                return prompt
+            problem = f"it makes a prompt of {len(prompt):,} characters"
+        except (RanAway, RecursionError, MemoryError, OverflowError) as error:
+            problem = first_line(error)
+        raise UsageError(
+            f"The chat template of {self.tokenizer.name_or_path!r} runs away: {problem}. Look at the loops and "
+            "macros in its chat_template.jinja (or tokenizer_config.json), or choose another model."
         )
-        return prompt
 
 
 class InstructedChat:

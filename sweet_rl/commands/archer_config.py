@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import sweet_rl
 from sweet_rl.errors import UsageError, missing_package, suggestion
+from sweet_rl.records import check_yaml
 from sweet_rl.types import Json
 from sweet_rl.worlds import all_worlds, own_options, world_of
 
@@ -116,6 +118,9 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
             f"There are {', '.join(known) or 'none'}."
         )
     try:
+        for path in where.glob("*.yaml") if folder else ():
+            with suppress(YAMLError, UnicodeDecodeError):  # hydra says it better, where it is read at all
+                check_yaml(path.read_text(encoding="utf-8"), path)
         with initialize_config_dir(str(where), version_base="1.3"):
             composed = compose(name, overrides=[*_PACKAGED, *overrides])
         config: Any = OmegaConf.to_container(composed, resolve=True)
@@ -144,7 +149,7 @@ def _as_text(override: str) -> str:
     except HydraException:
         pass
     key, _, value = override.partition("=")
-    doubled = re.sub(r"(\\+)(?='|$)", r"\1\1", value)
+    doubled = re.sub(r"(?<!\\)(\\++)(?='|$)", r"\1\1", value)
     quoted = doubled.replace("'", r"\'")
     return f"{key}='{quoted}'"
 

@@ -13,7 +13,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags.common import Evaluation
 from sweet_rl.grouping import group_by_identity, group_by_task, repeats_of
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
-from sweet_rl.records import locked, read_rows, replace_rows, trajectories_from_rows
+from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
 from sweet_rl.runs import new_file
 from sweet_rl.types import Json, Trajectory
 from sweet_rl.viewer.rows import rewards_turns
@@ -33,6 +33,7 @@ class GradedFile:
     """
 
     def __init__(self, path: str, k: int | None) -> None:
+        self._stamp = stamp_of(path)
         numbered = list(read_rows(path))
         self.path = path
         self.rows = [row for _, row in numbered]
@@ -87,7 +88,11 @@ class GradedFile:
         if self._changed:
             started = time.monotonic()
             tracking.changes(self.path)
-            replace_rows(self.path, self.rows)
+            try:
+                self._stamp = replace_rows(self.path, self.rows, self._stamp)
+            except UsageError:
+                self._changed = False  # it is kept beside a file that has changed: once is enough
+                raise
             self._saved, self._changed = time.monotonic(), False
             self._wait_s = max(_SAVE_AFTER_S, (self._saved - started) / _SAVING_SHARE)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
-from sweet_rl.records import read_rows, replace_rows
+from sweet_rl.records import read_rows, replace_rows, stamp_of
 from sweet_rl.runs import HOW_TO_MIX, check_settings
 from sweet_rl.types import Json
 
@@ -57,12 +57,13 @@ def finish(path: str | Path, order: Sequence[TurnKey]) -> list[dict[str, Json]]:
     Of a turn that was tried several times the last row stays. Returns the rows of turns that failed.
     """
     places = {key: i for i, key in enumerate(order)}
+    stamp = stamp_of(path)
     rows = [row for _, row in read_rows(path)]
     last = {key_of(row): i for i, row in enumerate(rows)}
     stay = [row for i, row in enumerate(rows) if last[key_of(row)] == i or not has_failed(row)]
     in_order = sorted(stay, key=lambda row: places.get(key_of(row), len(places)))
     if len(stay) < len(rows) or any(a is not b for a, b in zip(rows, in_order, strict=True)):
-        replace_rows(path, in_order)
+        replace_rows(path, in_order, stamp)
     return [row for row in in_order if has_failed(row)]
 
 

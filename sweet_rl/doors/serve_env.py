@@ -18,6 +18,7 @@ class Sessions(Listening):
     """Where it listens."""
 
     sessions: int = flag(64, "clients at once.", at_least=1)
+    session_idle_s: float = flag(3600, "seconds until a client that says nothing loses its session.", above=0)
 
 
 @stage(
@@ -35,16 +36,18 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
     The smallest run: serve_env code
     """
     import asyncio
+    import logging
     import socket
 
     from sweet_rl.doors.opened import open_world
-    from sweet_rl.serving import usable
+    from sweet_rl.serving import Limits, in_one_line, usable
 
     try:
         import uvicorn
         from openenv.core.env_server.http_server import create_fastapi_app
+        from openenv.core.env_server.types import ConcurrencyConfig
 
-        from sweet_rl.doors.openenv import Heard, Played, Say, WorldEnvironment
+        from sweet_rl.doors.openenv import Guarded, Heard, Played, Say, WorldEnvironment, drop_slow
     except ModuleNotFoundError as error:
         raise missing_package("openenv", "openenv", needed_for="serve_env") from error
 
@@ -54,14 +57,22 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
                 lambda: WorldEnvironment(world),
                 Say,
                 Heard,
-                max_concurrent_envs=flags.sessions,
+                concurrency_config=ConcurrencyConfig(
+                    max_concurrent_envs=flags.sessions, session_timeout=flags.session_idle_s
+                ),
                 state_cls=Played,
             )
+            guarded = Guarded(app, flags.host, Limits(), flags.session_idle_s)
+            most = guarded.limits.body_bytes
+            server = uvicorn.Server(uvicorn.Config(guarded, log_level="warning", ws_max_size=most))
+            logging.getLogger("uvicorn.error").addFilter(in_one_line)
             with usable(flags.host, flags.at_port):
                 listening = socket.create_server((flags.host, flags.at_port))
             print(
                 f"Serving {world.world.name} at http://{flags.host}:{listening.getsockname()[1]}", flush=True
             )
-            await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listening])
+            dropping = asyncio.create_task(drop_slow(server, guarded.limits.headers_s))
+            await server.serve(sockets=[listening])
+            dropping.cancel()
 
     asyncio.run(serve())

@@ -33,8 +33,8 @@ _FENCED_BLOCK: Final = re.compile(r"^[ \t]*(```|~~~)[^\n`]*\n(.*?)(?:^[ \t]*\1|\
 _FENCE_LINE: Final = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 _CODE_LINE: Final = re.compile(
     r"\s|$|[@#\])}\"']|(?:async +)?def |(?:class|import|from|assert|del|raise|global) "
-    r"|(?:if|for|while|with|else|try|finally|except|elif)\b.*:\s*(?:#.*)?$"
-    r"|[\w.\[\]'\"]+(?:, *[\w.\[\]'\"]+)* *(?::[^=]+)?[-+*/|&%]*=|[\w.]+\("
+    r"|(?:if|for|while|with|else|try|finally|except|elif)\b(?:.*:\s*$|.*?:\s*#)"
+    r"|[\w.\[\]'\"]++(?:, *[\w.\[\]'\"]++)*+ *(?::[^=]++|[-+*/|&%]*+)=|[\w.]++\("
 )
 """How a line of code looks; prose seldom does."""
 

@@ -134,7 +134,7 @@ def _changes_for(sent: Fields, words: str, fields: tuple[str, ...], *, refused: 
         refused: by its status; a template that fails may be reported as an error of the server.
     """
     roles = [message.get("role") for message in sent.get("messages") or () if isinstance(message, dict)]
-    about_roles = any(re.search(r"messages\b.*\brole\b", field) for field in fields)
+    about_roles = any(re.search(r"\brole\b", field.partition("messages")[2]) for field in fields)
     about_roles |= re.search(r"\broles\b", words) is not None
     alternate = _ALTERNATE.search(words) is not None
     if "system" in roles and (alternate or about_roles or _NO_SYSTEM.search(words)):

@@ -73,6 +73,7 @@ _CONTEXT_FULL: Final = re.compile(
     r"|`?inputs`? (tokens \+|must have less than)|(prompt|input)\b[^.]{0,60}tokens?\b[^.]{0,40}exceed",
     re.IGNORECASE,
 )
+_TAGS: Final = re.compile(r"<(style|script).*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL)
 _RATE: Final = re.compile(r"per (minute|day|hour)|rate.?limit|\bTPM\b", re.IGNORECASE)
 _UNPAID: Final = re.compile(r"insufficient[_ ](quota|balance|credits?|funds)|credit balance", re.IGNORECASE)
 _WORDS: Final = (
@@ -155,7 +156,7 @@ def server_error(body: Json) -> ServerError:
             inner = _json_in(value)
             if inner is not None:
                 read(inner)
-            elif text := " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", value, flags=re.S).split()):
+            elif text := " ".join(_TAGS.sub(" ", value).split()):
                 words.append(
                     "".join(filter(str.isprintable, text))
                 )  # it is printed: no control of a terminal

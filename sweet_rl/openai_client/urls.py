@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from sweet_rl.errors import UsageError
 
-_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s\"'`<>\\,/?#]*)([^\s\"'`<>\\,]*)")
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}+://)([^\s\"'`<>\\,/?#]*)([^\s\"'`<>\\,]*)")
 _SECRET: Final = re.compile(
     r"""secret|token|passw|credential|api[-_.]?key|(?<![a-z])(key|auth|sk|pk|hf|ghp|gsk|xai)([-_=:]|$)
     |[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}  # a UUID

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sweet_rl.commands.catalogue import COMMANDS, stages
 from sweet_rl.errors import UsageError, missing_package, suggestion
+from sweet_rl.records import check_yaml
 
 _NULL: Final = "tag:yaml.org,2002:null"
 
@@ -138,6 +139,7 @@ def _parse(path: Path) -> Node:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text in UTF-8 (byte {error.start}).") from error
     try:
+        check_yaml(text, path)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

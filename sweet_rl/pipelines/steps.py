@@ -27,7 +27,7 @@ from sweet_rl.types import Json
 _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
 """Flags with which a stage resumes what it left; the first that it has count."""
 
-_PLAIN: Final = re.compile(r"[\w./-]*\w[\w./-]*")
+_PLAIN: Final = re.compile(r"(?<![\w./-])[./-]*+\w[\w./-]*+")
 """A path that can be told from what stands around it; the current folder cannot."""
 
 _FROM: Final = "resume"

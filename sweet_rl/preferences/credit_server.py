@@ -81,7 +81,7 @@ def _read(body: bytes) -> tuple[list[str | None], list[list[Message]]]:
     """What a request asks about."""
     try:
         asked = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON ({error})", field="body") from error
     dialogues = asked.get("dialogues") if isinstance(asked, dict) else None
     if not isinstance(dialogues, list):

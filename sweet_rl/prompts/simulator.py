@@ -21,13 +21,7 @@ PLACEHOLDERS: Final = ("problem_description", "hidden_information", "dialogue_hi
 _SEPARATOR: Final = "\n\n\n\n"
 _CLOSING: Final = "agent:"
 _ENTRY: Final = re.compile(rf"(?:\A|(?<={_SEPARATOR}))(system|user|assistant):")
-_SECTIONS: Final = {
-    # A section ends at the first closing tag, but the dialogue, the last one, at the last: what an agent
-    # writes can neither end it nor pass for an earlier section.
-    "request": re.compile(r"<request>\n(.*?)\n</request>\n", re.DOTALL),
-    "hidden_information": re.compile(r"<hidden_information>\n(.*?)\n</hidden_information>\n", re.DOTALL),
-    "dialogue": re.compile(r"<dialogue>\n(.*)\n</dialogue>", re.DOTALL),
-}
+_SECTIONS: Final = ("request", "hidden_information", "dialogue")
 
 
 def dialogue_string(messages: Iterable[Message]) -> str:
@@ -55,11 +49,16 @@ def parse_simulator_prompt(text: str) -> UserContext:
         ValueError: sections are missing; names them.
     """
     found: dict[str, str] = {}
-    position = 0
-    for name, section in _SECTIONS.items():
-        if match := section.search(text, position):
-            found[name] = match[1]
-            position = match.end()
+    for name in _SECTIONS:
+        _, opening, inside = text.partition(f"<{name}>\n")
+        # A section ends at the first closing tag, but the dialogue, the last one, at the last: what an agent
+        # writes can neither end it nor pass for an earlier section.
+        if name == "dialogue":
+            content, closing, behind = inside.rpartition(f"\n</{name}>")
+        else:
+            content, closing, behind = inside.partition(f"\n</{name}>\n")
+        if opening and closing:
+            found[name], text = content, behind
     missing = [f"<{name}>" for name in _SECTIONS if name not in found]
     if missing:
         raise ValueError(

@@ -5,6 +5,7 @@
 """
 
 from sweet_rl.records.files import (
+    check_yaml,
     encode_row,
     load_tasks_file,
     load_trajectories,
@@ -12,6 +13,7 @@ from sweet_rl.records.files import (
     read_rows,
     replace_file,
     replace_rows,
+    stamp_of,
     sync_path,
 )
 from sweet_rl.records.journal import Journal, is_being_written, locked
@@ -26,6 +28,7 @@ from sweet_rl.records.rows import (
 
 __all__ = [
     "Journal",
+    "check_yaml",
     "encode_row",
     "is_being_written",
     "load_tasks_file",
@@ -36,6 +39,7 @@ __all__ = [
     "read_rows",
     "replace_file",
     "replace_rows",
+    "stamp_of",
     "sync_path",
     "task_from_row",
     "trajectories_from_rows",

@@ -13,11 +13,15 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records.rows import task_from_row, trajectories_from_rows, unique_tasks
 from sweet_rl.types import Json, Task, Trajectory
+
+Stamp = tuple[int, int, int, int]
+_DEEPEST, _MOST, _LONGEST_NUMBER = 50, 100_000, 1000
+"""Of a YAML file: parts within parts, values with those that aliases stand for, characters of a number."""
 
 
 def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
@@ -71,6 +75,43 @@ def parse_line(line: bytes, path: str | Path | None, number: int) -> dict[str, J
     return row
 
 
+def check_yaml(text: str, path: str | Path) -> None:
+    """Refuse YAML that no reader survives: too deep, or whose aliases stand for too much.
+
+    Raises:
+        UsageError: names file and line.
+        YAMLError: it is no YAML.
+    """
+    import yaml
+
+    opened: list[
+        tuple[str | None, int]
+    ] = []  # each part that has begun: its anchor, and what stood before it
+    sizes: dict[str | None, int] = {}
+    total = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        problem = ""
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+            problem = "it is nested too deeply" if len(opened) > _DEEPEST else ""
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes[anchor] = total - before
+        elif isinstance(event, yaml.AliasEvent):
+            total += sizes.get(event.anchor, 0)
+            within = any(anchor == event.anchor for anchor, _ in opened)
+            problem = f"*{event.anchor} stands within itself" if within else ""
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor] = 1
+            if len(event.value) > _LONGEST_NUMBER and event.value[:1] in "+-0123456789" and not event.style:
+                problem = f"a number of {len(event.value):,} characters" * (" " not in event.value)
+        total += 1
+        if problem or total > _MOST:
+            problem = problem or f"with its aliases it has more than {_MOST:,} values"
+            where = f"{path}, line {event.start_mark.line + 1}"
+            raise UsageError(f"{where}: this cannot be read: {problem}. Write it out, with less in it.")
+
+
 def load_tasks_file(path: str | Path) -> list[Task]:
     """All tasks of a ColBench JSON Lines file, each with an identity of its own.
 
@@ -94,19 +135,33 @@ def encode_row(row: Json) -> bytes:
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
-def replace_rows(path: str | Path, rows: Iterable[Json]) -> None:
-    """Write all rows to `path`, at once or not at all.
-
-    Raises:
-        StorageError: the disk is full or read-only; the old file is as it was.
-    """
-    replace_file(path, (encode_row(row) for row in rows))
+def replace_rows(path: str | Path, rows: Iterable[Json], as_read: Stamp | None = None) -> Stamp:
+    """Write all rows to `path`, at once or not at all; see `replace_file`."""
+    return replace_file(path, (encode_row(row) for row in rows), as_read)
 
 
-def replace_file(path: str | Path, chunks: Iterable[bytes]) -> None:
+def stamp_of(path: str | Path) -> Stamp | None:
+    """What tells whether a file has changed; take it before the file is read. None: there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def replace_file(path: str | Path, chunks: Iterable[bytes], as_read: Stamp | None = None) -> Stamp:
     """Write the chunks to `path`, at once or not at all, and survive a power cut.
 
+    Args:
+        path: the file.
+        chunks: its new content.
+        as_read: the stamp of the file that was read; another one is not replaced.
+
+    Returns:
+        The stamp of the new file.
+
     Raises:
+        UsageError: the file is another one than was read; the content is beside it.
         StorageError: the disk is full or read-only; the old file is as it was.
     """
     target = Path(os.path.realpath(path))
@@ -120,9 +175,18 @@ def replace_file(path: str | Path, chunks: Iterable[bytes]) -> None:
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
+        written = cast(Stamp, stamp_of(temporary))
+        if as_read is not None and stamp_of(target) != as_read:
+            kept = Path(temporary).rename(target.with_name(f"{target.stem}.kept_{written[1]}{target.suffix}"))
+            temporary = None
+            raise UsageError(
+                f"{str(target)!r} has changed since it was read: it is not replaced. What would have been "
+                f"written is in {str(kept)!r}. Choose one of them, or run the same command again."
+            )
         Path(temporary).replace(target)
         temporary = None
         sync_path(target.parent)
+        return written
     except OSError as error:
         raise StorageError(
             f"Cannot write {str(target)!r}: {error.strerror}. The file is as it was before; "

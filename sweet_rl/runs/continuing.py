@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.records import Journal, read_rows, replace_rows
+from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
 from sweet_rl.rollout import Episode
 from sweet_rl.types import Json, StopReason
 
@@ -186,6 +186,7 @@ def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
     Of an episode that failed and was played again the last row stays. Rows that are not among the wanted ones
     (`force`) follow in the order in which they stand. Returns the rows of episodes that failed.
     """
+    stamp = stamp_of(path)
     rows = [row for _, row in read_rows(path)]
     wanted = list(run.order)
     keys = [_key(row, i, wanted) for i, row in enumerate(rows)]
@@ -193,7 +194,7 @@ def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
     stay = [i for i, key in enumerate(keys) if last[key] == i or not has_failed(rows[i])]
     in_order = sorted(stay, key=lambda i: run.order.get(keys[i], len(wanted)))
     if in_order != list(range(len(rows))):
-        replace_rows(path, (rows[i] for i in in_order))
+        replace_rows(path, (rows[i] for i in in_order), stamp)
     return [rows[i] for i in in_order if has_failed(rows[i])]
 
 

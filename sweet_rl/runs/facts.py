@@ -53,7 +53,7 @@ def _of_extras() -> Iterator[str]:
     except metadata.PackageNotFoundError:  # not installed, but on the path
         return
     for line in wanted:
-        found = re.match(r"([\w.-]+)(?:\[.*?\])?[^;]*;.*extra == [\"']([\w-]+)", line)
+        found = re.match(r"([\w.-]++)(?:\[.*?\])?+[^;]*+;.*extra == [\"']([\w-]+)", line)
         if found and found[1] != "sweet_rl" and found[2] not in _NOT_OF_RUNS:
             yield found[1]
 

@@ -44,7 +44,7 @@ _NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
 """Not supported: accepted with a value that asks for nothing."""
 
 _BOTH: Final = frozenset({"model", "n", "stream", "stream_options", "stop", "max_tokens"})
-_TOKEN: Final = re.compile(r"\s*\S+\s*\Z|\s*\S+")
+_TOKEN: Final = re.compile(r"\s*+\S++(?:\s++\Z)?|\s++\Z")
 
 
 class RequestProblem(Exception):

@@ -36,6 +36,10 @@ _MAX_REPLY: Final = 16 * 2**20
 """Characters of all choices of a reply."""
 
 
+_READ_AT_ONCE: Final = 2**16
+"""Bytes of a request whose reply is made in the event loop; that of a larger one is made in a thread."""
+
+
 class SimulatorServer:
     """The application and its counters.
 
@@ -102,7 +106,9 @@ class SimulatorServer:
     def _check_key(self, request: web.Request) -> None:
         """Refuse who does not bring the key."""
         sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if self._api_key and not hmac.compare_digest(sent.encode(), self._api_key.encode()):
+        if self._api_key and not hmac.compare_digest(
+            sent.encode("utf-8", "surrogateescape"), self._api_key.encode()
+        ):
             what = "Incorrect API key provided." if sent else "You didn't provide an API key."
             raise RequestProblem(401, f"{what} Send it as: Authorization: Bearer KEY", code="invalid_api_key")
 
@@ -147,8 +153,9 @@ class SimulatorServer:
                 raise RequestProblem(
                     415, f"The Content-Type must be application/json, got {request.content_type}."
                 )
-            asked = read(await request.read())
-            texts = self._speak(asked)
+            asked = read(content := await request.read())
+            long = len(content) > _READ_AT_ONCE  # others are answered meanwhile
+            texts = await asyncio.to_thread(self._speak, asked) if long else self._speak(asked)
             latency_s, fault = self._fault_profile.draw(number)
             if latency_s:
                 await asyncio.sleep(latency_s)

@@ -15,7 +15,7 @@ from typing import Any
 
 from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectSettings, as_flags, settings_of
 from sweet_rl.errors import StorageError, UsageError, missing_package
-from sweet_rl.records import replace_file
+from sweet_rl.records import check_yaml, replace_file
 from sweet_rl.training.checkpoints import check_same, identity_of, step_of
 from sweet_rl.types import Json, digest
 from sweet_rl.worlds import flags_of, world_of
@@ -85,7 +85,8 @@ def read_settings(folder: Path) -> dict[str, Json]:
     path = folder / SETTINGS
     yaml = _yaml()
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        check_yaml(text := path.read_text(encoding="utf-8"), path)
+        found = yaml.safe_load(text)
     except FileNotFoundError as error:
         runs = sorted(found.parent.name for found in folder.parent.glob(f"*/{SETTINGS}"))
         hint = f" There are {', '.join(runs[-5:])} beside it." if runs else ""

@@ -28,7 +28,7 @@ _PICTURE_HOSTS = frozenset(
         "dummyimage.com", "loremflickr.com", "placeimg.com", "placebear.com", "fakeimg.pl", "pravatar.cc",
     }
 )  # fmt: skip
-_TAILWIND = re.compile(r"tailwind(css)?\b.*\btailwind(\.min)?\.css$")
+_TAILWIND = re.compile(r"(?>.*?tailwind(?:css)?\b).*\btailwind(?:\.min)?\.css$")
 _DEFAULT_SIZE = (800, 600)
 
 
@@ -55,7 +55,7 @@ def asset_for(url: str, page: str | None = None) -> Asset | None:
         return None
     if parts.scheme not in {"http", "https"}:
         return None
-    if _TAILWIND.search(parts.path):
+    if _TAILWIND.match(parts.path):
         known = "2.2.19" in parts.path
         body = tailwind.whole() if page is None else tailwind.for_page(page)
         return Asset("text/css", body, "" if known else f"Tailwind CSS 2.2.19 in place of {url[:200]}")

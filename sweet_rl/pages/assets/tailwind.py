@@ -75,7 +75,7 @@ def rules(css: str) -> list[Rule]:
     found: list[Rule] = []
     conditions: list[str] = []
     selectors, depth, start, body = "", 0, 0, 0
-    css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
+    css = re.sub(r"/\*.*?(?:\*/|\Z)", "", css, flags=re.DOTALL)
     for brace in re.finditer(r"[{}]", css):
         piece = css[start : brace.start()]
         start = brace.end()

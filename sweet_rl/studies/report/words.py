@@ -56,7 +56,7 @@ def printable(value: Any) -> Any:
 
 def is_code(text: str) -> bool:
     """Whether a turn is to be read as Python: it has lines, and a function begins in one of them."""
-    return re.search(r"^\s*def \w+\(.*\n", text, re.MULTILINE) is not None
+    return re.search(r"^[^\S\n]*+def \w++\(.*\n", text, re.MULTILINE) is not None
 
 
 def share(value: float | None) -> str:

@@ -71,7 +71,7 @@ Kinds.code = (() => {
   function say(message, turn, isAnswer) {
     const [before, code] = Chat.aroundMarker(message.content, isAnswer);
     if (code === null) return { marks: [], nodes: Chat.prose(before) };
-    const block = code.includes("```") ? Chat.prose(code) : [Python.block(code.replace(/^\s*\n|\s+$/g, ""))];
+    const block = code.includes("```") ? Chat.prose(code) : [Python.block(code.trimEnd().replace(/^\s*\n/, ""))];
     return { marks: [], nodes: [...Chat.prose(before), Chat.handsIn(), ...block] };
   }
 

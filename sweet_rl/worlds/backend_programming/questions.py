@@ -68,7 +68,7 @@ MAX_QUESTIONS: Final = len(ABOUT_FUNCTION)
 """As many different questions as there are for a function without parameters."""
 
 _DEFINITION = re.compile(r"\bdef\s+(?P<name>[^\W\d]\w*)\s*\(")
-_IDENTIFIER = re.compile(r"\s*\**\s*(?P<name>[^\W\d]\w*)")
+_IDENTIFIER = re.compile(r"\s*+\**+\s*+(?P<name>[^\W\d]\w*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _STOP_WORDS: Final = frozenset(
 _CLICKABLE: Final = re.compile(r"\[\[?([^\[\]\n]+)\]\]?")
 _LISTED: Final = re.compile(r"\n\[([^\[\]\n]+)\] \n([^\n]*) \n\$([0-9]+(?:\.[0-9]+)?)")
 _ROW_OF_OPTIONS: Final = re.compile(r"\n[^\[\]\n]+ ((?:\[\[?[^\[\]\n]+\]\]?)+)")
-_WORD: Final = re.compile(r"[\w.]*\w")
+_WORD: Final = re.compile(r"(?<![\w.])\.*+\w++(?:\.++\w++)*+")
 _PRICE: Final = re.compile(r"lower than ([0-9]+(?:\.[0-9]+)?)")
 
 

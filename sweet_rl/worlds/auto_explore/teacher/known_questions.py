@@ -20,10 +20,11 @@ from sweet_rl.worlds.auto_explore.teacher.questions import QuestionAnswer, Sourc
 
 _MOST: Final = 3
 _DEFINED: Final = re.compile(
-    r"^\s*(?:public |private |static |async )*(?:def|class|func|function|fn)\s+([A-Za-z]\w+)", re.MULTILINE
+    r"^[^\S\n]*+(?:public |private |static |async )*(?:def|class|func|function|fn)\s+([A-Za-z]\w+)",
+    re.MULTILINE,
 )
 _VALUE: Final = re.compile(
-    r"""^[ \t]*(?:export\s+|const\s+|final\s+)*([A-Za-z_]\w*)\s*[:=]\s*"""
+    r"""^[ \t]*+(?:(?:export|const|final)[ \t]++)*([A-Za-z_]\w*+)\s*+[:=]\s*+"""
     r"""([\d.]+|"[^"\n]+"|'[^'\n]+')[ \t,;]*$""",
     re.MULTILINE,
 )
@@ -31,7 +32,7 @@ _ANY_NAME: Final = re.compile(
     r"\b(?:def|class|func|function|fn|struct|interface)\s+([A-Za-z_]\w*)|\b([A-Za-z_]\w*)[\"']?\s*[:=](?!=)"
 )
 """Whatever might define a name or give it a value, in any language: rather too much than too little."""
-_SENTENCE: Final = re.compile(r"[A-Z][^.!?\n#|{}<>]{15,200}[.!?]")
+_SENTENCE: Final = re.compile(r"[A-Z][^.!?\n#|{}<>]{15,200}+[.!?]")
 _STATEMENT: Final = re.compile(
     r"(?P<what>.{4,100}?) (?P<verb>is|are|was|were|costs|takes|opens|closes|holds|needs|contains|has|have) "
     r"(?P<rest>.+)"

@@ -28,7 +28,7 @@ DATA_LINES: Final = 20
 _NOT_ASKED_ABOUT: Final = tuple(map(re.compile, (r".*out.*", r".*\.git.*", r".*test.*", r"__init__.py")))
 _LABEL_WITHIN: Final = 10
 _AFTER_LABEL: Final = "0123456789: "
-_NUMBER_AND_COLON: Final = re.compile(r"\s*\d*\s*:")
+_NUMBER_AND_COLON: Final = re.compile(r"\s*+\d*+\s*+:")
 
 
 class QuestionAnswer(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 _TOKEN = re.compile(
-    r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|#[^\n]*|\d+(?:\.\d+)?|\w+|[^\w\s]",
+    r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n]){0,500}+\"|'(?:\\.|[^'\\\n]){0,500}+'|#[^\n]*|\d+(?:\.\d+)?|\w+|[^\w\s]",
     re.DOTALL,
 )
 _LITERAL = re.compile(r"[\"'\d,]|True$|False$|None$")

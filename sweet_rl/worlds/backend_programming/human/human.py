@@ -25,6 +25,8 @@ _NO_CODE = (
     "I can't dictate the code, but ask me about any detail of how it should behave.",
 )
 _FINE = ("That sounds fine to me.", "Okay, go ahead.", "Sounds good to me.")
+_READ = 20_000
+"""Characters that are read of the problem, and, its last, of the agent's message and of what was said before."""
 _ALL_TOLD = ("That's all I know about it.", "I think you have everything I know.")
 
 
@@ -48,8 +50,9 @@ class ScriptedHuman:
     def answer(self, problem_description: str, hidden_information: str, messages: Sequence[Message]) -> str:
         """One or two sentences, at most 400 characters; never raises, whatever the texts are."""
         turn = sum(message.role == "assistant" for message in messages)
-        asked = messages[-1].content if messages else ""
-        earlier = "\n".join(message.content for message in messages[1:] if message.role == "user")
+        problem_description = problem_description[:_READ]
+        asked = messages[-1].content[-_READ:] if messages else ""
+        earlier = "\n".join(message.content for message in messages[1:] if message.role == "user")[-_READ:]
         answers = Answers(facts_of(hidden_information), earlier, stems(problem_description))
         sentences = [
             sentence

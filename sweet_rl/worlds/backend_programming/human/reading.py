@@ -34,7 +34,8 @@ LOOKED_FOR: Final = (
 _HUMAN: Final = ("user", "human", "person", "client", "customer", "requester")
 _AGENT: Final = ("assistant", "agent", "ai", "bot", "model", "developer", "programmer", "collaborator")
 _ENTRY: Final = re.compile(
-    rf"^[ \t]*[*#>\[(<|-]*[ \t]*(?P<role>{'|'.join(_HUMAN + _AGENT)})(?:[ \t]+\d+)?[*\])>|]*[ \t]*:\**[ \t]?",
+    rf"^[ \t]*+[*#>\[(<|-]*+[ \t]*+(?P<role>{'|'.join(_HUMAN + _AGENT)})"
+    r"(?:[ \t]++\d++)?+[*\])>|]*+[ \t]*+:\**+[ \t]?",
     re.IGNORECASE | re.MULTILINE,
 )
 _SYSTEM: Final = ("system", "developer")

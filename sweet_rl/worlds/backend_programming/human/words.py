@@ -8,7 +8,7 @@ from functools import lru_cache
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
-_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'(?!\w)|`([^`]*)`|“([^”]*)”")
+_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'(?!\w)|`([^`]*)`|“([^“”]*)”")
 _ENDINGS = ("ations", "ation", "ingly", "ings", "ing", "ies", "edly", "ed", "es", "ly", "s", "e", "y")
 
 _STOP_WORDS = """

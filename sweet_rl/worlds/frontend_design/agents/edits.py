@@ -16,8 +16,8 @@ from sweet_rl.worlds.frontend_design.agents.canvas import Block, Canvas, Words, 
 Edit = Callable[[], None]
 
 _QUOTE = r"“([^“”]*)”"
-_NUMBER = r"(-?\d+)"
-_COLOR = r"[a-z ]+ \((#[0-9a-f]{6})\)"
+_NUMBER = r"(?<!\d)(-?\d++)"
+_COLOR = r"[a-z ]{1,40} \((#[0-9a-f]{6})\)"
 _PLACE = rf"{_NUMBER} px from the left and {_NUMBER} px from the top"
 _SIZE = rf"{_NUMBER} by {_NUMBER} px"
 _ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
@@ -29,7 +29,7 @@ _SPREAD = re.compile(rf"{_PLACE}, {_NUMBER} px wide(?:, in {_NUMBER} (centred )?
 _MISSING_TEXT = re.compile(rf"[Tt]here should be (?:the|another) text {_QUOTE} (in [^“”]*?)\.(?= |$)")
 _CHANGED_TEXT = re.compile(rf"({_ONE}) should (?:be|read {_QUOTE}),? ?([^“”]*?)\.(?= |$)")
 _LONGER_TEXT = re.compile(rf"({_ONE}) goes on: {_QUOTE}")
-_EXTRA_TEXTS = re.compile(rf"((?:{_ONE}(?:, | and )?(?:the (?=\w+ “))?)+) (?:is|are) not on my page")
+_EXTRA_TEXTS = re.compile(rf"((?:{_ONE}(?:, | and )?(?:the (?=\w+ “))?){{1,30}}+) (?:is|are) not on my page")
 _MISSING_BLOCK = re.compile(
     rf"[Tt]here should be an? (?:{_COLOR} (?:band|box)|(picture|input field)) of {_SIZE}, {_PLACE}"
 )
