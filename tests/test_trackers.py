@@ -195,7 +195,9 @@ def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
 
 
 @pytest.mark.parametrize("lacks", ["package", "login", "network", "run"])
-def test_the_published_flag_gives_way_with_a_note_and_its_key_is_kept_nowhere(lacks, here, monkeypatch, capsys):
+def test_the_published_flag_gives_way_with_a_note_and_its_key_is_kept_nowhere(
+    lacks, here, monkeypatch, capsys
+):
     destination = TrainingFlags(use_wandb="0123456789abcdef").destination()
     assert os.environ.pop("WANDB_API_KEY") == "0123456789abcdef"
     if lacks != "login":

@@ -21,7 +21,16 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.types import Score, Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading import escapes, exhaustion, forgeries, legal_answers, machinery, odd_answers, peeking
+from tests.grading import (
+    escapes,
+    exhaustion,
+    forgeries,
+    legal_answers,
+    machinery,
+    named_things,
+    odd_answers,
+    peeking,
+)
 from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS, Channel
 from tests.grading.environments import ENVIRONMENTS, enter, why_not
 from tests.grading.hostile_case import DOUBLE, Case
@@ -29,6 +38,11 @@ from tests.grading.hostile_case import DOUBLE, Case
 SECRET = "sesame-" + "opens-nothing"
 GOOD = Case("good", DOUBLE, 1.0)
 TWO_WORKERS = partial(Sandbox, workers=2, timeout_s=0.3)
+
+
+def _is_slow(case: Case) -> bool:
+    return any(package in case.reference + case.answer for package in ("numpy", "pandas"))
+
 
 TABLE: dict[str, Sequence[Case]] = {
     "read the reference": peeking.PEEKING,
@@ -52,6 +66,8 @@ TABLE: dict[str, Sequence[Case]] = {
     "legal: loops": legal_answers.LOOPS,
     "legal: language": legal_answers.LANGUAGE,
     "legal: library": legal_answers.LIBRARY,
+    # those that load numpy or pandas take longer than answers get here: test_named_things.py has them all
+    **{name: [case for case in cases if not _is_slow(case)] for name, cases in named_things.TABLE.items()},
 }
 NEEDS_MOUNTS, TELL = "legal: files", "tell another answer"
 CASES = [case for cases in TABLE.values() for case in cases]

@@ -80,7 +80,7 @@ FORGERIES = [
         "shadowed builtins",
         "def len(x):\n    return 4\ndef level(x):\n    return [0]\n",
         0.0,
-        "failed",
+        "not_plain_data",
         reference="def level(x):\n    return [0] * 4\n",
         tests=("len(level(2))",),
     ),
