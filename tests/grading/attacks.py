@@ -27,6 +27,7 @@ from tests.grading import (
     forgeries,
     legal_answers,
     machinery,
+    more_things,
     named_things,
     odd_answers,
     peeking,
@@ -67,7 +68,11 @@ TABLE: dict[str, Sequence[Case]] = {
     "legal: language": legal_answers.LANGUAGE,
     "legal: library": legal_answers.LIBRARY,
     # those that load numpy or pandas take longer than answers get here: test_named_things.py has them all
-    **{name: [case for case in cases if not _is_slow(case)] for name, cases in named_things.TABLE.items()},
+    **{
+        name: [case for case in cases if not _is_slow(case)]
+        for name, cases in {**named_things.TABLE, **more_things.TABLE}.items()
+        if name not in {"more: data", "more: objects", "more: callables", "more: disguises", "more: last"}
+    },
 }
 NEEDS_MOUNTS, TELL = "legal: files", "tell another answer"
 CASES = [case for cases in TABLE.values() for case in cases]

@@ -31,7 +31,7 @@ WITH, WITHOUT = "with namespaces", "without namespaces"
 
 
 class Guard(NamedTuple):
-    """`edits`: module of `sweet_rl.grading.sandbox`, its text, and what stands there without the guard.
+    """`edits`: module below `sweet_rl.grading`, or its `sandbox`, its text, and what stands there without the guard.
 
     `where`: WITH namespaces or WITHOUT, where the other kind of place holds the row by another layer or has no such
     thing; "" in both.
@@ -86,6 +86,13 @@ GUARDS = [
     Guard("a clock for every test", "sleep", (("pool", "if not (over or crowded):", "if True:"),)),
     Guard("a bound for what waits", "many short sleeps", (("pool", "(clock.waited_s >= limit * _WALL and not clock.runs)", "False"), ("pool", "now - clock.started >= limit * _STARVED", "False"))),
     Guard("a bound for what computes", "endless loop", (("pool", "clock.computed_s >= limit or ", ""), ("pool", "now - clock.started >= limit * _STARVED", "False"))),
+    Guard("names are the reference's", "a helper compares: junk", (("expressions", "return name.id in self._meaning.under_test and name.id not in self._bound", "return name.id in self._meaning.kinds and name.id not in self._bound"),)),
+    Guard("a class under test is the answer's", "len of an object: junk", (("hidden_tests", "classes - meaning.under_test | {ARRAY}", "classes | {ARRAY}"), ("hidden_tests", "for only_read in (True, False):", "for only_read in (True,):"))),
+    Guard("no more than arguments", "expected beside an argument: junk", (("expressions", "or isinstance(inner, _NOT_ALONE)", "or not isinstance(inner, ast.Name)"),)),
+    Guard("nothing returned is run", "a helper that runs some texts: junk", (("guest.programs", 'event not in {"compile", "pickle.find_class"}', "True"),)),
+    Guard("values of the same kind", "pairs by zip in a loop: junk", (("guest.programs", "or not all(map(alike, values, wanted))", ""),)),
+    Guard("finite where it has to be", "NaN fulfils what is negated: junk", (("guest.programs", "if finite(wanted) and not finite(values):", "if False:"),)),
+    Guard("constants pass no task", "unittest's own: junk", (("hidden_tests", "== {_TRUE}:", "== {None}:"),)),
 ]  # fmt: skip
 
 
@@ -125,7 +132,8 @@ def without(guard: Guard) -> Iterator[Any]:
         del sys.modules[name]
     _Editor.found = {}
     for module, old, new in guard.edits:
-        _Editor.found.setdefault(f"{_GRADING}.sandbox.{module}", []).append((old, new))
+        above = "" if module in {"expressions", "hidden_tests"} else ".sandbox"
+        _Editor.found.setdefault(f"{_GRADING}{above}.{module}", []).append((old, new))
     sys.meta_path.insert(0, _Editor)
     try:
         yield importlib.import_module(f"{_GRADING}.code")
