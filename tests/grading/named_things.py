@@ -123,7 +123,7 @@ CLASSES = [
 ]  # fmt: skip
 
 _SEARCH = """def level(x):
-    frame, sought = __import__('sys')._getframe(), ''.join(['140', '02'])
+    frame, sought = __import__('sys')._getframe().f_back, ''.join(['140', '02'])
     while frame and x == 7001:
         if sought in repr(frame.f_locals) + repr(frame.f_code.co_consts):
             return int(sought)
