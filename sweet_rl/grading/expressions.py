@@ -107,9 +107,14 @@ def name_of_call(expression: str) -> str:
     if not call or hasattr(builtins, call[1]):
         return ""
     arguments = _QUOTED.sub("''", call[2])
-    if _MORE_THAN_A_CALL.search(arguments) or not _CONSTANTS.issuperset(_WORD.findall(arguments)):
-        return ""
-    return call[1]
+    if not _MORE_THAN_A_CALL.search(arguments) and _CONSTANTS.issuperset(_WORD.findall(arguments)):
+        return call[1]
+    tree = read(expression)  # which tells what stands in a text
+    is_call = tree is not None and isinstance(tree.body, ast.Call) and isinstance(tree.body.func, ast.Name)
+    others = (
+        [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Compare)]
+    )
+    return call[1] if is_call and len(others) == 1 else ""
 
 
 def read(expression: str) -> ast.Expression | None:
