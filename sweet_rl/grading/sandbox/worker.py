@@ -177,7 +177,7 @@ class WorkerProcess:
 def import_path() -> list[str]:
     """Where graded code may import from: the standard library and installed packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    paths = [sysconfig.get_path(name) for name in names]
+    paths = [os.path.realpath(sysconfig.get_path(name)) for name in names]  # a root of its own has no links
     paths += [str(Path(path) / "lib-dynload") for path in paths[:2]]
     return list(dict.fromkeys(path for path in paths if Path(path).is_dir()))
 
