@@ -24,7 +24,7 @@ from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.text_game_env import TextGameEnv
+from sweet_rl.worlds.text_game_world import TextGameEnv
 from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
 from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 

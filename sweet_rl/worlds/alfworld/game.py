@@ -20,8 +20,8 @@ from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, StopReason, Task
 from sweet_rl.worlds.alfworld import ACTION_HEAD
-from sweet_rl.worlds.alfworld.engine import Engine
 from sweet_rl.worlds.alfworld.homes.games import blacklist_name
+from sweet_rl.worlds.alfworld.household import Engine
 
 MAX_TURNS: Final = 15
 
@@ -75,7 +75,7 @@ class HouseholdGame:
         return self.begin(source, seed=seed)
 
     def begin(self, source: str, *, seed: int = 0) -> str:
-        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Engine`)."""
+        """Begin a game by its source (see `sweet_rl.worlds.alfworld.household.Engine`)."""
         self._source, self._random = source, Random(seed)
         self._over = True  # should the engine fail
         with self._listing_failures():

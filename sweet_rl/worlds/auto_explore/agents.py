@@ -13,7 +13,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation, derive_seed
 from sweet_rl.worlds.auto_explore import ACTION_HEAD
-from sweet_rl.worlds.auto_explore.repositories.ways import next_command
+from sweet_rl.worlds.auto_explore.repositories.quoting import next_command
 
 _FOLDER: Final = re.compile(r"\n\n# Current working directory\n(.*)\n\n# Files under")
 

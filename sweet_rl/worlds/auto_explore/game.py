@@ -3,13 +3,17 @@
 Where one is, what lies there, what was done and what it brought is one text; every command that can be done
 has a label. `id` hands a file in and ends the episode.
 
+The published code means to charge for messages that speak of errors and warnings, but asks whether a message
+*is* the word, so nothing is ever charged. By default the step's own result is charged when it is an
+error or a warning; what files say about errors costs nothing.
+
 Published behaviour: docs/published/reflect_rl.md#autoexplore.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -20,12 +24,29 @@ from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
 from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
-from sweet_rl.worlds.auto_explore.cost import step_cost
 from sweet_rl.worlds.auto_explore.repositories import RepositoryIndex, is_allowed
 from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
+from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
 from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, Sandbox
 from sweet_rl.worlds.auto_explore.truncation import PIECES, TokenCounter
+
+KEYWORD_COSTS: Final[Mapping[str, float]] = {"Error": 2, "Warning": 1}
+"""What a trouble costs beside the step."""
+
+STEP_COST: Final = 1.0
+
+
+def step_cost(result: str, *, compat: Compat = "fixed") -> float:
+    """What a step with this execution result costs."""
+    if compat == "published":
+        return STEP_COST
+    return STEP_COST + sum(cost for word, cost in KEYWORD_COSTS.items() if result.startswith(f"{word}:"))
+
+
+def published_keyword_cost(messages: Sequence[tuple[str, str]]) -> float:
+    """What the published code charges for messages of role and text: a text that is a keyword, no other."""
+    return sum(cost * message.count(word) for word, cost in KEYWORD_COSTS.items() for message in messages)
+
 
 MAX_TURNS: Final = 15
 """The published number of steps."""

@@ -11,9 +11,8 @@ from typing import Final
 from sweet_rl.chat import ChatFormat
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
 from sweet_rl.types import Observation, derive_seed
-from sweet_rl.worlds.dangerous_taxi.drawing import read_state
-from sweet_rl.worlds.dangerous_taxi.planner import plan
-from sweet_rl.worlds.dangerous_taxi.rules import LABELS
+from sweet_rl.worlds.dangerous_taxi.game import read_state
+from sweet_rl.worlds.dangerous_taxi.rules import LABELS, plan
 
 SKILLS: Final = {"planner": 1.0, "careless": 0.1, "random": 0.0}
 """How often each driver plans; the published data generator in one step of ten."""

@@ -16,7 +16,7 @@ from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation, derive_seed
 from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.twenty_questions.asker import answered
-from sweet_rl.worlds.twenty_questions.guessing import NO, YES
+from sweet_rl.worlds.twenty_questions.env import NO, YES
 from sweet_rl.worlds.twenty_questions.questions import guess, questions_about
 
 MOST_WORDS = 20

@@ -23,7 +23,7 @@ from sweet_rl.openai_client import RetryPolicy, base_url_from, shown
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
-from sweet_rl.worlds.question_games.oracles.prompts import Asking
+from sweet_rl.worlds.question_games.asking import Asking
 
 SEPARATOR: Final = ",,,,,"
 """Between the items of a batch, and between their answers."""

@@ -17,7 +17,7 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import ServiceError, UsageError, missing_package
 from sweet_rl.types import UserContext, UserReply
-from sweet_rl.worlds.question_games.oracles.prompts import Asking
+from sweet_rl.worlds.question_games.asking import Asking
 
 MAX_PROMPT_TOKENS: Final = 512
 """What T5 was trained to read; a longer prompt loses its end."""

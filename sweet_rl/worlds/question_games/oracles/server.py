@@ -6,7 +6,7 @@ from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.prompts import check_placeholders, fill, load_prompt
 from sweet_rl.types import UserContext, UserReply
 from sweet_rl.users.model import ask
-from sweet_rl.worlds.question_games.oracles.prompts import Asking, question_of
+from sweet_rl.worlds.question_games.asking import Asking, question_of
 
 PLACEHOLDERS = ("hidden", "question")
 """What a prompt of one's own must hold: the hidden thing, and what is asked about it."""
