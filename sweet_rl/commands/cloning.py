@@ -137,7 +137,7 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     turns = [_demonstration(step, show) for game in games for step in game]
     print(f"{len(turns):,} turns of {len(games):,} games to imitate")
 
-    from sweet_rl.algorithms.archer.beginnings import CRITIC, POLICY
+    from sweet_rl.algorithms.archer.loading import CRITIC, POLICY
     from sweet_rl.algorithms.archer.settings import ArcherSettings
     from sweet_rl.command_line.running import silence_libraries
 

@@ -21,9 +21,8 @@ from sweet_rl.algorithms.distributed.collectives import own_rows
 from sweet_rl.algorithms.distributed.processes import is_main, world_size
 from sweet_rl.algorithms.reflect.models import Checkpoints
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector, Rules, play
-from sweet_rl.algorithms.reflect.playground import Playground
+from sweet_rl.algorithms.reflect.playground import Playground, Schedule
 from sweet_rl.algorithms.reflect.replay import Replay
-from sweet_rl.algorithms.reflect.schedule import Schedule
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.trainer import Row, Trainer, episode_of, episode_state
 from sweet_rl.errors import ServiceError

@@ -11,8 +11,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible, Tasks
-from sweet_rl.sft_data.flags import Label, RecordingFlags, TextFlags
-from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.sft_data.flags import Label, RecordingFlags, TeacherFlags, TextFlags, teacher_stage
 from sweet_rl.worlds.alfworld import STAGES
 
 

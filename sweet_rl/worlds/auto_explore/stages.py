@@ -12,8 +12,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import Compatible, MaxFailed, OutputDir, Overwriting, Quiet, Seeded
-from sweet_rl.sft_data.flags import Markov, Output, TaskFile, TextFlags
-from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.sft_data.flags import Markov, Output, TaskFile, TeacherFlags, TextFlags, teacher_stage
 from sweet_rl.worlds.auto_explore import STAGES, Levels, Repositories
 
 

@@ -17,7 +17,7 @@ from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured,
 from sweet_rl.worlds.text_game_world import TextGameWorld
 
 if TYPE_CHECKING:
-    from sweet_rl.sft_data.react import Expert
+    from sweet_rl.sft_data.teachers import Expert
 
 STAGES: Final[Mapping[str, StageEntry]] = {
     "reflect taxi_reflection": StageEntry(

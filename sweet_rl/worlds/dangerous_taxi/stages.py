@@ -12,8 +12,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible
-from sweet_rl.sft_data.flags import Label, RecordingFlags, Rules, TextFlags
-from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.sft_data.flags import Label, RecordingFlags, Rules, TeacherFlags, TextFlags, teacher_stage
 from sweet_rl.worlds.dangerous_taxi import STAGES
 
 

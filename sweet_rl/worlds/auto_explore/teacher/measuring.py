@@ -11,9 +11,9 @@ from sweet_rl import tracking
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
+from sweet_rl.sft_data.flags import TeacherFlags
 from sweet_rl.sft_data.jobs import Done, Job, JobFile
 from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_all
-from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import Teacher, of_the_model
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Compat, Failure, Json, Task, derive_seed

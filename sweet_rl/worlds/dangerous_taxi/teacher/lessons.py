@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, SftTexts, sft_texts, split_prompt
 from sweet_rl.prompts import load_prompt
-from sweet_rl.sft_data.react import Words
 from sweet_rl.sft_data.reflections import Moment, Request
+from sweet_rl.sft_data.teachers import Words
 from sweet_rl.sft_data.texts import Texts, label_of
 from sweet_rl.types import Compat
 from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
