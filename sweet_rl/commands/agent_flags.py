@@ -204,14 +204,7 @@ class Player:
     """An agent in a world, before it is made.
 
     Args:
-        flags: what it is and what runs it.
         world: that it plays; None where it only continues texts.
-        options: of the world.
-        scripted: of agents without a model.
-        prompt_path: its instructions; None: the world's.
-        seed: of its draws.
-        reflection: the model that reflects beside it.
-        critic: which chooses among its turns.
         role: what its flags begin with: "reflection" for the model that reflects.
     """
 

@@ -39,7 +39,6 @@ def warn_of_another_world(critic: str | Path, trajectories: Iterable[Trajectory]
 
     Args:
         critic: its folder, as the run that asks it names it; what has no record is not warned of.
-        trajectories: that it scores, or has scored.
     """
     settings = (one.provenance.get("settings") or {} for one in trajectories)
     here = {str(own["task_type"]) for own in settings if "task_type" in own}
@@ -53,12 +52,7 @@ def warn_of_another_world(critic: str | Path, trajectories: Iterable[Trajectory]
 
 
 def warn_of_a_file(path: str | Path, trajectories: Iterable[Trajectory]) -> None:
-    """The same of the critic that a credit file was made by.
-
-    Args:
-        path: of the credit file.
-        trajectories: whose turns it scores.
-    """
+    """The same of the critic that a credit file was made by."""
     record = maker_of(Path(path)) or {}
     if record.get("stage") == "credit":
         critic = Path(str(record["folder"])) / Path(str(record["settings"]["critic"])).expanduser()

@@ -46,13 +46,7 @@ _FAMILIES = {
 
 
 class BrowserProcess:
-    """A browser that has been started, its pipe, and the folder that it takes for its home.
-
-    Args:
-        process: what was started; its group holds the whole browser.
-        wire: the pipe to it.
-        home: its folder, removed with it.
-    """
+    """A browser that has been started, its pipe, and the folder that it takes for its home."""
 
     def __init__(self, process: subprocess.Popen[bytes], wire: Wire, home: Path) -> None:
         self.wire, self.home = wire, home

@@ -33,7 +33,6 @@ class Seat:
     """A slot for one browser. An old one finishes its pages while the next one serves new ones.
 
     Args:
-        start: starts a browser.
         pages: a browser is replaced after so many.
         memory_mb: and when it holds more than this; it is killed when it holds twice as much.
     """
@@ -154,8 +153,6 @@ class RenderService:
     browser of its own, so that no page suffers for its neighbour.
 
     Args:
-        settings: how pages are rendered.
-        start: starts one browser.
         program: the browser's path; its version is part of the cache's keys.
         protection: what keeps pages from the network, in words.
     """

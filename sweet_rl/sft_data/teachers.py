@@ -85,13 +85,7 @@ class ModelTeacher:
     """A model behind an OpenAI-compatible server. Its replies are kept, so that none is paid for twice.
 
     Args:
-        client: of the server; closed with the teacher.
-        model: the server's name for it.
         replies: a .jsonl file of replies by request; None to keep none.
-        temperature: of sampling.
-        top_p: likewise.
-        max_tokens: of one reply.
-        at_once: requests in flight.
     """
 
     def __init__(
@@ -183,12 +177,7 @@ class NoExpert:
 
 
 class Chance:
-    """An agent that chooses among the labels on offer at random.
-
-    Args:
-        game: that it plays.
-        seed: of its draws.
-    """
+    """An agent that chooses among the labels on offer at random."""
 
     def __init__(self, game: TextGame, seed: int) -> None:
         self._game, self._random = game, random.Random(seed)

@@ -50,11 +50,7 @@ WIDE = 256
 
 
 class TreePrefill:
-    """Reads prompts for the sampling loop (`sweet_rl.policies.decoding.Decoder`).
-
-    Args:
-        model: a transformers causal language model in evaluation mode.
-    """
+    """Reads prompts for the sampling loop (`sweet_rl.policies.decoding.Decoder`)."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -151,9 +147,6 @@ class TokenPolicy:
 
     Args:
         model: the bare transformers model (adapters in place); put into evaluation mode.
-        tokenizer: that belongs to it.
-        max_new_tokens: tokens of an utterance at most.
-        temperature: of sampling and of scores; 1.0 is the model's own distribution.
         top_k: sample, and score, among so many tokens only; 0: among all.
         eos_str: what ends an utterance; None: only end tokens do.
         template: text around the observation, which stands at `{obs}`; it is never cut.
@@ -162,9 +155,6 @@ class TokenPolicy:
         max_tokens_per_batch: tokens scored together at most, those of a common beginning once; four times as
             many are sampled, with padding.
         use_baseline: put a value head on the hidden states. It begins at 0 and gives them no gradients.
-
-    Raises:
-        UsageError: the template leaves no room for an observation.
     """
 
     def __init__(

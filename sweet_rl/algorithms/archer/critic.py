@@ -39,7 +39,6 @@ class Recent(Generic[Value]):
     """A function of a text that remembers its newest results; safe to call from several threads.
 
     Args:
-        make: the function.
         tokens: how many tokens a result holds.
         budget: bytes of all results and texts, about; the one that was asked for longest ago goes first.
     """
@@ -233,10 +232,6 @@ class DoubleCritic(nn.Module):
     """The encoder and four heads; the names of the weights are the published ones.
 
     Args:
-        base_lm: a transformers encoder; its hidden size is the heads' width.
-        tokenizer: that belongs to it.
-        max_length: see `TextEncoder`.
-        pooling: see `TextEncoder`.
         double: two members of each critic; else the first one's values stand for both, and the second one's
             heads are never trained.
     """

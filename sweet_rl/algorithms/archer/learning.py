@@ -82,14 +82,7 @@ class Learner(Protocol):
 
 
 class PolicyLearner:
-    """What all learners share: the policy, how steps are made, the counter of updates.
-
-    Args:
-        settings: of the algorithm.
-        policy: acts; what of it is trained the algorithm says.
-        chat_format: how dialogues become observations.
-        say: called with the progress.
-    """
+    """What all learners share: the policy, how steps are made, the counter of updates."""
 
     def __init__(
         self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None
@@ -170,15 +163,7 @@ class PolicyLearner:
 
 
 class CriticLearner(PolicyLearner):
-    """What ArCHer and CHAI share: the critic, its target, and how they are trained.
-
-    Args:
-        settings: of the algorithm.
-        policy: acts.
-        critic: is trained; the target begins as its copy.
-        chat_format: how dialogues become observations.
-        say: called with the progress.
-    """
+    """What ArCHer and CHAI share: the critic, its target, and how they are trained."""
 
     candidates = 1
 

@@ -49,11 +49,7 @@ class Read(NamedTuple):
 
 
 class KeptPasses:
-    """What a policy read while it played, until an update takes it or its weights change.
-
-    Args:
-        model: the policy's.
-    """
+    """What a policy read while it played, until an update takes it or its weights change."""
 
     def __init__(self, model: Any) -> None:
         self._weights = WeightsState(model)
@@ -108,18 +104,10 @@ class Agent:
     """A model with its tokenizer, and what it chooses from.
 
     Args:
-        model: a transformers causal language model, or a peft model around one.
-        tokenizer: that belongs to it.
-        sampling: how it draws.
         labels: the world's labels, each one token: only they are scored (the shrunk head). None: the whole
             vocabulary, whose text is the action.
-        label_ids: their tokens; None: looked up.
-        max_tokens_per_batch: tokens read together at most, padding included.
         dropout: keep the adapter's dropout active while playing, as published.
         keeps_writing: no token ends a text, and special tokens stay in it, as published.
-
-    Raises:
-        UsageError: a label is no token of its own.
     """
 
     head: nn.Module | None = None

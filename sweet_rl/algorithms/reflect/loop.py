@@ -45,12 +45,7 @@ class Loop:
     """A run: its players, what learns, its world, its folder.
 
     Args:
-        settings: of the run.
-        trainer: holds the policy that plays.
-        reflector: reflects before each action; None: no reflection.
-        ground: what is played.
         checkpoints: what the first process writes; None in the others.
-        watchers: called after every iteration.
     """
 
     def __init__(

@@ -225,10 +225,6 @@ class Checkpoints:
     | state/ | optimizer, memory, place in the data; of the newest two checkpoints only |
 
     Published behaviour: docs/published/reflect_rl.md#online-loop, #file-formats.
-
-    Args:
-        folder: of the run.
-        keep: how many are kept; None: all.
     """
 
     def __init__(self, folder: Path, keep: int | None = None) -> None:

@@ -55,10 +55,7 @@ class Schedule:
     """Draws an iteration's items from the levels' items.
 
     Args:
-        sizes: items of each level.
-        starts: iterations with which levels begin, rising.
         batch: items of an iteration; the last ones of a pass may be fewer.
-        seed: of the orders.
         compat: "published": levels that begin together are one turn.
     """
 
@@ -98,11 +95,8 @@ class Playground:
     """What is played.
 
     Attributes:
-        levels: of the curriculum; tasks of each.
-        names: of the levels.
         starts: the iterations with which they begin.
         labels: every label that can be offered.
-        make_game: a fresh game for each episode.
     """
 
     levels: Sequence[Sequence[Task]]

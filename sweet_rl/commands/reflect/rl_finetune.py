@@ -18,14 +18,7 @@ from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 
 
 class Bar:
-    """A progress bar with the level of a curriculum, cost, success and losses; also a context.
-
-    Args:
-        settings: of the run.
-        ground: what is played.
-        done: iterations made before.
-        quiet: show nothing.
-    """
+    """A progress bar with the level of a curriculum, cost, success and losses; also a context."""
 
     def __init__(self, settings: ReflectSettings, ground: Playground, done: int, *, quiet: bool) -> None:
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)

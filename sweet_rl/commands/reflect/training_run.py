@@ -18,11 +18,7 @@ from sweet_rl.training.checkpoints import held
 
 
 class Teller:
-    """Prints each sentence once: two models often have the same to say.
-
-    Args:
-        speaks: whether this process does; of several, the first.
-    """
+    """Prints each sentence once: two models often have the same to say."""
 
     def __init__(self, *, speaks: bool = True) -> None:
         self._speaks = speaks
@@ -58,8 +54,6 @@ class TrainingRun(AbstractContextManager["TrainingRun"]):
     While the context is open, no other run writes to the folder.
 
     Args:
-        stage: its name.
-        settings: complete.
         resumed: the folder of a run that goes on; None for a new one.
     """
 

@@ -101,7 +101,6 @@ def asset_for(url: str, page: str | None = None) -> Asset | None:
     """What the address gives without network; None where that is nothing.
 
     Args:
-        url: the address.
         page: the page that asks, if its scripts do not run: it gets no more of Tailwind than it can use.
     """
     try:

@@ -19,10 +19,6 @@ class RandomAdventurer(ScriptedPolicy):
     """Takes any of the actions that the last observation lists, each as likely: the floor.
 
     The same episode seed draws the same actions from the same observations.
-
-    Args:
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
     """
 
     name = "random"
@@ -33,13 +29,7 @@ class RandomAdventurer(ScriptedPolicy):
 
 
 class WalkthroughPolicy(ScriptedPolicy):
-    """Is given the way through every task and takes it: the ceiling.
-
-    Args:
-        routes: commands by `task_id`.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-    """
+    """Is given the way through every task and takes it: the ceiling."""
 
     name = "walkthrough"
 

@@ -98,14 +98,9 @@ class AdventureEnv:
     """One episode of a text game.
 
     Args:
-        game: what is played; this episode's own.
-        max_turns: agent turns at most.
         compat: "published" joins the parts of an observation as published and lets the agent type more of the
             game's own commands (see `commands`); "fixed" keeps the parts and the agent's moves apart from
             what is none.
-
-    Raises:
-        UsageError: `max_turns` or `compat` has a value that it cannot have.
     """
 
     def __init__(self, game: Game, *, max_turns: int = 50, compat: Compat = "fixed") -> None:

@@ -44,15 +44,8 @@ class HouseholdPlayer(ScriptedPolicy):
     the same steps.
 
     Args:
-        name: one of `SKILLS`.
         plan: the planner; never asked by one without skill.
-        games: the games' sources by `task_id`.
         skill: how often it plans, 0 to 1; None for what its name says.
-        system_prompt: recorded as part of the input; changes nothing else.
-        on_close: frees the planner.
-
-    Raises:
-        UsageError: there is no such player, or `skill` is no share.
     """
 
     def __init__(

@@ -34,13 +34,7 @@ class HouseholdGame:
 
     Args:
         engine: shared by many games, which it outlives.
-        max_turns: steps at most.
-        shuffle_action: labels mean other commands at each step.
-        compat: "published": see above.
         blacklist: with `compat="published"` a problem that the engine fails at is added to this file.
-
-    Raises:
-        UsageError: `max_turns` is not positive.
     """
 
     head = ACTION_HEAD

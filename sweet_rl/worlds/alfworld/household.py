@@ -59,8 +59,6 @@ class Household(WorkerPool):
 
     Args:
         workers: processes; None for one for each core, four at most.
-        timeout_s: seconds until a step counts as hanging.
-        plan_timeout_s: seconds until the planner does.
     """
 
     def __init__(

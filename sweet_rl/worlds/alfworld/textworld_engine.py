@@ -94,11 +94,7 @@ GRAMMARS_KEPT: Final = 32
 
 
 class Library:
-    """What loads games. `holder` is whose game the planner's library holds now.
-
-    Raises:
-        UsageError: the packages are not installed.
-    """
+    """What loads games. `holder` is whose game the planner's library holds now."""
 
     def __init__(self) -> None:
         try:
@@ -178,11 +174,7 @@ NOTHING_HAPPENS: Final = "Nothing happens."
 
 
 class TextWorldEngine:
-    """A `sweet_rl.worlds.alfworld.household.Engine`, for one process.
-
-    Raises:
-        UsageError: the packages are not installed.
-    """
+    """A `sweet_rl.worlds.alfworld.household.Engine`, for one process."""
 
     def __init__(self) -> None:
         self._library = Library()
@@ -214,15 +206,7 @@ Way: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class LoadedGame:
-    """One game in the engine, at some state; taken to another one at will.
-
-    Args:
-        source: see `sources.read_game`.
-        library: shared by all games of the process.
-
-    Raises:
-        EpisodeError: the game cannot be read, or its PDDL makes no sense ("bad_game").
-    """
+    """One game in the engine, at some state; taken to another one at will."""
 
     def __init__(self, source: str, library: Library) -> None:
         self._library = library

@@ -25,13 +25,7 @@ def current_folder(text: str) -> str:
 
 
 class PlanningExplorer(ScriptedPolicy):
-    """Is given the file of every task, goes there, opens it and hands it in: the ceiling.
-
-    Args:
-        targets: path by `task_id`.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-    """
+    """Is given the file of every task, goes there, opens it and hands it in: the ceiling."""
 
     name = "planner"
 
@@ -58,12 +52,7 @@ class PlanningExplorer(ScriptedPolicy):
 
 
 class Wanderer(ScriptedPolicy):
-    """Any of the commands on offer, each as likely; the same episode seed draws the same ones: the floor.
-
-    Args:
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-    """
+    """Any of the commands on offer, each as likely; the same episode seed draws the same ones: the floor."""
 
     name = "wanderer"
 

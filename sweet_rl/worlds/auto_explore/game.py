@@ -62,19 +62,12 @@ class ExploreGame:
     """One game over shared repositories; the core that batched rollouts and data generation drive.
 
     Args:
-        library: the repositories, shared by all games of a run.
-        max_turns: steps at most.
         leaveout_prob: with which each file and folder that leads to no target or clue is left out (0.5 is the
             published share for training, 0 for everything else).
-        shuffle_action: draw the labels anew for every step.
         easy: the question is replaced by the name of one target, drawn, and no other file is right.
         first_step: only one step is played, and judged by the first command of the task's `optimal_path`.
-        tokens: counts what is shown of a file.
         compat: "published": no charge for errors and warnings, running out of steps counts as an end of the
             world's own, quotes for blanks only, one random stream, a folder that offers too much raises.
-
-    Raises:
-        UsageError: a number is out of its range.
     """
 
     head = ACTION_HEAD

@@ -35,9 +35,7 @@ class LeaveOut:
     size of the repository does not matter.
 
     Args:
-        index: the repository.
         seed: of the draws; a `Random` is drawn from at once, entry by entry, as published.
-        probability: of each entry to be missing.
         keep: paths that stay with what leads to them.
         compat: "published": whatever a path in `keep` begins with stays, letter by letter: `src` keeps `s`.
     """
@@ -141,11 +139,8 @@ class Sandbox:
     """One episode's view of a repository.
 
     Args:
-        index: the repository.
         seed: draws what is left out; a `Random` is drawn from for the whole repository at once, as published.
         leaveout_prob: with which each file or folder that leads to none of `keep` is left out.
-        keep: paths that stay.
-        tokens: counts what is shown of a file.
         compat: "published": the published messages (they also name `python` and `pip`, which are not run here), and what
             is kept as published.
     """

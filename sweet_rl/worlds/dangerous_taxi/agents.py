@@ -24,13 +24,7 @@ class TaxiDriver(ScriptedPolicy):
     The picture tells everything, so nothing hidden is needed. The same episode seed draws the same steps.
 
     Args:
-        name: one of `SKILLS`.
         skill: how often it plans, 0 to 1; None for what its name says.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-
-    Raises:
-        UsageError: there is no such driver, or `skill` is no share.
     """
 
     def __init__(

@@ -145,14 +145,8 @@ class TaxiGame:
     "no_effect" or "no_such_action", and `won`: whether the curriculum's goal was reached with this step.
 
     Args:
-        max_turns: steps at most.
-        with_prompt: the rules stand in every text.
-        with_history: every state so far stands in every text.
         compat: "published": the first step may change nothing without ending the game, and the history of
             `dropoff` begins before the oracle's drive, of which it says nothing else.
-
-    Raises:
-        UsageError: `max_turns` is not positive.
     """
 
     head = ACTION_HEAD

@@ -31,9 +31,7 @@ class Interpreters(WorkerPool):
     """A pool of worker processes for one game file.
 
     Args:
-        story: the game file; checked by the caller.
         workers: processes; None for one for each core, four at most.
-        timeout_s: seconds until a command counts as hanging.
     """
 
     def __init__(self, story: Path, *, workers: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
@@ -110,9 +108,6 @@ class DetectiveEnv(AdventureEnv):
     """One episode of Detective. The game is the same for every task and seed: nothing in it is random.
 
     Args:
-        interpreters: shared by many episodes, see `open_detective`.
-        max_turns: agent turns at most.
-        compat: "fixed" or "published", see `AdventureEnv`.
         valid_actions: listed instead of the commands that change something (as in the recorded episodes).
     """
 

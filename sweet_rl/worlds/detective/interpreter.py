@@ -44,14 +44,7 @@ class Position:
 
 
 class Interpreter:
-    """The game file in jericho.
-
-    Args:
-        story: a game that jericho knows (checked by the caller).
-
-    Raises:
-        UsageError: jericho is not installed.
-    """
+    """The game file in jericho."""
 
     def __init__(self, story: Path) -> None:
         try:

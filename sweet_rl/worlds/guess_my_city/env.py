@@ -54,13 +54,8 @@ class GuessMyCityEnv(QuestionGameEnv):
     a list of cities for a guess; the published ones look for the name anywhere in the text.
 
     Args:
-        oracle: see `QuestionGameEnv`.
         cities: all names of every city that may be hidden (`city_names()` of the tasks): a question
             that names two cities is no guess. Without them any question that names the right one is.
-        max_turns: see `QuestionGameEnv`.
-        compat: likewise.
-        read_action: likewise.
-        stop_on_user_failure: likewise.
     """
 
     _no_answer = REFUSAL

@@ -44,11 +44,7 @@ _FILLERS = frozenset(("a", "an", "the", "up", "please", "to"))
 
 
 class LanternGame:
-    """One game of Lantern.
-
-    Args:
-        variant: see `lantern_map.island`.
-    """
+    """One game of Lantern."""
 
     def __init__(self, variant: int = 0) -> None:
         land = island(variant)
@@ -216,12 +212,7 @@ MAX_TURNS = 50
 
 
 class LanternEnv(AdventureEnv):
-    """One episode of Lantern.
-
-    Args:
-        max_turns: agent turns at most.
-        compat: "fixed" or "published", how observations are joined (see `AdventureEnv`).
-    """
+    """One episode of Lantern."""
 
     def __init__(self, *, max_turns: int = MAX_TURNS, compat: Compat = "fixed") -> None:
         super().__init__(_Lantern(), max_turns=max_turns, compat=compat)

@@ -89,14 +89,10 @@ class QuestionGameEnv:
     Args:
         oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
         max_turns: questions at most. The last one is still answered.
-        compat: "fixed" or "published": the rules with their oddities.
         read_action: the agent's raw text to its question, for agents that write more than the question
             (`asking.decode_question`). The dialogue shows the question; the record keeps both.
         stop_on_user_failure: end a game whose oracle cannot be asked with an error. False continues with the
             game's words for what cannot be answered, and records the failure.
-
-    Raises:
-        UsageError: there is no such `compat`, or not even one turn.
     """
 
     _no_answer: str

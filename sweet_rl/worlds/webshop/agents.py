@@ -41,12 +41,6 @@ class ShopperPolicy(ScriptedPolicy):
         strategy: `random` clicks anything, or searches for a word of the instruction; `buyer` searches for
             the instruction's words and buys the first product as it is; `careful` compares up to three
             products, by title, price, options and features, and chooses the options that are asked for.
-        max_turns: turns that the careful one makes do with.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-
-    Raises:
-        UsageError: there is no such strategy.
     """
 
     def __init__(

@@ -129,11 +129,6 @@ class WebShopEnv:
 
     The first observation is the start page, with the instruction in it; later ones what the shop says to an
     action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`.
-
-    Args:
-        shop: where pages come from; shared by many episodes.
-        max_turns: agent turns at most.
-        quirks: published oddities; none by default.
     """
 
     def __init__(self, shop: Shop, *, max_turns: int = MAX_TURNS, quirks: Quirks = FIXED) -> None:

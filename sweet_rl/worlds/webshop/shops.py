@@ -70,14 +70,7 @@ class HttpShop:
     """A shop's server: one pool of connections for all episodes, every request tried again if that may help.
 
     Args:
-        base_url: like `http://127.0.0.1:3000`.
-        retry: how often and how patiently.
         max_connections: connections open at once; a request that waits for one spends its own time.
-        sleep: waits between attempts; replaceable for tests.
-        jitter: where the randomness of waits comes from.
-
-    Raises:
-        UsageError: no http or https URL.
     """
 
     def __init__(

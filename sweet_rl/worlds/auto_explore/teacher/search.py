@@ -105,7 +105,6 @@ class Explorer:
     """The seen part of one repository, and what to look at next.
 
     Args:
-        question: what is looked for.
         answers: the files that answer it; one counts as found when it was opened, and not before.
         seed: of the order in which names are tried that say equally much.
     """

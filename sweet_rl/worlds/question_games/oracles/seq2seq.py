@@ -30,16 +30,8 @@ class Seq2SeqOracle:
     """Answers greedily with the published prompt; calls that wait together become one batch.
 
     Args:
-        asking: how an oracle of the game is asked.
-        model: folder, or name on the hub.
         weights: a torch file with the key `model_state_dict`, put over the model's own. It is read as data:
             a file that would run code is refused.
-        max_new_tokens: of an answer; default is the game's published number.
-        max_batch: questions computed together at most.
-        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-
-    Raises:
-        UsageError: a package, the model, its tokenizer or the weights are missing or do not fit.
     """
 
     def __init__(

@@ -16,14 +16,7 @@ class OpenAIOracle:
     """Asks a model each question by itself, without the dialogue before it, as the published oracles are.
 
     Args:
-        asking: how an oracle of the game is asked.
-        client: connections to the servers; closed with the oracle.
-        model: the servers' name for the model.
-        prompt: the template; default is the packaged one of the game.
         max_tokens: of an answer; models that think before they speak need more.
-
-    Raises:
-        UsageError: the prompt lacks a placeholder.
     """
 
     def __init__(

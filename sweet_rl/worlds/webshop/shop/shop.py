@@ -174,13 +174,8 @@ class EmbeddedShop:
     Session `fixed_{n}` is sent for goal n, every other name for a goal that depends on the name alone.
 
     Args:
-        seed: draws catalogue and goals.
-        products: how many there are.
         compat: how attributes and options of a purchase are compared with those of the goal: "fixed" or
             "published" (`goals.score`).
-
-    Raises:
-        UsageError: no products, or no such `compat`.
     """
 
     def __init__(self, seed: int = 0, products: int = 1000, *, compat: Compat = "fixed") -> None:

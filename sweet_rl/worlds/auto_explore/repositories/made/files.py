@@ -58,11 +58,7 @@ class MadeFile(NamedTuple):
 
 
 class Draws:
-    """Values for one repository: whatever was drawn is not drawn again.
-
-    Args:
-        rng: where chance comes from.
-    """
+    """Values for one repository: whatever was drawn is not drawn again."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
