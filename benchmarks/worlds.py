@@ -178,7 +178,7 @@ async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """On the shortest way, so that episodes last."""
     from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
     from sweet_rl.worlds.dangerous_taxi.rules import LABELS, plan
-    from sweet_rl.worlds.text_game_world import TextGameEnv
+    from sweet_rl.worlds.text_game_env import TextGameEnv
 
     tasks = load_tasks("taxi:full")
     ways = {task.task_id: [LABELS[action] for action in plan(task.row["start"])] for task in tasks}
@@ -221,7 +221,7 @@ async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """Embedded repositories; the agent takes any command but handing in, until the horizon."""
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories.library import Library
-    from sweet_rl.worlds.text_game_world import TextGameEnv
+    from sweet_rl.worlds.text_game_env import TextGameEnv
 
     library = Library()
 
@@ -241,7 +241,7 @@ async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """
     from sweet_rl.worlds.alfworld.game import HouseholdGame
     from sweet_rl.worlds.alfworld.household import Household
-    from sweet_rl.worlds.text_game_world import TextGameEnv
+    from sweet_rl.worlds.text_game_env import TextGameEnv
 
     def say(seen: Observation) -> str:
         return draw.choice(

@@ -52,7 +52,8 @@ class Parts:
         """Find what is wrong with agent and human before anything starts."""
         self.human.check()
         key_in(self.human.flags.env_api_key_var)
-        self.agent.check_keys()
+        key_in(self.agent.flags.agent_api_key_var)
+        key_in(self.agent.reflection.reflection_api_key_var)
         named = (self.agent.flags.agent_base_url, self.agent.reflection.reflection_base_url)
         for urls in (*named, None if self.human.in_process else ",".join(self.human.flags.urls)):
             if urls is not None:

@@ -65,7 +65,8 @@ class BrowserProcess:
         """
         _sweep()
         home = Path(tempfile.mkdtemp(prefix=f"{_HOME_PREFIX}{os.getpid()}-"))
-        prefix = [*_dies_with_us(), *(namespaces() if isolated else ())]
+        prefix = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # it dies with us
+        prefix += namespaces() if isolated else ()
         to_child, from_us = os.pipe()
         to_us, from_child = os.pipe()
         try:
@@ -139,10 +140,6 @@ def namespaces() -> tuple[str, ...]:
             if done.returncode == 0:
                 return command
     return ()
-
-
-def _dies_with_us() -> tuple[str, ...]:
-    return ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 
 
 def _environment(home: Path) -> dict[str, str]:

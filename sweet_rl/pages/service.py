@@ -21,7 +21,7 @@ from sweet_rl.pages.process import namespaces
 from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import RenderedPage, RenderFailed
 from sweet_rl.pages.wire import BrowserGone
-from sweet_rl.types import Failure, Json, digest
+from sweet_rl.types import Failure, digest
 
 StartBrowser = Callable[[], Awaitable[Browser]]
 
@@ -196,7 +196,10 @@ class RenderService:
     async def _cached(self, html: str, folder: Path) -> RenderedPage:
         """Read the page, or render and keep it; who asks for the same page meanwhile waits for that."""
         self._version = self._version or await asyncio.to_thread(version_of, self._program)
-        key = digest([html, self._identity()], 32)
+        settings = self.settings
+        window = asdict(settings.viewport)
+        drawn_by = [self._version, VERSION, window, settings.allow_scripts, settings.max_height]
+        key = digest([html, drawn_by], 32)  # all that decides about a picture
         async with self._same_page.setdefault(key, asyncio.Lock()):
             page = await asyncio.to_thread(cache.load, folder, key)
             if page is None:
@@ -206,17 +209,11 @@ class RenderService:
         self._same_page.pop(key, None)
         return page
 
-    def _identity(self) -> Json:
-        """What decides about a picture, beside the page."""
-        settings = self.settings
-        window = asdict(settings.viewport)
-        return [self._version, VERSION, window, settings.allow_scripts, settings.max_height]
-
     async def _render(self, html: str) -> RenderedPage:
         """Render a page, with a second try if its browser dies."""
         async with self._places:
             try:
-                return await self._limited(min(self._seats, key=_pages_in_flight), html)
+                return await self._limited(min(self._seats, key=lambda seat: seat.in_flight), html)
             except BrowserGone:
                 alone = self._new_seat()
             try:
@@ -232,10 +229,6 @@ class RenderService:
         except TimeoutError:
             limit = f"the page took more than {self.settings.page_timeout_s:g} s"
             raise RenderFailed(Failure("timeout", limit)) from None
-
-
-def _pages_in_flight(seat: Seat) -> int:
-    return seat.in_flight
 
 
 def _protection(settings: RenderSettings) -> str:

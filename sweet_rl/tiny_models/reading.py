@@ -35,19 +35,27 @@ _PIECES = r'    if "\w+" in \w+:\n        \w+ \+= \d+\n|\n\n|[^\n]*\n|[^\n]+'
 """What may become one token at most: a condition with its line, a blank line, any other line."""
 
 
-def train_tokenizer(corpus: Iterable[str], *, vocab_size: int = 1200) -> Any:
-    """A tokenizer learnt from the texts of the mini worlds; other text falls into smaller pieces, or bytes."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast  # seconds; only for those who train one
+def byte_level(pieces: str) -> Any:
+    """A byte-level BPE that has learnt nothing yet; a token stays within one of the pieces, a regular expression."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+            pre_tokenizers.Split(Regex(pieces), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     bpe.decoder = decoders.ByteLevel()
+    return bpe
+
+
+def train_tokenizer(corpus: Iterable[str], *, vocab_size: int = 1200) -> Any:
+    """A tokenizer learnt from the texts of the mini worlds; other text falls into smaller pieces, or bytes."""
+    from tokenizers import pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast  # seconds; only for those who train one
+
+    bpe = byte_level(_PIECES)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[BEGIN, END_OF_TEXT, HEADER, END_OF_HEADER, END_OF_TURN],

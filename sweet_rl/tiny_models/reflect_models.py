@@ -272,17 +272,12 @@ def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int, *, copie
 
 def _tokenizer(texts: Iterable[str], labels: Sequence[str]) -> Any:
     """Byte-level BPE over `_PIECES`; labels and markers are learnt first, being the most frequent."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    bpe.decoder = decoders.ByteLevel()
+    from sweet_rl.tiny_models.reading import byte_level
+
+    bpe = byte_level(_PIECES)
     texts = list(texts)
     known = dict.fromkeys((*CHOICES, *labels))
     formats = [f"{marker}{label}\n" for marker in (ACTION_MARKER, ANALYSE_MARKER) for label in known]

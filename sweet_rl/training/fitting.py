@@ -238,7 +238,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Proces
 
 def once(say: Say) -> Say:
     """Only the first of several processes says something."""
-    return say if engines.rank() == 0 else _silent
+    return say if engines.rank() == 0 else lambda _: None
 
 
 def _steps(
@@ -453,7 +453,3 @@ def save(trainer: Any, run: Run, kind: type) -> None:
         with checkpoints.storing(folder, folder / checkpoints.PARTIAL):
             models.save_whole(whole, run.rows.tokenizer, folder, run.rows.vision)
     trainer.accelerator.wait_for_everyone()
-
-
-def _silent(_: str) -> None:
-    """Processes other than the first say nothing."""

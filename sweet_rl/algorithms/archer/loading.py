@@ -69,8 +69,8 @@ def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]
         shard(model, device, half)
         return model, tokenizer
     model = _whole(settings, weights).to(device)
-    if half is not None:
-        compute_in(model, half)
+    if half == torch.bfloat16:  # every forward pass computes in it while the weights stay float32
+        model.forward = torch.autocast(next(model.parameters()).device.type, dtype=half)(model.forward)
     return model, tokenizer
 
 
@@ -184,13 +184,6 @@ def load_weights(model: nn.Module, path: str) -> None:
             f"checkpoint_path={path!r} holds weights of another model: {len(missing)} are missing, "
             f"{len(unexpected)} do not belong to policy_lm (such as {[*unexpected, *missing][0]!r})."
         )
-
-
-def compute_in(module: nn.Module, dtype: torch.dtype) -> None:
-    """Let every forward pass compute in bfloat16 while the weights stay float32."""
-    if dtype == torch.bfloat16:
-        device = next(module.parameters()).device.type
-        module.forward = torch.autocast(device, dtype=dtype)(module.forward)
 
 
 POLICY, CRITIC, FINAL = "policy", "critic", "final"

@@ -6,21 +6,24 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.running import progress
 from sweet_rl.command_line.stages import given_flags
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
+
+if TYPE_CHECKING:
+    from sweet_rl.algorithms.reflect.playground import Playground
 
 
 class Bar:
     """A progress bar with the level of a curriculum, cost, success and losses; also a context."""
 
     def __init__(self, settings: ReflectSettings, ground: Playground, done: int, *, quiet: bool) -> None:
+        from sweet_rl.command_line.running import progress
+
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
         self._ground, self._critic = ground, settings.use_critic
@@ -46,18 +49,14 @@ class Bar:
         if self._critic:
             shown["critic"] = _mean(loss for one in self._recent for loss in one["critic_loss"])
         if len(self._ground.levels) > 1:
-            self._bar.set_description_str(self._level(done - 1), refresh=False)
+            begun = bisect_right(self._ground.starts, done - 1)
+            self._bar.set_description_str(str(self._ground.names[max(0, begun - 1)]), refresh=False)
         if self.failed:
             shown["failed"] = self.failed
         self._bar.set_postfix_str(
             ", ".join(f"{name} {value:.3g}" for name, value in shown.items()), refresh=False
         )
         self._bar.update(done - self._bar.n)
-
-    def _level(self, iteration: int) -> str:
-        """The name of the level that is played in an iteration."""
-        begun = bisect_right(self._ground.starts, iteration)
-        return str(self._ground.names[max(0, begun - 1)])
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:

@@ -28,7 +28,7 @@ def picture(width: int, height: int, seed: str) -> bytes:
     rng = Random(seed)
     sky, horizon, ground = (_color(rng) for _ in range(3))
     hills = rng.uniform(0.55, 0.85)
-    discs = [_disc(rng) for _ in range(6)]
+    discs = [(rng.random(), rng.random(), rng.uniform(0.05, 0.25), _color(rng)) for _ in range(6)]
     shorter = min(width, height)
     rows = []
     for y in range(height):
@@ -46,10 +46,6 @@ def picture(width: int, height: int, seed: str) -> bytes:
 
 def _color(rng: Random) -> Color:
     return rng.randrange(40, 230), rng.randrange(40, 230), rng.randrange(40, 230)
-
-
-def _disc(rng: Random) -> tuple[float, float, float, Color]:
-    return rng.random(), rng.random(), rng.uniform(0.05, 0.25), _color(rng)
 
 
 def _mix(first: Color, second: Color, share: float) -> Color:

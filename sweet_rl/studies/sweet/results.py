@@ -258,7 +258,10 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     report = _report(study, name)
     trajectories = [trajectory for trajectory in every if trajectory.reward is not None]
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
-    measures = {key: _estimate(report[key]) for key in ("success", "tests_passed")}
+    measures = {
+        key: Counted(report[key]["mean"], report[key].get("low"), report[key].get("high"))
+        for key in ("success", "tests_passed")
+    }
     measures |= {"failed": Counted(1 - len(trajectories) / len(every))}
     found = habits((trajectory.task.ground_truth, trajectory.dialogue_history) for trajectory in trajectories)
     shares = {"useful_share": found.useful_share, "usual_share": found.usual_share}
@@ -270,10 +273,6 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     run = Run(study.seed, measures, _curves(study, name), tuple(_endings(trajectories)))
     facts = {key: n for key, n in learned.items() if n is not None}
     return Method(name, title, explanation, (run,), facts, bound=name in LINES)
-
-
-def _estimate(report: Mapping[str, Json]) -> Counted:
-    return Counted(report["mean"], report.get("low"), report.get("high"))
 
 
 def success_of(study: Study, name: str) -> dict[str, float]:

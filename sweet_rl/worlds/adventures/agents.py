@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation, derive_seed
@@ -33,14 +32,8 @@ class WalkthroughPolicy(ScriptedPolicy):
 
     name = "walkthrough"
 
-    def __init__(
-        self,
-        routes: Mapping[str, Sequence[str]],
-        *,
-        system_prompt: str = "",
-        chat_format: ChatFormat | None = None,
-    ) -> None:
-        super().__init__(system_prompt, chat_format=chat_format)
+    def __init__(self, routes: Mapping[str, Sequence[str]], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
         self._routes = routes
 
     def _say(self, observation: Observation) -> str:

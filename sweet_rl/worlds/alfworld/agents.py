@@ -25,8 +25,8 @@ from sweet_rl.types import (
     StopReason,
     derive_seed,
 )
-from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.seeking import DONE, look
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 """A game's source and the commands so far, to commands that solve it from there."""

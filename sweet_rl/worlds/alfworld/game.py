@@ -19,9 +19,9 @@ from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, StopReason, Task
-from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.homes.games import blacklist_name
 from sweet_rl.worlds.alfworld.household import Engine
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 MAX_TURNS: Final = 15
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
@@ -29,10 +28,8 @@ class PlanningExplorer(ScriptedPolicy):
 
     name = "planner"
 
-    def __init__(
-        self, targets: Mapping[str, str], *, system_prompt: str = "", chat_format: ChatFormat | None = None
-    ) -> None:
-        super().__init__(system_prompt, chat_format=chat_format)
+    def __init__(self, targets: Mapping[str, str], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
         self._targets = targets
 
     def _say(self, observation: Observation) -> str:

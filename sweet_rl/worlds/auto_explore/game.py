@@ -112,7 +112,11 @@ class ExploreGame:
         rng = Random(seed)
         self._labels_rng = rng if self._compat == "published" else Random(derive_seed(seed, "labels"))
         index, self.targets = self._find(task)
-        self._question, self._first = task.problem_description, _first_command(task)
+        path = task.extra.get("optimal_path")
+        self._question, self._first = (
+            task.problem_description,
+            _first_of(path if isinstance(path, list) else []),
+        )
         if self._easy:  # before anything is left out: only the file that is asked for is sure to stay
             target = rng.choice(self.targets)
             self._question, self.targets = f"Find {target}", [target]
@@ -275,11 +279,6 @@ def render(
         ),
     )
     return "\n\n".join(f"{header}\n{body}" for header, body in sections) + "\n"
-
-
-def _first_command(task: Task) -> str | None:
-    path = task.extra.get("optimal_path")
-    return _first_of(path if isinstance(path, list) else [])
 
 
 def _first_of(path: Sequence[str]) -> str | None:

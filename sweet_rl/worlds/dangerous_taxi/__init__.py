@@ -14,7 +14,7 @@ from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured, Options
-from sweet_rl.worlds.text_game_world import TextGameWorld
+from sweet_rl.worlds.text_game_world import ACTION_HEAD, TextGameWorld
 
 if TYPE_CHECKING:
     from sweet_rl.sft_data.teachers import Expert
@@ -32,10 +32,6 @@ STAGES: Final[Mapping[str, StageEntry]] = {
     ),
 }
 """What is typed behind `sweet-rl`."""
-
-
-ACTION_HEAD: Final = "\nThe actions you can take now is:"
-"""What begins the list of actions, which ends a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)

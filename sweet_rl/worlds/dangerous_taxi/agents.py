@@ -8,7 +8,6 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
 from sweet_rl.types import Observation, derive_seed
 from sweet_rl.worlds.dangerous_taxi.game import read_state
@@ -27,15 +26,8 @@ class TaxiDriver(ScriptedPolicy):
         skill: how often it plans, 0 to 1; None for what its name says.
     """
 
-    def __init__(
-        self,
-        name: str = "planner",
-        *,
-        skill: float | None = None,
-        system_prompt: str = "",
-        chat_format: ChatFormat | None = None,
-    ) -> None:
-        super().__init__(system_prompt, chat_format=chat_format)
+    def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
         self.name = name
         self._skill = skill_of("driver", name, skill, SKILLS)
 

@@ -19,7 +19,6 @@ from sweet_rl.errors import UsageError
 from sweet_rl.prompts import packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Json, Task, derive_seed
-from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.rules import (
     ACTION_NAMES,
     DELIVERY_REWARD,
@@ -37,6 +36,7 @@ from sweet_rl.worlds.dangerous_taxi.rules import (
     plan,
     plan_to_pickup,
 )
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 _PICTURE_LENGTH: Final = len("\n".join(MAP))
 
@@ -73,7 +73,9 @@ def read_state(text: str) -> int | None:
 
     Everything can be read off: a destination that is not to be seen is under the taxi.
     """
-    return _by_picture().get(text[at : at + _PICTURE_LENGTH]) if (at := _last_picture(text)) >= 0 else None
+    bottom = text.rfind(MAP[-1])
+    begin = bottom + len(MAP[-1]) - _PICTURE_LENGTH  # at the border line above the picture
+    return _by_picture().get(text[begin : begin + _PICTURE_LENGTH]) if bottom >= 0 and begin >= 0 else None
 
 
 def prompt(
@@ -97,12 +99,6 @@ def prompt(
         history = f"You have already completed the following actions:\n{names}"
     rules = f"{rules_text()}\n" if with_prompt else ""
     return f"{rules}{history}\n\n--- Current State ---\n\n{draw(states[-1])}{ACTION_HEAD}{_ACTIONS}\n"
-
-
-def _last_picture(text: str) -> int:
-    """Where the last picture begins: at the border line above it; -1 where there is none."""
-    bottom = text.rfind(MAP[-1])
-    return bottom + len(MAP[-1]) - _PICTURE_LENGTH if bottom >= 0 else -1
 
 
 @lru_cache(maxsize=1)
@@ -258,7 +254,8 @@ class TaxiGame:
         if delivered:
             self._terminated = True
             return self._moved(reward, "delivered", won=True)
-        if self._first_pickup(state):
+        riding = decode(state).passenger == IN_TAXI
+        if riding and self.curriculum in _PICKUP_PAYS and not self._picked_up:
             self._picked_up = True
             self._truncated |= self.curriculum == "pickup"
             return self._moved(DELIVERY_REWARD, "picked_up", won=self.curriculum == "pickup")
@@ -268,10 +265,6 @@ class TaxiGame:
             self._terminated = self._truncated = True
             return self._moved(ILLEGAL_REWARD, "no_effect")
         return self._moved(reward, "moved")
-
-    def _first_pickup(self, state: int) -> bool:
-        pays = self.curriculum in _PICKUP_PAYS and not self._picked_up
-        return pays and decode(state).passenger == IN_TAXI
 
     def _moved(self, reward: int, outcome: str, *, won: bool = False) -> GameStep:
         info = _info(outcome, won=won)

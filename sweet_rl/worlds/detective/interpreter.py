@@ -61,18 +61,15 @@ class Interpreter:
 
     def play(self, state: bytes, command: str, *, with_actions: bool) -> Position:
         """Type `command` at a saved moment; one that `commands.typed` returned."""
-        self._return_to(state)
+        if self._frotz._emulator_halted():  # jericho offers no other way to ask
+            self._frotz.reset()
+        self._frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
         narrative, *_ = self._frotz.step(command)
         return self._position(narrative, with_actions=with_actions)
 
     def walkthrough(self) -> tuple[str, ...]:
         """The commands that reach the highest score, as jericho ships them."""
         return tuple(self._frotz.get_walkthrough())
-
-    def _return_to(self, state: bytes) -> None:
-        if self._frotz._emulator_halted():  # jericho offers no other way to ask
-            self._frotz.reset()
-        self._frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
 
     def _position(self, narrative: str, *, with_actions: bool) -> Position:
         frotz = self._frotz

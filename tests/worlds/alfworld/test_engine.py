@@ -19,7 +19,7 @@ from sweet_rl.worlds.alfworld.homes.pddl import problem, write_game
 from sweet_rl.worlds.alfworld.household import Household
 from sweet_rl.worlds.alfworld.seeking import look
 from sweet_rl.worlds.alfworld.teacher.lessons import play_household
-from sweet_rl.worlds.text_game_world import TextGameEnv
+from sweet_rl.worlds.text_game_env import TextGameEnv
 
 pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
 pytest.importorskip("fast_downward", reason="needs the extra 'alfworld'")

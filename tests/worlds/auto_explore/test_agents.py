@@ -13,7 +13,7 @@ from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.agents import PlanningExplorer, Wanderer, current_folder
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.text_game_world import TextGameEnv
+from sweet_rl.worlds.text_game_env import TextGameEnv
 
 TASKS = load_tasks("auto-explore:test", num_tasks=60)
 

@@ -11,7 +11,7 @@ from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from sweet_rl.worlds.dangerous_taxi.rules import plan
-from sweet_rl.worlds.text_game_world import TextGameEnv
+from sweet_rl.worlds.text_game_env import TextGameEnv
 
 
 def played(policy, source, repeats=1, **settings):

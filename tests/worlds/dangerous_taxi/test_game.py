@@ -10,7 +10,7 @@ from sweet_rl.types import StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, draw
 from sweet_rl.worlds.dangerous_taxi.rules import IN_TAXI, START_STATES, decode, plan
 from sweet_rl.worlds.dangerous_taxi.tasks import taxi_row
-from sweet_rl.worlds.text_game_world import TextGameEnv
+from sweet_rl.worlds.text_game_env import TextGameEnv
 
 
 def task(curriculum="full", start=None, /, **more):

@@ -17,9 +17,9 @@ from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.teachers import Words
 from sweet_rl.sft_data.texts import Texts, label_of
 from sweet_rl.types import Compat, Task, derive_seed
-from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.seeking import Look, look
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 RANDOM_SHARE: Final = 0.7
 """How often the player takes any action; else the planner's next."""

@@ -17,7 +17,6 @@ from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.teachers import Words
 from sweet_rl.sft_data.texts import Texts, label_of
 from sweet_rl.types import Compat
-from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, game_instruction, prompt, rules_text
 from sweet_rl.worlds.dangerous_taxi.rules import (
     ACTION_NAMES,
@@ -30,6 +29,7 @@ from sweet_rl.worlds.dangerous_taxi.rules import (
     decode,
     plan,
 )
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 _MOVES: Final = ((1, 0), (-1, 0), (0, 1), (0, -1))
 """Rows and columns that south, north, east and west lead on."""
