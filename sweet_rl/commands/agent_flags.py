@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from sweet_rl.chat.names import folder_of
-from sweet_rl.command_line.servers import asked_with, fields_of, key_in
+from sweet_rl.command_line.servers import asked_with, fields_of
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import Only, Settings, flag
 from sweet_rl.flags.models import (
@@ -204,14 +204,7 @@ class Player:
     """An agent in a world, before it is made.
 
     Args:
-        flags: what it is and what runs it.
         world: that it plays; None where it only continues texts.
-        options: of the world.
-        scripted: of agents without a model.
-        prompt_path: its instructions; None: the world's.
-        seed: of its draws.
-        reflection: the model that reflects beside it.
-        critic: which chooses among its turns.
         role: what its flags begin with: "reflection" for the model that reflects.
     """
 
@@ -233,11 +226,6 @@ class Player:
     def changed(self, **flags: Any) -> Player:
         """The same with other flags."""
         return replace(self, flags=replace(self.flags, **flags))
-
-    def check_keys(self) -> None:
-        """Find a missing key before anything starts."""
-        key_in(self.flags.agent_api_key_var)
-        key_in(self.reflection.reflection_api_key_var)
 
     def system_prompt(self) -> str:
         """The agent's instructions, before everything else."""

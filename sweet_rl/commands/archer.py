@@ -315,7 +315,7 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
 def _begun_with(
     names: Mapping[str, Any], overridden: Collection[str], save_path: Path
 ) -> dict[str, str | None]:
-    from sweet_rl.algorithms.archer.beginnings import find_beginning
+    from sweet_rl.algorithms.archer.loading import find_beginning
 
     path = str(names["checkpoint_path"])
     found = find_beginning(path)

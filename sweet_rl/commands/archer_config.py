@@ -38,9 +38,7 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     """The settings of a run as plain data.
 
     Args:
-        name: a file in `folder`, without its ending.
         overrides: `key=value`; a value that Hydra's grammar does not take is text as it stands.
-        folder: default `CONFIGS`.
     """
     overrides = [_as_in_files(override) for override in overrides]
     keys = [_key(override) for override in overrides]

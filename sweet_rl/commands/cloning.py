@@ -133,11 +133,12 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     tracking.writes(folder, folder=True, continues=(folder / _FILE).exists())
     paths = shown.dataset.split(",") if shown.dataset else [_played(show, folder, overwrite=pupil.overwrite)]
     games = _games(paths, show)
-    template, eos_str, max_new_tokens = _form(show)
+    config = show.config  # of the world: what an utterance's template, end and length are
+    template = template_of(config["template"], show.world, load_tasks(show.played))
     turns = [_demonstration(step, show) for game in games for step in game]
     print(f"{len(turns):,} turns of {len(games):,} games to imitate")
 
-    from sweet_rl.algorithms.archer.beginnings import CRITIC, POLICY
+    from sweet_rl.algorithms.archer.loading import CRITIC, POLICY
     from sweet_rl.algorithms.archer.settings import ArcherSettings
     from sweet_rl.command_line.running import silence_libraries
 
@@ -154,8 +155,8 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
         policy_lm=name,
         agent_type="online_filteredbc",
         template=template,
-        eos_str=eos_str,
-        max_new_tokens=max_new_tokens,
+        eos_str=config["eos_str"],
+        max_new_tokens=config["max_new_tokens"],
         max_tokens_per_batch=pupil.max_tokens_per_batch,
         device=pupil.device,
         dtype=pupil.dtype,  # type: ignore[arg-type]  # checked by the settings
@@ -305,13 +306,6 @@ def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transiti
         raise DataError(
             error.problem, path=path, field=error.field, value=error.value, repair=error.repair
         ) from None
-
-
-def _form(show: Demonstrations) -> tuple[str | None, str | None, int]:
-    """Template, end and tokens of an utterance, as the world's configuration has them."""
-    config = show.config
-    template = template_of(config["template"], show.world, load_tasks(show.played))
-    return template, config["eos_str"], config["max_new_tokens"]
 
 
 def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:

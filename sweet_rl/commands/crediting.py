@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -13,7 +14,6 @@ from sweet_rl import serving, tracking
 from sweet_rl.chat import TokenizerChat
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.commands.critic_worlds import warn_of_another_world
 from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.errors import UsageError
@@ -25,13 +25,39 @@ from sweet_rl.preferences.trajectory_pairs import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.runs.facts import identity_of
-from sweet_rl.runs.reading import trained_from
-from sweet_rl.types import Json
+from sweet_rl.runs.reading import maker_of, trained_from, worlds_behind
+from sweet_rl.types import Json, Trajectory
 
 if TYPE_CHECKING:
     from sweet_rl.commands.credit import CreditFlags
     from sweet_rl.commands.rank_best_of_n import ScorerFlags
     from sweet_rl.commands.serve_credit import ServeCreditFlags
+
+
+def warn_of_another_world(critic: str | Path, trajectories: Iterable[Trajectory]) -> None:
+    """Print a warning where records say that a critic has learned from other worlds than these dialogues are of.
+
+    Args:
+        critic: its folder, as the run that asks it names it; what has no record is not warned of.
+    """
+    settings = (one.provenance.get("settings") or {} for one in trajectories)
+    here = {str(own["task_type"]) for own in settings if "task_type" in own}
+    learned = worlds_behind(critic) if Path(critic).expanduser().is_dir() else set()
+    if here and learned and not here <= learned:
+        print(
+            f"warning: the critic {str(critic)!r} has learned from {', '.join(sorted(learned))}, and these dialogues "
+            f"are of {', '.join(sorted(here))}: its scores may mean nothing. Name a critic of that world.",
+            file=sys.stderr,
+        )
+
+
+def warn_of_a_file(path: str | Path, trajectories: Iterable[Trajectory]) -> None:
+    """The same of the critic that a credit file was made by."""
+    record = maker_of(Path(path)) or {}
+    if record.get("stage") == "credit":
+        critic = Path(str(record["folder"])) / Path(str(record["settings"]["critic"])).expanduser()
+        warn_of_another_world(critic, trajectories)
+
 
 _WAYS = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
 

@@ -42,18 +42,7 @@ GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is played, and by which rules; several agents may play it.
-
-    Args:
-        flags: of `eval`.
-        world: that is played.
-        options: of it.
-        human: who answers.
-        folder: of everything.
-        source: of the tasks.
-        tasks: of them those that are played.
-        grading: grades a file, given its path.
-    """
+    """What is played, and by which rules; several agents may play it."""
 
     flags: EvalFlags
     world: World
@@ -81,8 +70,6 @@ class Evaluation:
         """Play what is missing in a file, and episodes that failed again, so often as is allowed.
 
         Args:
-            player: the agent.
-            path: of the file.
             name: of the agent, where it is not the one that is evaluated.
         """
         for left in range(self.flags.retries, -1, -1):

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.commands.tables import check_table
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import InputPath, OutputPath, Overwriting
 from sweet_rl.flags.models import OtherTokenizer, PairFields, RejectedKey, Tokenizer
+from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.training.export import ExportReport
+
+
+def check_table(path: str) -> None:
+    """Whether the ending is one of the two."""
+    if Path(path).suffix.lower() not in {".jsonl", ".parquet"}:
+        raise UsageError(f"--output_path must end with .jsonl or .parquet, got {path!r}.")
+
+
+def write_table(path: str, rows: Sequence[Mapping[str, Json]]) -> None:
+    """Write rows; the file is replaced at once or not at all."""
+    from sweet_rl.records import replace_file, replace_rows
+
+    if Path(path).suffix.lower() == ".jsonl":
+        replace_rows(path, rows)
+        return
+    try:
+        import datasets
+    except ImportError as error:
+        raise missing_package("datasets", "datasets", needed_for="a .parquet file") from error
+    buffer = io.BytesIO()
+    datasets.Dataset.from_list([dict(row) for row in rows]).to_parquet(buffer)
+    replace_file(path, [buffer.getvalue()])
+
 
 OPENRLHF_DRIFT: Final = 0.05
 """Share of pairs: by default more drift is refused for OpenRLHF."""
@@ -75,7 +101,6 @@ def export_pairs(flags: ExportFlags, /) -> None:
 
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     from sweet_rl.chat import load_tokenizer
-    from sweet_rl.commands.tables import write_table
     from sweet_rl.training.data import read_pairs
     from sweet_rl.training.encoding import check_tokenizers
     from sweet_rl.training.export import PairExporter

@@ -108,9 +108,6 @@ class Human:
     """Who answers in a world, before it is made.
 
     Args:
-        flags: who that is, and where.
-        world: in which they answer.
-        options: of the world.
         called: what messages call its flags where nobody types them, by what they call them elsewhere.
     """
 

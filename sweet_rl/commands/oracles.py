@@ -24,8 +24,6 @@ class OracleFlags:
         kind: one of `ORACLES`, or one of `USERS`.
         path: the model's folder or weights, or the server's address.
         model: the name under which a server offers it, or the base model of weights.
-        api_key_var: environment variable with the server's key.
-        client: further arguments of the client of a server (`OpenAIClient`).
     """
 
     kind: str = "embedded"

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 from sweet_rl import tracking
+from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.command_line.servers import asked_with, client_of, retry_of, vllm_server
-from sweet_rl.commands.agent_flags import ENGINES, OWN, Player
+from sweet_rl.commands.agent_flags import (
+    ENGINES,
+    OWN,
+    RECAP,
+    REFLECTION_REQUEST,
+    REFLECTION_SYSTEM,
+    WHAT_A_MODEL_IS,
+    Player,
+    ReflectionFlags,
+    is_no_model,
+)
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, missing_package, no_such
 from sweet_rl.flags import flags_of
 from sweet_rl.policies import POLICIES
+from sweet_rl.policies.reflective import ReflectivePolicy
 from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.preferences.ranking import end_token_of
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Task
 from sweet_rl.worlds import AgentRequest, ScriptedFlags
 
@@ -28,7 +43,6 @@ async def make_policy(player: Player, tasks: Sequence[Task], *, concurrency: int
             raise
     if player.reflection.reflection_model is None:
         return acting
-    from sweet_rl.commands.reflecting import model_that_reflects, reflecting
     from sweet_rl.policies.reflective import Recap
 
     try:
@@ -47,7 +61,7 @@ async def _alone(player: Player, tasks: Sequence[Task], concurrency: int) -> Pol
     world = player.world
     if world is None or world.action_head is None or player.engine() in {OWN, "scripted"}:
         return policy
-    from sweet_rl.policies.markov import MarkovPolicy
+    from sweet_rl.policies.scripted import MarkovPolicy
 
     return MarkovPolicy(policy)
 
@@ -58,7 +72,6 @@ def _with_critic(acting: Policy, player: Player, model: str, tasks: Sequence[Tas
         raise UsageError(
             f"--agent_model {player.model!r} has one reply only; a --critic has nothing to choose from. Name a model."
         )
-    from sweet_rl.commands.tokenizers import tokenizer_facts
     from sweet_rl.preferences.best_of_n import BestOfN, SamplingPolicy
     from sweet_rl.preferences.ranking import encoding_of
 
@@ -184,3 +197,59 @@ def _request(player: Player, tasks: Sequence[Task], system_prompt: str) -> Agent
         seed=player.seed,
         **{one.name: getattr(player.scripted, one.name) for one in flags_of(ScriptedFlags)},
     )
+
+
+def model_that_reflects(player: Player) -> Player | None:
+    """The agent's flags but for the reflection model's own name, server, prompt and length.
+
+    None where no model is wanted: for `recap`, or for an agent that does not reflect.
+    """
+    wanted, flags = player.reflection, player.flags
+    model = wanted.reflection_model
+    if model is None or model == RECAP:
+        return None
+    if player.world is not None and model in player.world.agents:
+        raise UsageError(f"--reflection_model {model} is an agent, and acts. Name a model, or {RECAP!r}.")
+    if wanted.reflection_base_url is None and flags.vllm_python is None and is_no_model(model):
+        raise no_such("--reflection_model", model, (RECAP,), f"{WHAT_A_MODEL_IS} --reflection_base_url.")
+    alone = player.changed(
+        agent="auto",
+        agent_model=model,
+        agent_base_url=wanted.reflection_base_url,
+        agent_api=wanted.reflection_api or flags.agent_api,
+        agent_api_key_var=wanted.reflection_api_key_var or flags.agent_api_key_var,
+        agent_request=None,
+        agent_header=None,
+        tokenizer=None,
+        max_tokens=wanted.reflection_tokens,
+    )
+    prompt = wanted.reflection_prompt_path or REFLECTION_SYSTEM
+    return replace(alone, prompt_path=prompt, reflection=ReflectionFlags(), role="reflection")
+
+
+def reflecting(policy: Policy, reflector: Policy, player: Player) -> Policy:
+    """The agent, which reads what the reflection model says before it acts."""
+    return ReflectivePolicy(
+        policy,
+        reflector,
+        head=None if player.world is None else player.world.action_head,
+        request=load_prompt(REFLECTION_REQUEST).strip(),
+        reflect_prob=player.reflection.reflect_prob,
+        seed=player.seed,
+    )
+
+
+class TokenizerFacts(NamedTuple):
+    """What later stages must know of the sampler's tokenizer: its digest, and the text of its end token."""
+
+    digest: str | None = None
+    end_token: str | None = None
+
+
+def tokenizer_facts(agent: Player) -> TokenizerFacts:
+    """Of the tokenizer that the flags name; nothing for a server whose tokenizer is not at hand."""
+    name = agent.flags.tokenizer or (None if agent.engine() == "openai" else agent.model)
+    if name is None:
+        return TokenizerFacts()
+    tokenizer = load_tokenizer(name)
+    return TokenizerFacts(tokenizer_digest(tokenizer), end_token_of(tokenizer))

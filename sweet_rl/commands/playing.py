@@ -114,12 +114,7 @@ def ending(trajectory: Trajectory) -> str:
 
 
 class Person:
-    """The policy that reads lines from the terminal. At its end, or on Ctrl-C, the game stops.
-
-    Args:
-        transcript: recorded as what the person was given.
-        typed: where lines come from; default standard input.
-    """
+    """The policy that reads lines from the terminal. At its end, or on Ctrl-C, the game stops."""
 
     name = "human"
 
@@ -142,11 +137,7 @@ class Person:
 
 
 class ShownEnv:
-    """A world that also prints what it says and what it gives.
-
-    Args:
-        env: the world.
-    """
+    """A world that also prints what it says and what it gives."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

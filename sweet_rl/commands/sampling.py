@@ -12,8 +12,7 @@ from sweet_rl.cluster import Workers
 from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.agent_flags import OWN, Player
-from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.tokenizers import tokenizer_facts
+from sweet_rl.commands.parts import make_policy, tokenizer_facts
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError

@@ -35,10 +35,6 @@ class Parts:
     """What a run is put together from.
 
     Args:
-        world: that is played.
-        options: of it.
-        agent: who acts.
-        human: who answers.
         name: what stands before its numbers over time, if others are there.
         folder: of a command whose output the file is a part of.
         repair: what a person can do about a file that was made another way.
@@ -56,7 +52,8 @@ class Parts:
         """Find what is wrong with agent and human before anything starts."""
         self.human.check()
         key_in(self.human.flags.env_api_key_var)
-        self.agent.check_keys()
+        key_in(self.agent.flags.agent_api_key_var)
+        key_in(self.agent.reflection.reflection_api_key_var)
         named = (self.agent.flags.agent_base_url, self.agent.reflection.reflection_base_url)
         for urls in (*named, None if self.human.in_process else ",".join(self.human.flags.urls)):
             if urls is not None:
@@ -116,12 +113,6 @@ def run(
     flags: SimulationFlags, parts: Parts, tasks: Sequence[Task], *, again: str = "with --to_continue "
 ) -> int:
     """Play the missing episodes of the output file, then sort it in the published order.
-
-    Args:
-        flags: of `simulate_interactions`.
-        parts: agent, human and world.
-        tasks: that are played (`tasks_of`).
-        again: how the same command resumes the run, in messages.
 
     Returns:
         How many episodes of the complete file failed.

@@ -265,12 +265,7 @@ def read_documents(path: Path) -> list[Trajectory]:
 
 
 def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]:
-    """Trajectories with the scores of their turns as a column.
-
-    Args:
-        trajectories: whose.
-        path: file of `sweet-rl credit`.
-    """
+    """Trajectories with the scores of their turns as a column."""
     found = credit_in(path, trajectories)
     if not any(row for scored in found for row in scored):
         repair = "Name what sweet-rl credit wrote about this trajectory file."

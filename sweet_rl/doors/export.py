@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.commands.tables import check_table
+from sweet_rl.commands.export_pairs import check_table
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import InputPath, OutputPath, Overwriting, SavedPath
@@ -88,7 +88,7 @@ def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> list[Trajecto
 
 def _to_atif(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
     from sweet_rl import tracking
-    from sweet_rl.commands.critic_worlds import warn_of_a_file
+    from sweet_rl.commands.crediting import warn_of_a_file
     from sweet_rl.doors.atif import credited, write_documents
     from sweet_rl.records import load_trajectories
     from sweet_rl.runs import new_folder
@@ -193,8 +193,8 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
     """
     from sweet_rl.chat import load_tokenizer
-    from sweet_rl.commands.critic_worlds import warn_of_a_file
-    from sweet_rl.commands.tables import write_table
+    from sweet_rl.commands.crediting import warn_of_a_file
+    from sweet_rl.commands.export_pairs import write_table
     from sweet_rl.doors.tokens import credited_rows
     from sweet_rl.preferences.credit import Way, advantages_in
     from sweet_rl.records import load_trajectories

@@ -27,14 +27,7 @@ def trajectory_of(
     Args:
         messages: what was said, instructions included; turns of the agent as `AgentTurn`, whose `input` is
             filled in.
-        task_id: the task's name.
-        asked: what it asks for.
-        target: its solution.
-        sample_index: which repeat of the task it is.
         reward: of the whole; not kept where there is an error.
-        error: what the other tool says of one that failed.
-        model: of the agent.
-        extra: further columns of the row.
     """
     history = tuple(_with_inputs(messages))
     task = {

@@ -41,7 +41,6 @@ async def open_world(
     """Open a world; what its episodes share is freed with the block.
 
     Args:
-        choice: which one.
         user: who answers, as an object; its owner closes it.
         begun: how many repeats of each task there have been, where it was open before; counted up.
     """
@@ -124,11 +123,7 @@ def _human(choice: WorldChoice, world: World, options: Options) -> Human:
 
 
 class SharedWorld:
-    """A world that is open while anyone plays in it; a task's repeats are counted on when it opens again.
-
-    Args:
-        choice: which one.
-    """
+    """A world that is open while anyone plays in it; a task's repeats are counted on when it opens again."""
 
     def __init__(self, choice: WorldChoice) -> None:
         self._choice = choice

@@ -55,11 +55,7 @@ class Played(State):
 
 
 class WorldEnvironment(Environment[Say, Heard, Played]):
-    """A session's episodes.
-
-    Args:
-        world: that is played.
-    """
+    """A session's episodes."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 

@@ -42,13 +42,6 @@ class SteppedEpisode:
     Attributes:
         trajectory: what our own loop would record; graded once it is over.
         rewards: of the turns so far.
-
-    Args:
-        live: the episode.
-        env: in which it is played.
-        world: that `env` belongs to.
-        options: of the world.
-        grade: gives an episode that is over its reward.
     """
 
     def __init__(

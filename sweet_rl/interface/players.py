@@ -238,7 +238,7 @@ async def agent_of(
     stack.enter_context(_giving(policy, prompt))
     if world.action_head is None or not named.settings:
         return policy  # type: ignore[no-any-return]
-    from sweet_rl.policies.markov import MarkovPolicy
+    from sweet_rl.policies.scripted import MarkovPolicy
 
     return MarkovPolicy(policy)
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sweet_rl.errors import UsageError
 from sweet_rl.pages.assets import Asset, asset_for
+from sweet_rl.pages.process import BrowserProcess
 from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import Box, RenderedPage, RenderFailed
 from sweet_rl.types import Failure, Json
@@ -47,6 +48,27 @@ class Browser(Protocol):
     async def kill(self) -> None:
         """End it at once, with all its processes."""
         ...
+
+
+class Piped:
+    """What both browsers are: a process that is driven over its pipe."""
+
+    def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
+        self.process, self.settings = process, settings
+        self.script = measure_script()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection to the process is open."""
+        return not self.process.wire.closed.is_set()
+
+    def memory_mb(self) -> float:
+        """Memory of the process and its children, in MB."""
+        return self.process.memory_mb()
+
+    async def kill(self) -> None:
+        """End the process, and wait for its end."""
+        await self.process.kill()
 
 
 class Problems:

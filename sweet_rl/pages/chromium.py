@@ -123,26 +123,12 @@ async def start(settings: RenderSettings) -> Chromium:
     return Chromium(process, settings)
 
 
-class Chromium:
+class Chromium(common.Piped):
     """One running Chromium, driven over its debugging pipe."""
 
     def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
-        self.process, self.settings = process, settings
-        self.script = common.measure_script()
+        super().__init__(process, settings)
         self._idle: list[_Window] = []
-
-    @property
-    def alive(self) -> bool:
-        """Whether the connection to the process is open."""
-        return not self.process.wire.closed.is_set()
-
-    def memory_mb(self) -> float:
-        """Memory of the process and its children, in MB."""
-        return self.process.memory_mb()
-
-    async def kill(self) -> None:
-        """End the process, and wait for its end."""
-        await self.process.kill()
 
     async def render(self, html: str) -> RenderedPage:
         """Render one page in a window of its own; raises what the contract names."""

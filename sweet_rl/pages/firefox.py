@@ -120,12 +120,11 @@ def find() -> str:
     )
 
 
-class Firefox:
+class Firefox(common.Piped):
     """One running Firefox, driven over WebDriver BiDi."""
 
     def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
-        self.process, self.settings = process, settings
-        self.script = common.measure_script()
+        super().__init__(process, settings)
         self._tabs: dict[str, _Tab] = {}
 
     async def begin(self) -> None:
@@ -137,19 +136,6 @@ class Firefox:
             "session.subscribe", events=["network.beforeRequestSent", "browsingContext.contextDestroyed"]
         )
         await wire.call("network.addIntercept", phases=["beforeRequestSent"])
-
-    @property
-    def alive(self) -> bool:
-        """Whether the connection to the process is open."""
-        return not self.process.wire.closed.is_set()
-
-    def memory_mb(self) -> float:
-        """Memory of the process and its children, in MB."""
-        return self.process.memory_mb()
-
-    async def kill(self) -> None:
-        """End the process, and wait for its end."""
-        await self.process.kill()
 
     async def render(self, html: str) -> RenderedPage:
         """Render one page in a user context of its own; raises what the contract names."""

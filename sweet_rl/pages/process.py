@@ -46,13 +46,7 @@ _FAMILIES = {
 
 
 class BrowserProcess:
-    """A browser that has been started, its pipe, and the folder that it takes for its home.
-
-    Args:
-        process: what was started; its group holds the whole browser.
-        wire: the pipe to it.
-        home: its folder, removed with it.
-    """
+    """A browser that has been started, its pipe, and the folder that it takes for its home."""
 
     def __init__(self, process: subprocess.Popen[bytes], wire: Wire, home: Path) -> None:
         self.wire, self.home = wire, home
@@ -71,7 +65,8 @@ class BrowserProcess:
         """
         _sweep()
         home = Path(tempfile.mkdtemp(prefix=f"{_HOME_PREFIX}{os.getpid()}-"))
-        prefix = [*_dies_with_us(), *(namespaces() if isolated else ())]
+        prefix = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # it dies with us
+        prefix += namespaces() if isolated else ()
         to_child, from_us = os.pipe()
         to_us, from_child = os.pipe()
         try:
@@ -145,10 +140,6 @@ def namespaces() -> tuple[str, ...]:
             if done.returncode == 0:
                 return command
     return ()
-
-
-def _dies_with_us() -> tuple[str, ...]:
-    return ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -13,14 +15,118 @@ from typing import Self
 from sweet_rl.errors import UsageError, without_linux
 from sweet_rl.pages import cache, chromium, firefox
 from sweet_rl.pages.assets import VERSION
-from sweet_rl.pages.browser import version_of
+from sweet_rl.pages.browser import Browser, version_of
 from sweet_rl.pages.html import normalise_urls
-from sweet_rl.pages.pool import Seat, StartBrowser
 from sweet_rl.pages.process import namespaces
 from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import RenderedPage, RenderFailed
 from sweet_rl.pages.wire import BrowserGone
-from sweet_rl.types import Failure, Json, digest
+from sweet_rl.types import Failure, digest
+
+StartBrowser = Callable[[], Awaitable[Browser]]
+
+WATCH_S = 1.0
+"""How often a browser's memory is looked at."""
+
+
+class Seat:
+    """A slot for one browser. An old one finishes its pages while the next one serves new ones.
+
+    Args:
+        pages: a browser is replaced after so many.
+        memory_mb: and when it holds more than this; it is killed when it holds twice as much.
+    """
+
+    def __init__(self, start: StartBrowser, *, pages: int, memory_mb: float) -> None:
+        self.in_flight = 0
+        self._start, self._pages, self._memory_mb = start, pages, memory_mb
+        self._starting = asyncio.Lock()
+        self._current: _Running | None = None
+        self._running: set[_Running] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+
+    async def render(self, html: str) -> RenderedPage:
+        """Render one page in the seat's browser, as `Browser.render` does."""
+        self.in_flight += 1
+        try:
+            running = await self._ready()
+            running.pages += 1
+            running.in_flight += 1
+            try:
+                return await running.browser.render(html)
+            finally:
+                running.in_flight -= 1
+                if running.pages >= self._pages or not running.browser.alive:
+                    self._retire(running)
+                self._end_if_idle(running)
+        finally:
+            self.in_flight -= 1
+
+    async def close(self) -> None:
+        """End every browser of this seat, those that are still starting included."""
+        async with self._starting:
+            self._current = None
+            for running in list(self._running):
+                self._end(running)
+        await asyncio.gather(*self._endings)
+
+    async def _ready(self) -> _Running:
+        """The seat's browser, started if there is none."""
+        async with self._starting:
+            if self._current is not None and not self._current.browser.alive:
+                self._retire(self._current)
+            if self._current is None:
+                self._current = _Running(await self._start())
+                self._running.add(self._current)
+                self._current.watcher = asyncio.create_task(self._watch(self._current))
+            return self._current
+
+    async def _watch(self, running: _Running) -> None:
+        while running.browser.alive:
+            await asyncio.sleep(WATCH_S)
+            memory_mb = running.browser.memory_mb()
+            if memory_mb > 2 * self._memory_mb:
+                break
+            if memory_mb > self._memory_mb:
+                self._retire(running)
+                self._end_if_idle(running)
+        self._retire(running)
+        self._end(running)
+
+    def _retire(self, running: _Running) -> None:
+        running.retired = True
+        if self._current is running:
+            self._current = None
+
+    def _end_if_idle(self, running: _Running) -> None:
+        if running.retired and running.in_flight == 0:
+            self._end(running)
+
+    def _end(self, running: _Running) -> None:
+        if running in self._running:
+            self._running.discard(running)
+            ending = asyncio.create_task(running.end())
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+
+
+class _Running:
+    """A browser and what it has done."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.pages = self.in_flight = 0
+        self.retired = False
+        self.watcher: asyncio.Task[None] | None = None
+
+    async def end(self) -> None:
+        """Kill it, and look after it no more."""
+        await self.browser.kill()
+        if self.watcher is not None:
+            self.watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.watcher
+
 
 TABS = 2
 """Pages that one browser renders at once: while one waits, the other computes."""
@@ -47,8 +153,6 @@ class RenderService:
     browser of its own, so that no page suffers for its neighbour.
 
     Args:
-        settings: how pages are rendered.
-        start: starts one browser.
         program: the browser's path; its version is part of the cache's keys.
         protection: what keeps pages from the network, in words.
     """
@@ -92,7 +196,10 @@ class RenderService:
     async def _cached(self, html: str, folder: Path) -> RenderedPage:
         """Read the page, or render and keep it; who asks for the same page meanwhile waits for that."""
         self._version = self._version or await asyncio.to_thread(version_of, self._program)
-        key = digest([html, self._identity()], 32)
+        settings = self.settings
+        window = asdict(settings.viewport)
+        drawn_by = [self._version, VERSION, window, settings.allow_scripts, settings.max_height]
+        key = digest([html, drawn_by], 32)  # all that decides about a picture
         async with self._same_page.setdefault(key, asyncio.Lock()):
             page = await asyncio.to_thread(cache.load, folder, key)
             if page is None:
@@ -102,17 +209,11 @@ class RenderService:
         self._same_page.pop(key, None)
         return page
 
-    def _identity(self) -> Json:
-        """What decides about a picture, beside the page."""
-        settings = self.settings
-        window = asdict(settings.viewport)
-        return [self._version, VERSION, window, settings.allow_scripts, settings.max_height]
-
     async def _render(self, html: str) -> RenderedPage:
         """Render a page, with a second try if its browser dies."""
         async with self._places:
             try:
-                return await self._limited(min(self._seats, key=_pages_in_flight), html)
+                return await self._limited(min(self._seats, key=lambda seat: seat.in_flight), html)
             except BrowserGone:
                 alone = self._new_seat()
             try:
@@ -128,10 +229,6 @@ class RenderService:
         except TimeoutError:
             limit = f"the page took more than {self.settings.page_timeout_s:g} s"
             raise RenderFailed(Failure("timeout", limit)) from None
-
-
-def _pages_in_flight(seat: Seat) -> int:
-    return seat.in_flight
 
 
 def _protection(settings: RenderSettings) -> str:

@@ -105,8 +105,6 @@ def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
     """What a step is expected to take.
 
     Args:
-        step: to be run.
-        records: of earlier runs.
         steps: all of the pipeline, to follow a model or dialogues to where they come from.
     """
     last = records.last(step.name)
@@ -132,9 +130,7 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
     """Yield every finding about what steps need, as soon as it is made.
 
     Args:
-        steps: that would run.
         folder: of the pipeline; what lies in it is, or will be, made by the pipeline.
-        every: all steps.
     """
     yield fine("flags", "every stage has those that it is given")
     yield look_at_output(folder)

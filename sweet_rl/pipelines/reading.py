@@ -69,7 +69,6 @@ def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Node:
 
     Args:
         path: of the file; one that is extended is looked for beside the file that names it.
-        above: files that led here.
     """
     place = Path(path).expanduser()
     if place.resolve() in above:
@@ -179,13 +178,7 @@ _HINT: Final = (
 
 
 class Scope:
-    """The names of one round.
-
-    Args:
-        tree: the whole file.
-        number: of the round, from 1 on.
-        before: the round before it.
-    """
+    """The names of one round."""
 
     def __init__(self, tree: Node, number: int, before: Scope | None) -> None:
         self._tree, self._number, self._before = tree.mapping, number, before

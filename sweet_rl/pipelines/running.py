@@ -64,13 +64,7 @@ class How:
 
 
 def run_steps(steps: Sequence[Step], folder: Path, how: How | None = None) -> None:
-    """Run the steps that are not done.
-
-    Args:
-        steps: in an order in which each comes after those that it needs.
-        folder: of the pipeline.
-        how: they are run.
-    """
+    """Run the steps that are not done."""
     how = how or How()
     with locked(folder / "pipeline"):
         tracking.writes(folder, folder=True, continues=True)
@@ -354,10 +348,6 @@ def outputs_of(record: Mapping[str, Json], *, in_place: bool = False) -> list[Pa
 
 def move_aside(record: Mapping[str, Json], folder: Path) -> list[tuple[Path, Path]]:
     """Move what a run wrote, with its records, out of the way; a kill in between loses nothing.
-
-    Args:
-        record: of the run.
-        folder: of the pipeline.
 
     Returns:
         Where each thing was, and where it is.

@@ -88,11 +88,7 @@ class Step:
         return {name: str(value) if isinstance(value, Path) else value for name, value in self.flags.items()}
 
     def resumed(self, made: Sequence[Path]) -> Step | None:
-        """The step that resumes this one; None for one that starts again.
-
-        Args:
-            made: what it wrote before it was interrupted.
-        """
+        """The step that resumes this one; None for one that starts again."""
         function = function_of(self.run)
         if resumes_itself(function):
             return self
@@ -126,7 +122,6 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
     join a round, as those of more seeds do, let nothing run again.
 
     Args:
-        rounds: of chains of steps.
         folder: in which all of them write. A step then waits only for those of earlier rounds that made what
             it names: for all that name it in the first round that does. A folder whose path has other signs
             than letters, digits, / . _ and - is as none.
@@ -189,12 +184,7 @@ _PIECE = 1 << 20
 
 @recorded("copy", reads=("input_path",))
 def copy(input_path: str, output_path: str) -> None:
-    """Copy a file, at once or not at all.
-
-    Args:
-        input_path: the file.
-        output_path: where the copy shall be.
-    """
+    """Copy a file, at once or not at all."""
     source = Path(input_path)
     if not source.is_file():
         raise UsageError(f"There is no file {input_path!r} to copy.")

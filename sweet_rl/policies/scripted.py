@@ -6,10 +6,12 @@ They bound what a model can score on a set of tasks, and let the whole pipeline 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sweet_rl.chat import ChatFormat, PlainChat, with_system
+from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
-from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation
+from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation, derive_seed
 
 
 class ScriptedPolicy:
@@ -87,3 +89,25 @@ class ConstantPolicy(OraclePolicy):
 def as_answer(code: str) -> str:
     """A turn that hands code in."""
     return f"{ANSWER_MARKER}\n{code}"
+
+
+class MarkovPolicy:
+    """Any policy, shown only the world's last message.
+
+    Chat models would else be sent every earlier state with every turn, and run out of context. The seed
+    depends on the turn, as it would with the whole dialogue.
+
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.name = policy.name
+        self.policy = policy
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn."""
+        seed = derive_seed(observation.seed, observation.turn)
+        return await self.policy.act(replace(observation, messages=observation.messages[-1:], seed=seed))
+
+    async def close(self) -> None:
+        """Close the policy that is wrapped."""
+        await self.policy.close()

@@ -41,13 +41,10 @@ class VLLMServer:
     The server runs in a process group of its own, which ends when this process does, however that happens.
 
     Args:
-        model: folder, or name on the hub.
         python: interpreter of the environment that has vLLM. Default: this one.
         tensor_parallel_size: GPUs that share one copy of the model.
         data_parallel_size: copies of the model.
-        args: further arguments, passed to vLLM as they are.
         log_path: where its output goes, appended. Default: a new temporary file; either is kept.
-        start_timeout_s: how long loading may take, in seconds.
         max_restarts: how often a server that died is started again.
         on_progress: called every few seconds while the model loads, with a line to show.
     """

@@ -49,13 +49,9 @@ class BestOfN:
 
     Args:
         policy: whose turns they are; closed with this one.
-        critic: which scores them.
-        encoding: of the critic's tokenizer.
         tokenizer: digest of the sampler's tokenizer; token ids of the same one are scored as they are.
-        n: turns to choose from.
         solutions: for a critic that is given the hidden solution, that of each task by its name. What such a
             critic reaches is an upper line, not an agent: nobody has the solution at test time.
-        seed: of the whole run.
     """
 
     def __init__(

@@ -122,13 +122,7 @@ def own_turns(trajectory: Trajectory) -> list[OwnTurn]:
 
 
 def own_turn(key: TurnKey, turn: Message, hidden: str) -> OwnTurn:
-    """One agent turn; without a prompt where it was recorded without one.
-
-    Args:
-        key: whose it is.
-        turn: with its prompt, text, and where they are known tokens and log-probabilities.
-        hidden: the solution that a critic is given to read.
-    """
+    """One agent turn; without a prompt where it was recorded without one."""
     taken = turn if isinstance(turn, AgentTurn) else AgentTurn("assistant", "")
     mean, total = reduce(taken.logprobs, use_sum=False), reduce(taken.logprobs, use_sum=True)
     cut = taken.finish_reason is FinishReason.LENGTH
@@ -159,10 +153,7 @@ async def credited(
     """The scores of turns, in their order.
 
     Args:
-        turns: of any number of trajectories.
-        critic: the model that scores.
         reference: the model that the critic is compared with; None: what the sampler recorded.
-        what: is computed.
     """
     ways = [(name, name == "hidden") for name in ("hidden", "without_hidden") if getattr(what, name)]
     found: dict[str, list[View]] = {}
@@ -270,7 +261,6 @@ def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list
 
     Args:
         path: of the file; rows about other trajectories are not looked at.
-        trajectories: whose turns they are.
     """
     known: dict[tuple[str, int, int], tuple[int, Scored]] = {}
     for line, row in read_rows(path):
@@ -296,13 +286,7 @@ def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list
 
 
 def advantages_in(path: str | Path, trajectories: Sequence[Trajectory], way: Way) -> list[list[float | None]]:
-    """The advantage of every agent turn, None where the critic gave none.
-
-    Args:
-        path: of the file.
-        trajectories: whose turns they are.
-        way: which of the two scores.
-    """
+    """The advantage of every agent turn, None where the critic gave none."""
     found: list[list[float | None]] = []
     for trajectory, scored in zip(trajectories, credit_in(path, trajectories), strict=True):
         for number, row in enumerate(scored):

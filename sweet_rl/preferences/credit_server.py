@@ -24,10 +24,8 @@ class CreditServer:
     """The application.
 
     Args:
-        critic: that is asked.
         facts: what its numbers depend on, in every answer.
         host: what the server listens on: whose names it answers to.
-        limits: for slow and large requests.
     """
 
     def __init__(

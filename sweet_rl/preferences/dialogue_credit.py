@@ -33,12 +33,7 @@ Dialogue: TypeAlias = Sequence[Message | Mapping[str, Json]]
 
 
 def messages_of(dialogue: Dialogue, name: str = "dialogue") -> list[Message]:
-    """The messages of a dialogue; an assistant's may bring `token_ids`, `logprobs` and `finish_reason`.
-
-    Args:
-        dialogue: what was said.
-        name: what errors call it.
-    """
+    """The messages of a dialogue; an assistant's may bring `token_ids`, `logprobs` and `finish_reason`."""
     given: Any = dialogue
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise DataError("must be a list of messages", field=name, value=dialogue)
@@ -66,8 +61,6 @@ def turns_of(
     """The agent's turns as they are scored, in order.
 
     Args:
-        number: of the dialogue, by which its turns are told from others'.
-        hidden: what the critic is told; None: nothing.
         messages: the dialogue, with the system message that the agent was given, if any.
         chat: renders the prompt of turns that do not bring the one that their model was given (`input`).
     """
@@ -88,10 +81,8 @@ class DialogueCritic:
     """A critic, and what it is compared with, that are asked about dialogues.
 
     Args:
-        critic: that scores.
         reference: that it is compared with; None: with the log-probabilities that the turns bring.
         chat: renders the prompts of turns that bring none, as the critic reads them.
-        advantage: released, or paper.
     """
 
     def __init__(
@@ -107,12 +98,7 @@ class DialogueCritic:
     async def views(
         self, hidden: Sequence[str | None], dialogues: Sequence[Sequence[Message]]
     ) -> list[list[View]]:
-        """What the critic says of every agent turn, dialogue by dialogue.
-
-        Args:
-            hidden: what it is told about each dialogue; None: nothing.
-            dialogues: as `messages_of` gives them.
-        """
+        """What the critic says of every agent turn, dialogue by dialogue."""
         if len(hidden) != len(dialogues):
             raise UsageError(f"{len(hidden)} pieces of hidden information for {len(dialogues)} dialogues.")
         given = enumerate(zip(hidden, dialogues, strict=True))

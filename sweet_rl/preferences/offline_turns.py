@@ -75,13 +75,6 @@ def offline_turns(
     """Every agent turn of the chosen trajectories that has its prompt, in file order.
 
     Those of tasks that cannot be graded are passed over, and those of episodes that failed.
-
-    Args:
-        rows: numbered rows of a trajectory file, graded.
-        fraction: see `choose_trajectories`.
-        path: the file, for errors.
-        shuffle_seed: see `choose_trajectories`.
-        published: likewise.
     """
     trajectories = trajectories_from_rows(rows, path=path)
     if not trajectories:
@@ -160,9 +153,7 @@ def sampled_row(
     """The row of a sampled file: published fields, then ours.
 
     Args:
-        turn: what was sampled for.
         completions: the candidates; none when it failed.
-        tokenizer: digest of the tokenizer that the token ids are of.
         end_token: the text of the token that ends a turn.
         settings: what a continued run must share.
         failure: why there are no candidates.

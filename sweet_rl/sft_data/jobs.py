@@ -60,14 +60,8 @@ class JobFile:
     `lost` are the pieces of this run that got no answer, and why.
 
     Args:
-        path: the .jsonl file.
         settings: what decides about the content; a file is continued only with the same.
-        overwrite: begin again.
         output: what will be made of it in the end, all at once.
-
-    Raises:
-        UsageError: the file was made with other settings, or the output of something else.
-        StorageError, DataError: see `Journal`.
     """
 
     def __init__(

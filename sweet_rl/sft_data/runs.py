@@ -11,10 +11,9 @@ from sweet_rl import tracking
 from sweet_rl.command_line.running import judge_failed, progress, until_stopped
 from sweet_rl.command_line.servers import client_of
 from sweet_rl.openai_client import base_url_from
-from sweet_rl.sft_data.flags import RecordingFlags
+from sweet_rl.sft_data.flags import RecordingFlags, TeacherFlags
 from sweet_rl.sft_data.jobs import Done, Job, JobFile
 from sweet_rl.sft_data.reflections import RecordPlan, collect
-from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import EmbeddedTeacher, ModelTeacher, Teacher
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Json

@@ -16,7 +16,6 @@ class Text:
     """A dialogue.
 
     Args:
-        messages: what is said.
         solution: stands before it as before the critic's texts, unless it is None.
         skipped: turns of the agent at the beginning that are context only: no loss is taken on them.
     """
@@ -33,14 +32,7 @@ the turn begins with the first token of each sentence."""
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Something measured of a model; a gate where it has a bound.
-
-    Args:
-        name: of the figure.
-        value: what was measured.
-        low: the least that passes.
-        high: the most that passes.
-    """
+    """Something measured of a model; a gate where it has a bound."""
 
     name: str
     value: float
@@ -67,10 +59,7 @@ class Phase:
     """Some steps over one kind of text; only the agent's own words are learnt.
 
     Args:
-        name: of the phase.
         texts: makes them, without end, from what is drawn.
-        steps: of the optimizer.
-        batch_size: texts of a step.
         learning_rate: of AdamW, its highest value; it ends at a third of it.
         muon_learning_rate: likewise of Muon, for the layers' matrices; None: AdamW for them, too.
         more: where gates have to pass: further steps at the last learning rate, again and again.

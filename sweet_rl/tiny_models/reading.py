@@ -1,8 +1,13 @@
-"""Texts as a tiny model reads them, what it would say next, and whether that passes its school's gates."""
+"""Texts as a tiny model reads them, what it would say next, and whether that passes its school's gates.
+
+The embedded agent's tokenizer is byte-level BPE with Llama-3-style headers, and a line of text at most a token:
+a question, a reply or a line of code can be one. So a dialogue is a few dozen tokens, and a question's log-probability
+is one number: cheap, and easy to look at.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,8 +19,55 @@ from sweet_rl.errors import UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.prompts import load_prompt
 from sweet_rl.sft_data.schools import Figure, School, Text
-from sweet_rl.tiny_models.tokenizer import END_OF_TURN
 from sweet_rl.types import Message
+
+BEGIN, END_OF_TEXT, END_OF_TURN = "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"
+HEADER, END_OF_HEADER = "<|start_header_id|>", "<|end_header_id|>"
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}"
+    "{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n' + m['content'] + '<|eot_id|>' }}"
+    "{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
+)
+
+_PIECES = r'    if "\w+" in \w+:\n        \w+ \+= \d+\n|\n\n|[^\n]*\n|[^\n]+'
+"""What may become one token at most: a condition with its line, a blank line, any other line."""
+
+
+def byte_level(pieces: str) -> Any:
+    """A byte-level BPE that has learnt nothing yet; a token stays within one of the pieces, a regular expression."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pieces), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    return bpe
+
+
+def train_tokenizer(corpus: Iterable[str], *, vocab_size: int = 1200) -> Any:
+    """A tokenizer learnt from the texts of the mini worlds; other text falls into smaller pieces, or bytes."""
+    from tokenizers import pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast  # seconds; only for those who train one
+
+    bpe = byte_level(_PIECES)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[BEGIN, END_OF_TEXT, HEADER, END_OF_HEADER, END_OF_TURN],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(corpus, trainer)
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=bpe, bos_token=BEGIN, eos_token=END_OF_TURN, pad_token=END_OF_TEXT
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
 
 
 def check_gates(model: str, school: School) -> list[Figure]:

@@ -166,7 +166,6 @@ class Reader:
         """The question whose answers are needed, and weighted sums of them.
 
         Args:
-            sides: whose branches are read.
             wanted: of some (side, output), the weights of the tokens of each of its branches; the first of a
                 branch is 0, as nothing predicts it.
         """

@@ -111,8 +111,6 @@ def resumable(
 
     Args:
         folder: of the run, or a checkpoint.
-        made_from: what this run is made from; flags by their names.
-        say: how to talk to people.
         instead: what a person can do who cannot resume, as in "start anew with another --ckpt_path".
         rounding: names in `made_from` that may differ, as they change nothing but rounding.
     """
@@ -262,10 +260,6 @@ def writing(
     """An empty folder for the checkpoint of a step, which gets its place when the block has ended.
 
     Args:
-        folder: of the run.
-        step: of the checkpoint.
-        state: what its `trainer_state.json` says.
-        made_from: what the run is made from (`check_same`).
         covers: files beside it, as they are now, that it was made with.
     """
     made = folder / PARTIAL / f"checkpoint-{step}"

@@ -94,8 +94,6 @@ class Encoded:
 
     Attributes:
         index: the row's number among all rows of the data, from 0.
-        sides: of it.
-        row: that it was made from.
     """
 
     index: int
@@ -162,8 +160,6 @@ class TurnEncoder:
       the opening and the last turn alone do not fit, the pair is left out.
 
     Args:
-        tokenizer: a transformers tokenizer.
-        max_len: tokens of one sequence at most.
         vision: needed where there are pictures. A turn that is lost takes its pictures with it.
         **rules: how rows become turns (`sweet_rl.training.turns.RowTurns`).
     """

@@ -72,9 +72,6 @@ class Gallery:
 
         Args:
             messages: objects with role and content, a text or a list of parts.
-            path: the data file, for its folder and for errors.
-            line: in it.
-            field: that holds the messages.
         """
         found: list[Picture] = []
 

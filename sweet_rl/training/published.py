@@ -22,9 +22,6 @@ class PublishedEncoder:
     Without a response template every token is in the mask, the prompt's too; with one, every occurrence opens
     a turn that lasts to the next end token. A mean divides by the whole mask, position 0 and prompt included.
     Rows with a picture that is cut are left out.
-
-    Raises:
-        UsageError: the tokenizer has no end token.
     """
 
     def __init__(

@@ -29,12 +29,7 @@ _TENSOR = "logps"
 
 @dataclass(frozen=True, slots=True)
 class ReferenceCache:
-    """The numbers of some pairs under one model.
-
-    Args:
-        folder: where files lie.
-        identity: what decides about the numbers, each as a short text.
-    """
+    """The numbers of some pairs under one model."""
 
     folder: Path
     identity: dict[str, str]

@@ -65,7 +65,12 @@ class CandidateScorer:
     ) -> None:
         if max_batch_tokens < 1:
             raise UsageError(f"--max_batch_tokens must be at least 1, got {max_batch_tokens}.")
-        self._model = loaded_on(str(model), _kind_of, device=device, dtype=dtype)
+        self._model = loaded_on(
+            str(model),
+            lambda config: critic_kind(config) if is_value_model(config) else causal_kind(config),
+            device=device,
+            dtype=dtype,
+        )
         self.has_value_head = is_value_model(self._model.config)
         self.context_length = context_length(self._model)
         self._budget = max_batch_tokens
@@ -182,7 +187,3 @@ def is_value_model(config: Any) -> bool:
     architectures = getattr(config, "architectures", None) or []
     classifier = any(name.endswith("ForSequenceClassification") for name in architectures)
     return classifier and config.num_labels == 1
-
-
-def _kind_of(config: Any) -> Any:
-    return critic_kind(config) if is_value_model(config) else causal_kind(config)

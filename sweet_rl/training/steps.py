@@ -49,18 +49,12 @@ class StepSampler:
     filled up with the shortest row, with scale 0, because a sharded model needs all processes at every pass.
 
     Args:
-        lengths: tokens of each row.
-        packs: divides the rows of a step.
         weights: what each row counts for; default all the same.
         groups: rows with the same number stay together where a step's size allows; default each by itself.
         train_batch: rows of one optimizer step, over all processes.
         epochs: how many there will be; `accumulation` is enough for all of them.
-        seed: with the epoch, decides the order.
-        shuffle: a new order for each epoch; otherwise the order of the file.
         group_by_length: steps of rows of like length, drawn from the rows of many steps.
         drop_last: leave out an incomplete last step (published).
-        rank: of this process.
-        world: number of processes.
     """
 
     def __init__(

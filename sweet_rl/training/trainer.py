@@ -42,18 +42,8 @@ class StepTrainer(Trainer):
     """Trains one model on encoded rows.
 
     Args:
-        model: with its adapter if it has one.
-        arguments: made by `training_arguments`.
-        settings: from the flags.
-        rows: to train on.
-        held_out: to evaluate on; may be empty.
         packs: divides the held-out rows into micro-batches.
-        sampler: the order of training.
-        collator: makes a batch of (row, scale).
-        objective: a batch's losses.
-        metrics: where numbers go.
         most_places: tokens of a micro-batch, padding included, that memory is known to suffice for.
-        say: how to talk to people.
         made_from: what checkpoints are compared by when a run resumes.
     """
 
@@ -373,11 +363,7 @@ class _Hooks(TrainerCallback):
 
 
 class ProgressBar(ProgressCallback):
-    """A bar with the last loss and accuracy, which starts where a resumed run does.
-
-    Args:
-        quiet: count, and show nothing.
-    """
+    """A bar with the last loss and accuracy, which starts where a resumed run does."""
 
     training_bar: Any
 

@@ -42,9 +42,7 @@ def games_of(
     """What makes a fresh game. Its coroutines run in a thread of their own, one at a time.
 
     Args:
-        opening: makes environments.
         user: who answers in them, if anyone; closed at the end.
-        look: how they look.
     """
     with _Thread() as thread:
         make_env = thread.run(opening.__aenter__())
@@ -79,11 +77,6 @@ class PlayedEnv:
 
     The `info` of its last step says whether it `succeeded`, where the world knows.
 
-    Args:
-        look: how it looks.
-        make_env: a fresh environment; called at every reset.
-        thread: runs its coroutines.
-
     Attributes:
         observation: what the world's own agents are shown; None before the first reset.
     """
@@ -104,11 +97,7 @@ class PlayedEnv:
         return tuple(offered_commands(self.text, self.head)) or self.max_labels
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin an episode of the task and return `text`.
-
-        Raises:
-            EpisodeError: the task cannot be played.
-        """
+        """Begin an episode of the task and return `text`."""
         self.close()
         self._env = env = self._make_env()
         self._return, self._told = 0.0, {}

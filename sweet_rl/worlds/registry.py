@@ -147,7 +147,6 @@ def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
     """The flags of a world's options: the name that is typed, and the option's.
 
     Args:
-        world: whose flags they are.
         learning: where an agent learns level by level; without those that any world has.
     """
     if learning:  # by the published names, where they are others
@@ -160,8 +159,6 @@ def options_of(world: World, values: Mapping[str, Json], *, learning: bool = Fal
     """The options of this world among the values of many; those of other worlds are left out.
 
     Args:
-        world: whose options they are.
-        values: by option.
         learning: where an agent learns level by level.
     """
     kind = world.learns_with if learning else world.options

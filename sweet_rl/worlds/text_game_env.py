@@ -20,7 +20,6 @@ class TextGameEnv:
     field `game` is the last step's `info`, with `cost`, the sum of the costs.
 
     Args:
-        make_game: a fresh game; called at every reset, so that nothing of an earlier one is left.
         threaded: the game waits for files or processes: it works in a thread, other episodes continue.
     """
 
@@ -31,11 +30,7 @@ class TextGameEnv:
         self._done = True
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin the task's game.
-
-        Raises:
-            EpisodeError: the task cannot be played.
-        """
+        """Begin the task's game."""
         await self.close()
         self._game = game = await self._do(self._make_game)
         self._task_id, self._seed, self._cost = task.task_id, seed, 0.0
@@ -45,11 +40,7 @@ class TextGameEnv:
         return self._observe()
 
     async def step(self, action: str) -> StepResult:
-        """Take the agent's text as a label; others see its first line.
-
-        Raises:
-            EpisodeError: the game broke.
-        """
+        """Take the agent's text as a label; others see its first line."""
         content = action.strip().partition("\n")[0].encode("utf-8", "replace").decode()
         game = self._game
         if self._done or game is None:

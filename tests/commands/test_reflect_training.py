@@ -340,7 +340,7 @@ def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
 
 
 def test_the_first_process_says_each_thing_once(capsys):
-    from sweet_rl.commands.reflect.models import Teller
+    from sweet_rl.commands.reflect.training_run import Teller
 
     for say in (Teller(), Teller(speaks=False)):
         for sentence in ("one", "two", "one"):
@@ -351,7 +351,7 @@ def test_the_first_process_says_each_thing_once(capsys):
 def test_the_bar_names_the_level(capsys):
     from sweet_rl.algorithms.reflect.playground import open_playground
     from sweet_rl.algorithms.reflect.settings import settings_of
-    from sweet_rl.commands.reflect.progress import Bar
+    from sweet_rl.commands.reflect.rl_finetune import Bar
 
     settings = settings_of(env="taxi", taxi_curriculum=True, max_steps=6)
     entry = {"cost": 1.0, "succ": 0.25, "loss": [2.0, None], "critic_loss": [None, None]}

@@ -18,9 +18,9 @@ import sweet_rl
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.interface.waiting import wait_for
 from sweet_rl.openai_client import OpenAIClient
-from sweet_rl.policies.markov import MarkovPolicy
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.reflective import Recap, ReflectivePolicy
+from sweet_rl.policies.scripted import MarkovPolicy
 from sweet_rl.records import read_rows
 from sweet_rl.runs.reading import read_record
 from sweet_rl.types import (

@@ -8,7 +8,7 @@ from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
 from sweet_rl.worlds.auto_explore.repositories.writing import write_repositories
-from sweet_rl.worlds.auto_explore.stages.make_repositories import make_repositories
+from sweet_rl.worlds.auto_explore.stages import make_repositories
 from sweet_rl.worlds.auto_explore.tasks import load_dataset
 
 

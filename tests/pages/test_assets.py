@@ -7,8 +7,7 @@ import re
 import pytest
 from PIL import Image
 
-from sweet_rl.pages.assets import asset_for, tailwind
-from sweet_rl.pages.pictures import picture
+from sweet_rl.pages.assets import asset_for, picture, tailwind
 
 
 @pytest.mark.parametrize(

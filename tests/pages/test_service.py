@@ -15,7 +15,6 @@ from sweet_rl.pages import (
     Viewport,
     chromium,
     firefox,
-    pool,
 )
 from sweet_rl.pages import service as service_module
 from sweet_rl.pages.flags import RenderFlags
@@ -133,7 +132,7 @@ def test_work_is_shared_among_browsers():
 
 
 def test_a_browser_that_grows_too_large_is_killed(monkeypatch):
-    monkeypatch.setattr(pool, "WATCH_S", 0.01)
+    monkeypatch.setattr("sweet_rl.pages.service.WATCH_S", 0.01)
     (result, after), started = run(pages("grow", "a"))
     assert result.failure.kind == "crash"
     assert after == PAGE
@@ -141,7 +140,7 @@ def test_a_browser_that_grows_too_large_is_killed(monkeypatch):
 
 
 def test_one_that_has_grown_is_replaced(monkeypatch):
-    monkeypatch.setattr(pool, "WATCH_S", 0.01)
+    monkeypatch.setattr("sweet_rl.pages.service.WATCH_S", 0.01)
 
     async def work(service):
         await service.render("a")

@@ -3,7 +3,7 @@
 import torch
 from transformers import DynamicCache
 
-from sweet_rl.policies.caches import with_room
+from sweet_rl.policies.decoding import with_room
 
 
 def filled(places):

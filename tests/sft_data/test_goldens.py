@@ -8,12 +8,11 @@ import pytest
 
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
+from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
+from sweet_rl.worlds.auto_explore.teacher.lessons import explore_texts
 from sweet_rl.worlds.auto_explore.teacher.questions import block_of, extract_questions
 from sweet_rl.worlds.auto_explore.teacher.repository_filter import filter_repositories
-from sweet_rl.worlds.auto_explore.teacher.sft import explore_texts
-from sweet_rl.worlds.auto_explore.teacher.splits import split_tasks
-from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
+from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks, split_tasks
 from sweet_rl.worlds.auto_explore.truncation import CharacterCounter
 
 

@@ -11,8 +11,13 @@ from sweet_rl.sft_data.teachers import EmbeddedTeacher
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories import index_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.teacher.lessons import add_lessons, plan_lessons, task_of, teach
-from sweet_rl.worlds.auto_explore.teacher.sft import explore_texts
+from sweet_rl.worlds.auto_explore.teacher.lessons import (
+    add_lessons,
+    explore_texts,
+    plan_lessons,
+    task_of,
+    teach,
+)
 from sweet_rl.worlds.auto_explore.teacher.talk import ExploreTalk
 from sweet_rl.worlds.auto_explore.truncation import CharacterCounter
 

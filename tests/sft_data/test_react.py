@@ -6,13 +6,11 @@ import json
 import pytest
 
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.sft_data.react import NoExpert, extract_action, play
-from sweet_rl.sft_data.teachers import EmbeddedTeacher
+from sweet_rl.sft_data.teachers import EmbeddedTeacher, NoExpert, extract_action, play
 from sweet_rl.types import Failure
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.planner import plan
-from sweet_rl.worlds.dangerous_taxi.rules import START_STATES
-from sweet_rl.worlds.dangerous_taxi.teacher.expert import TaxiExpert
+from sweet_rl.worlds.dangerous_taxi.rules import START_STATES, plan
+from sweet_rl.worlds.dangerous_taxi.teacher.lessons import TaxiExpert
 
 LABELS = [str(label) for label in range(6)]
 

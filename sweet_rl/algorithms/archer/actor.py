@@ -6,6 +6,13 @@ Importing this module imports torch.
 
 Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary.
 
+Of prompts that begin each other (observations of one episode do) only the longest is read. Those that are left are laid out as
+trees where a model is wide enough (`sweet_rl.training.trees`), and read in one forward pass; what the model remembers of
+each token is handed to every prompt that goes through it.
+
+Axes there: P prompts, R rows of the layout, T places in a row, W places of the longest prompt, V vocabulary, H
+heads, D of a head.
+
 Published behaviour: docs/published/archer.md#policy, #deviations.
 """
 
@@ -21,15 +28,75 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.archer.prefill import TreePrefill
-from sweet_rl.algorithms.archer.recent import Recent
+from sweet_rl.algorithms.archer.critic import Recent
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.decoding import Decoder, Request, Written, closing_ids, end_tokens, keep_likeliest
+from sweet_rl.policies.decoding import (
+    Decoder,
+    Prefill,
+    Request,
+    Written,
+    closing_ids,
+    end_tokens,
+    keep_likeliest,
+)
 from sweet_rl.training.attention import attention_span, inputs_of
-from sweet_rl.training.batches import Reader, to_device
-from sweet_rl.training.forward import ResponseHead
+from sweet_rl.training.batches import Reader, question_of, to_device
+from sweet_rl.training.forward import ResponseHead, asked_at
 from sweet_rl.training.steps import padded_batches, shared_batches
-from sweet_rl.training.trees import neighbours
+from sweet_rl.training.trees import chains, lay_out, neighbours
+
+WIDE = 256
+"""Hidden size from which on planning a tree costs less than it saves; a chain is planned at once."""
+
+
+class TreePrefill:
+    """Reads prompts for the sampling loop (`sweet_rl.policies.decoding.Decoder`)."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        config = model.config.get_text_config()
+        self._span = attention_span(model)
+        slides = getattr(config, "sliding_window", None) is not None
+        self.serves = self._span > 0 and not slides
+        """Whether this model's prompts can share tokens."""
+        if config.hidden_size < WIDE:
+            self._span = 0
+
+    def __call__(self, prompts: Sequence[Sequence[int]]) -> Prefill | None:
+        """Logits behind each prompt, its mask and the cache, padded on the left; None: nothing is shared."""
+        if not self.serves or len(prompts) < 2:
+            return None
+        found = chains([tuple(ids) for ids in prompts])
+        longest = [np.asarray(prompts[chain[-1]], dtype=np.uint32) for chain in found]
+        layout = lay_out(longest, attention_span=self._span)
+        if not layout.shares and len(found) == len(prompts):
+            return None
+        of = {number: at for chain, at in zip(found, layout.places, strict=True) for number in chain}
+        places = [of[number][: len(ids)] for number, ids in enumerate(prompts)]
+        device = self._model.device
+        where = [at[-1] for at in places]
+        question = to_device(question_of(layout, np.asarray(where)), device)
+        width = max(map(len, places))
+        padded = [[*[0] * (width - len(at)), *at.tolist()] for at in places]
+        mask = [[*[0] * (width - len(at)), *[1] * len(at)] for at in places]
+        where_PW = torch.tensor(padded, device=device)
+        inputs = inputs_of(self._model, question) | {"use_cache": True}
+        if not layout.shares:
+            inputs["attention_mask"] = torch.from_numpy(layout.ends_RT > 0).long().to(device)
+        with asked_at(self._model.get_output_embeddings(), question["predictors_K"]):
+            output = self._model(**inputs)
+        cache = output.past_key_values
+        for layer in cache.layers:
+            layer.keys, layer.values = _picked(layer.keys, where_PW), _picked(layer.values, where_PW)
+        return output.logits, torch.tensor(mask, device=device), cache
+
+
+def _picked(states_RHTD: Tensor, where_PW: Tensor) -> Tensor:
+    """Keys or values of each prompt's own tokens, as [P, H, W, D]."""
+    rows, heads, places, size = states_RHTD.shape
+    flat = states_RHTD.transpose(1, 2).reshape(rows * places, heads, size)
+    return flat[where_PW].transpose(1, 2)
+
 
 _SAID = 4096
 """Utterances whose text is remembered: of short ones many are alike."""
@@ -80,9 +147,6 @@ class TokenPolicy:
 
     Args:
         model: the bare transformers model (adapters in place); put into evaluation mode.
-        tokenizer: that belongs to it.
-        max_new_tokens: tokens of an utterance at most.
-        temperature: of sampling and of scores; 1.0 is the model's own distribution.
         top_k: sample, and score, among so many tokens only; 0: among all.
         eos_str: what ends an utterance; None: only end tokens do.
         template: text around the observation, which stands at `{obs}`; it is never cut.
@@ -91,9 +155,6 @@ class TokenPolicy:
         max_tokens_per_batch: tokens scored together at most, those of a common beginning once; four times as
             many are sampled, with padding.
         use_baseline: put a value head on the hidden states. It begins at 0 and gives them no gradients.
-
-    Raises:
-        UsageError: the template leaves no room for an observation.
     """
 
     def __init__(

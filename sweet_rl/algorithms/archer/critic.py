@@ -14,18 +14,65 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from sweet_rl.algorithms.archer.losses import CriticValues
-from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.steps import padded_batches
 from sweet_rl.training.trees import chains
+
+BUDGET_BYTES = 32 * 2**20
+"""Of one memory; about ten thousand observations of a question game."""
+
+_BYTES_OF_A_TOKEN, _BYTES_OF_A_LETTER = 36, 2
+
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Value]):
+    """A function of a text that remembers its newest results; safe to call from several threads.
+
+    Args:
+        tokens: how many tokens a result holds.
+        budget: bytes of all results and texts, about; the one that was asked for longest ago goes first.
+    """
+
+    def __init__(
+        self, make: Callable[[str], Value], tokens: Callable[[Value], int], budget: int = BUDGET_BYTES
+    ) -> None:
+        self._make, self._tokens, self._budget = make, tokens, budget
+        self._kept: dict[str, Value] = {}
+        self._held = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __call__(self, text: str) -> Value:
+        """The result for the text."""
+        with self._lock:
+            if text in self._kept:
+                self._kept[text] = value = self._kept.pop(text)  # the newest stand last
+                return value
+        value = self._make(text)
+        with self._lock:
+            if text not in self._kept:
+                self._kept[text] = value
+                self._held += self._size(text, value)
+                while self._held > self._budget and len(self._kept) > 1:
+                    oldest = next(iter(self._kept))
+                    self._held -= self._size(oldest, self._kept.pop(oldest))
+        return value
+
+    def _size(self, text: str, value: Value) -> int:
+        return _BYTES_OF_A_LETTER * len(text) + _BYTES_OF_A_TOKEN * self._tokens(value)
+
 
 Pooling = Literal["pooler", "first", "last", "mean"]
 """How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
@@ -185,10 +232,6 @@ class DoubleCritic(nn.Module):
     """The encoder and four heads; the names of the weights are the published ones.
 
     Args:
-        base_lm: a transformers encoder; its hidden size is the heads' width.
-        tokenizer: that belongs to it.
-        max_length: see `TextEncoder`.
-        pooling: see `TextEncoder`.
         double: two members of each critic; else the first one's values stand for both, and the second one's
             heads are never trained.
     """

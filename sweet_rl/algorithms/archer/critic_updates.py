@@ -114,11 +114,6 @@ class HeldFeatures:
     """Vectors of texts that several micro-batches use: encoded once, gradients gathered, passed back once.
 
     Where the texts have more tokens than one batch may, activations are not kept but computed again.
-
-    Args:
-        encoder: of the critic that is trained.
-        texts: distinct.
-        max_tokens: of one batch.
     """
 
     def __init__(self, encoder: TextEncoder, texts: Sequence[str], max_tokens: int) -> None:

@@ -31,15 +31,7 @@ from sweet_rl.policies.weights import device_of
 
 
 class ArcherLearner(CriticLearner):
-    """ArCHer: the critic learns from the buffer, the policy from the critic.
-
-    Args:
-        settings: of the algorithm.
-        policy: is trained.
-        critic: is trained; the target begins as its copy.
-        chat_format: how dialogues become observations.
-        say: called with the progress.
-    """
+    """ArCHer: the critic learns from the buffer, the policy from the critic."""
 
     def __init__(
         self,

@@ -26,14 +26,16 @@ from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.algorithms.distributed.collectives import broadcast_parameters, own_rows
-from sweet_rl.algorithms.distributed.fsdp import first_pass, gathered, is_fsdp
-from sweet_rl.algorithms.distributed.processes import from_main, is_main
-from sweet_rl.algorithms.distributed.states import (
+from sweet_rl.algorithms.distributed.fsdp import (
+    first_pass,
     full_weights,
+    gathered,
+    is_fsdp,
     load_optimizer,
     load_weights,
     optimizer_state,
 )
+from sweet_rl.algorithms.distributed.processes import from_main, is_main
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.types import derive_seed
@@ -63,7 +65,7 @@ class Learner(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Models, target, optimizers and counter, as tensors and plain data; all processes call it.
 
-        Only the first one's holds tensors (`sweet_rl.algorithms.distributed.states`).
+        Only the first one's holds tensors (`sweet_rl.algorithms.distributed.fsdp`).
         """
         ...
 
@@ -80,14 +82,7 @@ class Learner(Protocol):
 
 
 class PolicyLearner:
-    """What all learners share: the policy, how steps are made, the counter of updates.
-
-    Args:
-        settings: of the algorithm.
-        policy: acts; what of it is trained the algorithm says.
-        chat_format: how dialogues become observations.
-        say: called with the progress.
-    """
+    """What all learners share: the policy, how steps are made, the counter of updates."""
 
     def __init__(
         self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None
@@ -168,15 +163,7 @@ class PolicyLearner:
 
 
 class CriticLearner(PolicyLearner):
-    """What ArCHer and CHAI share: the critic, its target, and how they are trained.
-
-    Args:
-        settings: of the algorithm.
-        policy: acts.
-        critic: is trained; the target begins as its copy.
-        chat_format: how dialogues become observations.
-        say: called with the progress.
-    """
+    """What ArCHer and CHAI share: the critic, its target, and how they are trained."""
 
     candidates = 1
 

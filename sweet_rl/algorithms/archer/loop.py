@@ -105,11 +105,8 @@ class OnlineRun:
     """A run: its learner, its world, its folder.
 
     Args:
-        settings: of the loop.
-        learner: what learns; the same in every process.
         playground: opens where the first process plays; None in the others.
         folder: what the first process writes; None in the others.
-        watchers: called after every iteration.
     """
 
     def __init__(

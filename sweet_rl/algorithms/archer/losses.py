@@ -55,11 +55,9 @@ def td_targets(rewards_B: Tensor, bootstrap_mask_B: Tensor, next_values_B: Tenso
     """Targets of Q: the reward, plus the discounted value of what comes next where something does.
 
     Args:
-        rewards_B: of the transitions.
         bootstrap_mask_B: 1 where the target bootstraps, 0 where it does not. Repaired: unless the world
             itself came to its end; published: unless the episode ended, time limits included.
         next_values_B: the target critic's V_i of the next observation; member i bootstraps from member i.
-        gamma: discount.
     """
     return rewards_B + bootstrap_mask_B * gamma * next_values_B
 
@@ -110,10 +108,6 @@ def baseline_losses(
     """REINFORCE token by token with a learnt baseline.
 
     Args:
-        logps_BT: log-probabilities of the utterances' tokens.
-        values_BT: the baseline's value of each token.
-        mask_BT: 1 for tokens, 0 for padding.
-        advantages_B: of the utterances.
         over_padding: the published mean of squared errors, over all T places, which depends on the longest
             utterance of the batch. Repaired: over the row's own tokens.
     """
@@ -128,15 +122,7 @@ def baseline_losses(
 def clipped_losses(
     logps_BT: Tensor, old_logps_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, clip_range: float
 ) -> Tensor:
-    """PPO's loss by row, as [B]: sums over the tokens of the clipped surrogate (Schulman et al. 2017, eq. 7).
-
-    Args:
-        logps_BT: log-probabilities of the utterances' tokens now.
-        old_logps_BT: when they were sampled.
-        advantages_BT: of the tokens.
-        mask_BT: 1 for tokens, 0 for padding.
-        clip_range: how far the ratio of both may be from 1 and still count.
-    """
+    """PPO's loss by row, as [B]: sums over the tokens of the clipped surrogate (Schulman et al. 2017, eq. 7)."""
     ratio_BT = (logps_BT - old_logps_BT).exp()
     kept_BT = ratio_BT.clamp(1 - clip_range, 1 + clip_range)
     return -(torch.minimum(ratio_BT * advantages_BT, kept_BT * advantages_BT) * mask_BT).sum(dim=1)
@@ -177,10 +163,8 @@ def actor_metrics(
     """The 14 published numbers of one batch.
 
     Args:
-        losses_B: policy-gradient losses.
         advantages: of the critics, in any shape (with a baseline the published ones are over tokens).
         value_losses_B: of the baseline; None, as the other two, without one: their numbers are 0 then.
-        values: the baseline's, in any shape.
         residuals: advantages less the baseline's values, in any shape.
     """
     nothing = torch.zeros(1)

@@ -40,9 +40,6 @@ class OnPolicyLearner(PolicyLearner):
 
     Args:
         settings: of the algorithm; `critic_lr` is that of PPO's value head.
-        policy: is trained; with a value head for PPO.
-        chat_format: how dialogues become observations.
-        say: called with the progress.
     """
 
     def __init__(

@@ -41,11 +41,7 @@ class Player:
     """A policy as the rollout loop wants it.
 
     Args:
-        name: recorded with the episodes.
-        engine: takes turns.
-        chat_format: how a dialogue becomes the text of an observation.
         prompt_of: the text that the model was given for an observation, which is recorded.
-        seed: of all its turns.
         count: the tokens of an observation as the model is given it; None where that is unknown.
     """
 

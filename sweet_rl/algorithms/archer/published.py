@@ -54,9 +54,7 @@ class PublishedPolicy:
     """`get_action` and `get_log_prob` of the published agent.
 
     Args:
-        model: causal language model, in evaluation mode.
         tokenizer: that belongs to it; its end token becomes its padding.
-        settings: those of utterances.
         keep_end: Online CHAI keeps `eos_str` behind every utterance.
     """
 
@@ -122,11 +120,7 @@ class PublishedLearner:
     """The three learners as published, one micro-batch after the other.
 
     Args:
-        settings: of the algorithm.
-        policy: what acts.
         critic: None for filtered BC.
-        chat_format: how dialogues become observations.
-        say: called with the progress.
     """
 
     def __init__(

@@ -67,12 +67,6 @@ _ONCE = "run.json"
 class RunFolder:
     """The folder of one run, held by one process at a time.
 
-    Args:
-        path: the folder; made if it is missing.
-        config: everything that was configured, as plain data.
-        overwrite: throw away what the folder holds.
-        say: how to talk to people.
-
     Raises:
         UsageError: it holds a run with another configuration, or something else.
         StorageError: another process writes to it, or episodes that were learned from are gone or changed.
@@ -205,10 +199,6 @@ class EpisodeFile:
 
     Args:
         path: the file; a torn last line is cut off.
-
-    Raises:
-        DataError: a row has no place in the run, or is no trajectory.
-        StorageError: another process writes to it.
     """
 
     def __init__(self, path: Path) -> None:

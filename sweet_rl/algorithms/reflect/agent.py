@@ -6,15 +6,19 @@ module imports torch.
 
 Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen from: labels, or the vocabulary.
 
+The first update after play computes with the same weights on the same prompts. Without dropout its forward
+pass is that of play, whose graphs are kept for it. Axes there: S steps, V what is chosen from, H hidden.
+
 Published behaviour: docs/published/reflect_rl.md#episodes, #models, #deviations.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,18 +26,69 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.kept import KeptPasses
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.sampling import Chosen, Sampling, draws_of, label_tokens
 from sweet_rl.algorithms.reflect.texts import Example
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
+from sweet_rl.policies.prefixes import WeightsState
 from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import question_of, to_device
 from sweet_rl.training.forward import Outputs, asked_at
 from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.training.trees import lay_out, neighbours
+
+
+class Read(NamedTuple):
+    """One batch: numbers of its examples, what the model said, and the states behind the prompts."""
+
+    numbers: list[int]
+    logits_SV: Tensor
+    states_SH: Tensor
+
+
+class KeptPasses:
+    """What a policy read while it played, until an update takes it or its weights change."""
+
+    def __init__(self, model: Any) -> None:
+        self._weights = WeightsState(model)
+        self._room = 0
+        self._passes: list[tuple[Sequence[Example], Tensor, Tensor]] = []
+
+    def begin(self, tokens: int) -> None:
+        """Forget what was kept; keep what is read from now on, so many tokens of it at most."""
+        self._passes, self._room = [], tokens
+        self._weights.changed()
+
+    @contextmanager
+    def reading(self, tokens: int) -> Iterator[bool]:
+        """For one forward pass over so many tokens: whether it is kept, with gradients on; else without."""
+        keeps = tokens <= self._room
+        with torch.enable_grad() if keeps else torch.inference_mode():
+            yield keeps
+
+    def add(self, examples: Sequence[Example], tokens: int, logits_SV: Tensor, states_SH: Tensor) -> None:
+        """Keep a pass: for examples without a target, what was read in it."""
+        self._room -= tokens
+        self._passes.append((examples, logits_SV, states_SH))
+
+    def take(self, examples: Sequence[Example]) -> list[Read]:
+        """What was read of these examples, whatever their targets, pass by pass; forgets everything."""
+        passes, self._passes, self._room = self._passes, [], 0
+        if not passes or self._weights.changed():
+            return []
+        wanted: dict[Example, deque[int]] = defaultdict(deque)
+        for number, example in enumerate(examples):
+            wanted[example.without_target].append(number)
+        found = []
+        for asked, logits_SV, states_SH in passes:
+            rows = {row: wanted[example].popleft() for row, example in enumerate(asked) if wanted[example]}
+            if rows:
+                places = list(rows)
+                found.append(Read(list(rows.values()), logits_SV[places], states_SH[places]))
+        return found
+
 
 CACHED_TEXTS = 65_536
 """Whose tokens are remembered."""
@@ -49,18 +104,10 @@ class Agent:
     """A model with its tokenizer, and what it chooses from.
 
     Args:
-        model: a transformers causal language model, or a peft model around one.
-        tokenizer: that belongs to it.
-        sampling: how it draws.
         labels: the world's labels, each one token: only they are scored (the shrunk head). None: the whole
             vocabulary, whose text is the action.
-        label_ids: their tokens; None: looked up.
-        max_tokens_per_batch: tokens read together at most, padding included.
         dropout: keep the adapter's dropout active while playing, as published.
         keeps_writing: no token ends a text, and special tokens stay in it, as published.
-
-    Raises:
-        UsageError: a label is no token of its own.
     """
 
     head: nn.Module | None = None

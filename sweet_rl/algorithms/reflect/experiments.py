@@ -47,7 +47,10 @@ def next_experiment(folder: Path, stage: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
-            numbers = [int(path.name.partition("_")[0]) for path in folder.iterdir() if _numbered(path)]
+            runs = (
+                path for path in folder.iterdir() if path.is_dir() and re.match(r"[0-9]{3,9}_", path.name)
+            )
+            numbers = [int(path.name.partition("_")[0]) for path in runs]
             made = folder / f"{max(numbers, default=-1) + 1:03d}_{stage}"
             try:
                 made.mkdir()
@@ -58,10 +61,6 @@ def next_experiment(folder: Path, stage: str) -> Path:
         raise StorageError(
             f"--ckpt_path {str(folder)!r}: no folder can be made there: {error.strerror}."
         ) from error
-
-
-def _numbered(path: Path) -> bool:
-    return path.is_dir() and re.match(r"[0-9]{3,9}_", path.name) is not None
 
 
 @contextmanager

@@ -53,13 +53,7 @@ class Counted(NamedTuple):
 
 
 class LinearActor:
-    """Chooses commands; an `Actor` of `play`.
-
-    Args:
-        head: what begins the list of actions in a prompt.
-        sampling: its temperature.
-        seed: of the order of texts.
-    """
+    """Chooses commands; an `Actor` of `play`."""
 
     def __init__(self, head: str, sampling: Sampling, *, seed: int = 0) -> None:
         self._head, self._sampling, self._seed = head, sampling, seed

@@ -21,9 +21,8 @@ from sweet_rl.algorithms.distributed.collectives import own_rows
 from sweet_rl.algorithms.distributed.processes import is_main, world_size
 from sweet_rl.algorithms.reflect.models import Checkpoints
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector, Rules, play
-from sweet_rl.algorithms.reflect.playground import Playground
+from sweet_rl.algorithms.reflect.playground import Playground, Schedule
 from sweet_rl.algorithms.reflect.replay import Replay
-from sweet_rl.algorithms.reflect.schedule import Schedule
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.trainer import Row, Trainer, episode_of, episode_state
 from sweet_rl.errors import ServiceError
@@ -46,12 +45,7 @@ class Loop:
     """A run: its players, what learns, its world, its folder.
 
     Args:
-        settings: of the run.
-        trainer: holds the policy that plays.
-        reflector: reflects before each action; None: no reflection.
-        ground: what is played.
         checkpoints: what the first process writes; None in the others.
-        watchers: called after every iteration.
     """
 
     def __init__(

@@ -47,14 +47,7 @@ def policy_gradient_loss(logps_S: Tensor, advantages_S: Tensor) -> Tensor:
 
 
 def ppo_loss(logps_S: Tensor, old_logps_S: Tensor, advantages_S: Tensor, clip: float) -> Tensor:
-    """Sum over steps of PPO's clipped loss, whose advantages are gains: minus ours.
-
-    Args:
-        logps_S: under the policy that learns; with gradients.
-        old_logps_S: under the policy that played.
-        advantages_S: constants, as for `policy_gradient_loss`.
-        clip: how far from 1 the ratio counts.
-    """
+    """Sum over steps of PPO's clipped loss, whose advantages are gains: minus ours."""
     ratio_S = torch.exp(logps_S - old_logps_S)
     gains_S = -advantages_S
     clipped_S = ratio_S.clamp(1 - clip, 1 + clip)

@@ -106,8 +106,10 @@ def load_trained(
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    if settings.disable_dropout:
-        without_dropout(model)
+    if settings.disable_dropout:  # whatever mode the model is in
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
     return model.eval(), tokenizer
 
 
@@ -119,13 +121,6 @@ def merged(model: Any) -> Any:
     if not hasattr(model, "merge_and_unload") or getattr(bare_model(model), "is_quantized", False):
         return model
     return model.merge_and_unload()
-
-
-def without_dropout(model: nn.Module) -> None:
-    """No dropout anywhere, whatever mode the model is in."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
 
 
 def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) -> Any:
@@ -225,10 +220,6 @@ class Checkpoints:
     | state/ | optimizer, memory, place in the data; of the newest two checkpoints only |
 
     Published behaviour: docs/published/reflect_rl.md#online-loop, #file-formats.
-
-    Args:
-        folder: of the run.
-        keep: how many are kept; None: all.
     """
 
     def __init__(self, folder: Path, keep: int | None = None) -> None:

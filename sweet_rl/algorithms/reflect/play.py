@@ -45,9 +45,6 @@ class OthersReflections:
 
     Of the states that are reflected on together; where these are all alike, one of those before.
 
-    Args:
-        reflector: who writes.
-
     Attributes:
         states: that were reflected on.
         own: of these, how many kept their own: all reflections so far were alike.

@@ -35,9 +35,6 @@ class PointingHead(nn.Module):
     """Scores commands by their states and that of the prompt; in float32.
 
     Both are normalised and projected, and multiplied as in attention: score = q . k / sqrt(H).
-
-    Args:
-        hidden_size: H.
     """
 
     def __init__(self, hidden_size: int) -> None:
@@ -55,19 +52,7 @@ class PointingHead(nn.Module):
 
 
 class PointingAgent(Agent):
-    """A policy with a pointing head; `Chosen.token_ids` is the place of the command in the list.
-
-    Args:
-        model: as of `Agent`.
-        tokenizer: likewise.
-        sampling: likewise; one choice is one token.
-        head: scores commands.
-        action_head: what begins the list of actions in a prompt.
-        more: as of `Agent`.
-
-    Raises:
-        UsageError: more than one token is to be written.
-    """
+    """A policy with a pointing head; `Chosen.token_ids` is the place of the command in the list."""
 
     head: PointingHead
 

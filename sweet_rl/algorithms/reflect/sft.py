@@ -39,11 +39,7 @@ class FineTuning:
 
     Args:
         agent: with an adapter, and the whole head or a pointing one.
-        examples: the texts.
-        settings: of the run.
         checkpoints: what the first process writes; None in the others.
-        tell: called with the update's number and its numbers (loss, learning rate).
-        say: called with what had to be done in another way.
     """
 
     def __init__(

@@ -131,9 +131,6 @@ class Order:
     """The rows of each update: every pass over them is shuffled again.
 
     Args:
-        lengths: of the rows.
-        batch: rows of an update.
-        seed: of the orders.
         by_length: rows of an update are of similar lengths (group_by_length).
     """
 

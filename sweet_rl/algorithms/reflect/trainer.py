@@ -56,12 +56,7 @@ class Trainer:
     """Policy gradient or PPO, and the critic's regression.
 
     Args:
-        agent: the policy; its adapter is trained.
-        settings: of the run.
         critic: None: costs themselves are the advantages.
-
-    Raises:
-        UsageError: PPO without a critic.
     """
 
     def __init__(self, agent: Agent, settings: ReflectSettings, critic: Critic | None = None) -> None:

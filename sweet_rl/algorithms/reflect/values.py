@@ -27,7 +27,6 @@ class ValueHead(nn.Module):
     """Hidden states [S, H] to values [S], in float32.
 
     Args:
-        hidden_size: H.
         layer_type: linear, or mlp (a layer, LayerNorm, ReLU, a layer).
     """
 
@@ -53,8 +52,6 @@ class Critic:
     """Predicts the remaining cost from the policy's input.
 
     Args:
-        agent: whose transformer reads.
-        head: what is trained.
         shared: read with the policy's adapter, which changes; else with the model as it was before any.
         compat: "published": read the last 20 tokens in a batch without positions.
     """

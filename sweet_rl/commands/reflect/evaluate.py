@@ -66,7 +66,7 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     """
     import json
 
-    from sweet_rl.commands.reflect.models import Teller
+    from sweet_rl.commands.reflect.training_run import Teller
     from sweet_rl.runs import new_file
 
     _refuse(flags, named=bool(checkpoints))
@@ -157,9 +157,9 @@ def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> N
 
 def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> Any:
     """How an agent of the world plays, or a linear policy; None where a model is to be loaded."""
+    from sweet_rl.algorithms.reflect.evaluation import scripted
     from sweet_rl.algorithms.reflect.linear import LinearActor
     from sweet_rl.algorithms.reflect.sampling import Sampling
-    from sweet_rl.algorithms.reflect.scripted import scripted
     from sweet_rl.algorithms.reflect.texts import read_texts
 
     policy = name.partition("+")[0]
@@ -182,7 +182,7 @@ def _measure(
 
     from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
     from sweet_rl.command_line.running import progress, silence_libraries
-    from sweet_rl.commands.reflect.models import with_tiny_models
+    from sweet_rl.commands.reflect.training_run import with_tiny_models
 
     with open_playground(settings, measures=True) as playground, TemporaryDirectory() as folder:
         silence_libraries()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -12,8 +13,39 @@ from sweet_rl.algorithms.distributed import processes
 from sweet_rl.algorithms.reflect import experiments
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.running import on_interrupt
-from sweet_rl.commands.reflect.models import Teller, with_tiny_models
+from sweet_rl.tiny_models.reflect_models import TINY, make_reflect_model
 from sweet_rl.training.checkpoints import held
+
+
+class Teller:
+    """Prints each sentence once: two models often have the same to say."""
+
+    def __init__(self, *, speaks: bool = True) -> None:
+        self._speaks = speaks
+        self._printed: set[str] = set()
+
+    def __call__(self, sentence: str) -> None:
+        """Print it, unless it was."""
+        if self._speaks and sentence not in self._printed:
+            print(sentence, flush=True)
+        self._printed.add(sentence)
+
+
+def with_tiny_models(
+    settings: ReflectSettings,
+    folder: Path,
+    texts: Callable[[], Sequence[str]],
+    labels: Sequence[str] = (),
+) -> ReflectSettings:
+    """The settings with folders where they say `tiny`; the models are made there."""
+    if TINY not in {settings.model_name, settings.reflect_model_name}:
+        return settings
+    made = str(make_reflect_model(folder / TINY, seed=settings.seed, texts=texts(), labels=labels))
+    return replace(
+        settings,
+        model_name=made if settings.model_name == TINY else settings.model_name,
+        reflect_model_name=made if settings.reflect_model_name == TINY else settings.reflect_model_name,
+    )
 
 
 class TrainingRun(AbstractContextManager["TrainingRun"]):
@@ -22,8 +54,6 @@ class TrainingRun(AbstractContextManager["TrainingRun"]):
     While the context is open, no other run writes to the folder.
 
     Args:
-        stage: its name.
-        settings: complete.
         resumed: the folder of a run that goes on; None for a new one.
     """
 

@@ -6,12 +6,16 @@ Reads the files of the stages and nothing else.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
 from typing import TypeAlias
 
-from sweet_rl.preferences.candidates import Candidates
+from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
+from sweet_rl.preferences.trajectory_pairs import key_of
 from sweet_rl.records import load_trajectories, read_rows
+from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.report.words import GOOD
 from sweet_rl.studies.results import (
     Axes,
@@ -30,7 +34,6 @@ from sweet_rl.studies.results import (
     claim_over_tasks,
     provenance,
 )
-from sweet_rl.studies.sweet.critics import agreement, ranked_turns, verdicts_of
 from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.settings import (
     ALL_WAYS,
@@ -49,6 +52,51 @@ from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test
 from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.worlds.backend_programming.mini import check_trades
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict, habits, judge
+
+
+def agreement(study: Study, name: str) -> dict[str, Counted]:
+    """How often a critic's scores put a good turn above a bad one: areas under the curve, means over turns.
+
+    And the share of its pairs that the oracle agrees with: the chosen turn is good, the rejected one is not.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    rows = ranked_turns(study.ranked(name))
+    verdicts = {row.key: verdicts_of(row) for row in rows}
+    for row in rows:
+        by_verdict = defaultdict(list)
+        for verdict, score in zip(verdicts[row.key], row.scores or (), strict=True):
+            if score is not None:
+                by_verdict[verdict].append(score)
+        wasted = [*by_verdict[Verdict.USELESS], *by_verdict[Verdict.REPEATED], *by_verdict[Verdict.NEEDLESS]]
+        useful, early = by_verdict[Verdict.USEFUL], by_verdict[Verdict.EARLY]
+        for key, good, bad in (
+            ("auc_questions", useful, wasted),
+            ("auc_useful_early", useful, early),
+            ("auc_useless_early", by_verdict[Verdict.USELESS], early),
+            ("auc_answering", by_verdict[Verdict.RIGHT], wasted),
+        ):
+            if good and bad:
+                found[key].append(area_under_curve(good, bad))
+    found["right_pairs"] = [
+        float(
+            verdicts[key_of(row)][row["chosen_index"]].good
+            > verdicts[key_of(row)][row["rejected_index"]].good
+        )
+        for _, row in read_rows(study.pairs(name))
+        if "chosen_index" in row
+    ]
+    return {key: Counted(fmean(values), n=len(values)) for key, values in found.items() if values}
+
+
+def verdicts_of(row: Candidates) -> list[Verdict]:
+    """The oracle's word on every candidate."""
+    return [judge(row.ground_truth, row.before, candidate.text) for candidate in row.candidates]
+
+
+def ranked_turns(path: Path) -> list[Candidates]:
+    """Turns with scored candidates."""
+    return candidates_from_rows(list(read_rows(path)), path=str(path))
+
 
 METHODS = {
     "warm_start": ("warm start", "The agent before any training on outcomes: it imitates a noisy teacher."),
@@ -210,7 +258,10 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     report = _report(study, name)
     trajectories = [trajectory for trajectory in every if trajectory.reward is not None]
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
-    measures = {key: _estimate(report[key]) for key in ("success", "tests_passed")}
+    measures = {
+        key: Counted(report[key]["mean"], report[key].get("low"), report[key].get("high"))
+        for key in ("success", "tests_passed")
+    }
     measures |= {"failed": Counted(1 - len(trajectories) / len(every))}
     found = habits((trajectory.task.ground_truth, trajectory.dialogue_history) for trajectory in trajectories)
     shares = {"useful_share": found.useful_share, "usual_share": found.usual_share}
@@ -222,10 +273,6 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     run = Run(study.seed, measures, _curves(study, name), tuple(_endings(trajectories)))
     facts = {key: n for key, n in learned.items() if n is not None}
     return Method(name, title, explanation, (run,), facts, bound=name in LINES)
-
-
-def _estimate(report: Mapping[str, Json]) -> Counted:
-    return Counted(report["mean"], report.get("low"), report.get("high"))
 
 
 def success_of(study: Study, name: str) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation, derive_seed
@@ -19,10 +18,6 @@ class RandomAdventurer(ScriptedPolicy):
     """Takes any of the actions that the last observation lists, each as likely: the floor.
 
     The same episode seed draws the same actions from the same observations.
-
-    Args:
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
     """
 
     name = "random"
@@ -33,24 +28,12 @@ class RandomAdventurer(ScriptedPolicy):
 
 
 class WalkthroughPolicy(ScriptedPolicy):
-    """Is given the way through every task and takes it: the ceiling.
-
-    Args:
-        routes: commands by `task_id`.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-    """
+    """Is given the way through every task and takes it: the ceiling."""
 
     name = "walkthrough"
 
-    def __init__(
-        self,
-        routes: Mapping[str, Sequence[str]],
-        *,
-        system_prompt: str = "",
-        chat_format: ChatFormat | None = None,
-    ) -> None:
-        super().__init__(system_prompt, chat_format=chat_format)
+    def __init__(self, routes: Mapping[str, Sequence[str]], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
         self._routes = routes
 
     def _say(self, observation: Observation) -> str:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.alfworld.stages import STAGES
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured, Options
-from sweet_rl.worlds.text_game_world import TextGameWorld
+from sweet_rl.worlds.text_game_world import ACTION_HEAD, TextGameWorld
 
 if TYPE_CHECKING:
-    from sweet_rl.sft_data.react import Expert
+    from sweet_rl.sft_data.teachers import Expert
 
-ACTION_HEAD: Final = "\nThe actions you can take now is:"
-"""What begins the list of actions, which ends a prompt."""
+STAGES: Final[Mapping[str, StageEntry]] = {
+    "reflect alfworld_reflection": StageEntry(
+        f"{__name__}.stages:alfworld_reflection",
+        "ALFWorld: let a teacher reflect on states of random household games.",
+        ("alfworld/data_reflection.json",),
+    ),
+    "reflect alfworld_gen_sft": StageEntry(
+        f"{__name__}.stages:alfworld_gen_sft",
+        "ALFWorld: write training texts from records.",
+        ("alfworld/sft*.jsonl",),
+    ),
+}
+"""What is typed behind `sweet-rl`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +118,7 @@ class Alfworld(TextGameWorld):
     def expert(self, game: TextGame) -> Expert:
         """The planner, which knows the whole household."""
         from sweet_rl.worlds.alfworld.game import HouseholdGame
-        from sweet_rl.worlds.alfworld.teacher.expert import HouseholdExpert
+        from sweet_rl.worlds.alfworld.teacher.lessons import HouseholdExpert
 
         return HouseholdExpert(game) if isinstance(game, HouseholdGame) else super().expert(game)
 

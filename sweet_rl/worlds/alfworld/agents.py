@@ -25,8 +25,8 @@ from sweet_rl.types import (
     StopReason,
     derive_seed,
 )
-from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.seeking import DONE, look
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 """A game's source and the commands so far, to commands that solve it from there."""
@@ -44,15 +44,8 @@ class HouseholdPlayer(ScriptedPolicy):
     the same steps.
 
     Args:
-        name: one of `SKILLS`.
         plan: the planner; never asked by one without skill.
-        games: the games' sources by `task_id`.
         skill: how often it plans, 0 to 1; None for what its name says.
-        system_prompt: recorded as part of the input; changes nothing else.
-        on_close: frees the planner.
-
-    Raises:
-        UsageError: there is no such player, or `skill` is no share.
     """
 
     def __init__(

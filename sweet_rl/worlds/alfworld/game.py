@@ -19,9 +19,9 @@ from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, StopReason, Task
-from sweet_rl.worlds.alfworld import ACTION_HEAD
-from sweet_rl.worlds.alfworld.engine import Engine
 from sweet_rl.worlds.alfworld.homes.games import blacklist_name
+from sweet_rl.worlds.alfworld.household import Engine
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 MAX_TURNS: Final = 15
 
@@ -34,13 +34,7 @@ class HouseholdGame:
 
     Args:
         engine: shared by many games, which it outlives.
-        max_turns: steps at most.
-        shuffle_action: labels mean other commands at each step.
-        compat: "published": see above.
         blacklist: with `compat="published"` a problem that the engine fails at is added to this file.
-
-    Raises:
-        UsageError: `max_turns` is not positive.
     """
 
     head = ACTION_HEAD
@@ -75,7 +69,7 @@ class HouseholdGame:
         return self.begin(source, seed=seed)
 
     def begin(self, source: str, *, seed: int = 0) -> str:
-        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Engine`)."""
+        """Begin a game by its source (see `sweet_rl.worlds.alfworld.household.Engine`)."""
         self._source, self._random = source, Random(seed)
         self._over = True  # should the engine fail
         with self._listing_failures():

@@ -3,6 +3,8 @@
 It is a C library under much Python: it blocks, and a planner may search for ever. Whichever worker is free
 takes the next question; one that dies or hangs spoils that question alone.
 
+A state of a game is given by the commands that led to it, so that an engine keeps no episode's state.
+
 Published behaviour: docs/published/reflect_rl.md#alfworld.
 """
 
@@ -10,11 +12,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from sweet_rl.errors import EpisodeError
 from sweet_rl.workers import WorkerPool
-from sweet_rl.worlds.alfworld.engine import EngineState
+
+
+class EngineState(NamedTuple):
+    """What the engine says of a state of a game.
+
+    `feedback` is its answer to the last command (the introduction, at first). `commands` are those it accepts
+    now. `score` is 1 when the task is done, `done` that the game is over.
+    """
+
+    feedback: str
+    commands: tuple[str, ...]
+    score: float = 0
+    done: bool = False
+
+
+class Engine(Protocol):
+    """Plays games that it knows by where they come from: an embedded game's name, or a problem's folder.
+
+    Everything raises EpisodeError where the game cannot be read, or the engine breaks or hangs.
+    """
+
+    def begin(self, source: str) -> EngineState:
+        """The state a game starts in: its text and the commands on offer."""
+        ...
+
+    def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
+        """What `command` leads to from the state that the commands `before` led to."""
+        ...
+
+    def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
+        """Commands that solve the game from there; empty where the planner finds none."""
+        ...
+
 
 STEP_TIMEOUT_S: Final = 100.0
 """The published limit of one step."""
@@ -25,8 +59,6 @@ class Household(WorkerPool):
 
     Args:
         workers: processes; None for one for each core, four at most.
-        timeout_s: seconds until a step counts as hanging.
-        plan_timeout_s: seconds until the planner does.
     """
 
     def __init__(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sweet_rl.chat.reflect_format import offered_commands, split_prompt
-from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.homes.catalogue import BEGINS
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 DONE: Final = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
 """The commands so far, in a state."""

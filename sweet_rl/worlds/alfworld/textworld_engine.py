@@ -4,20 +4,164 @@ Runs in a worker process and serves any number of episodes with one loaded game 
 by applying the operators of the commands that led to it, which takes a millisecond. Texts come from the
 game's own grammar, as `PddlEnv` derives them; the commands' texts, which take most of an engine's time and
 state nothing that changes, are derived once.
+
+TextWorld loads a copy of the planner's library, 34 MB, for each game. One serves all of them: it gets a game anew,
+which takes half a millisecond, whenever another one had it. What most of the packages' time goes to, and is
+needed by nobody, is left out: parsing the same texts again, deep copies of what nobody changes, and a
+problem's form for the planner before there is a question for it.
+
+The inputs of a game (domain, grammar with the task, problem) are read here, in the worker: a problem may come from a user's ALFWorld
+folder, and the domain from the alfworld package. Nothing is ever written there.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
-from sweet_rl.worlds.alfworld.engine import EngineState
-from sweet_rl.worlds.alfworld.library import Library
-from sweet_rl.worlds.alfworld.sources import bad_game, read_game
+from sweet_rl.errors import EpisodeError, SweetRLError, missing_package
+from sweet_rl.types import Failure, Json, StopReason, derive_seed
+from sweet_rl.worlds.alfworld import homes as household
+from sweet_rl.worlds.alfworld.household import EngineState
+
+
+class GameData(TypedDict):
+    """What `textworld.envs.pddl.PddlEnv.load` takes."""
+
+    pddl_domain: str
+    grammar: str
+    pddl_problem: str
+
+
+def read_game(source: str) -> GameData:
+    """The game of a source."""
+    if not Path(source).is_absolute():
+        try:
+            game = household.game(source)
+        except SweetRLError as error:
+            raise bad_game(source, str(error)) from None
+        return _game_data(household.problem(game), household.trajectory_data(game), own_words=True)
+    folder = Path(source)
+    problem, trajectory = folder / "initial_state.pddl", folder / "traj_data.json"
+    whole = folder / "game.tw-pddl"
+    try:
+        if problem.is_file():
+            return _game_data(problem.read_text("utf-8"), json.loads(trajectory.read_text("utf-8")))
+        data = json.loads(whole.read_text("utf-8"))
+        return {
+            "pddl_domain": str(data["pddl_domain"]),
+            "grammar": str(data["grammar"]),
+            "pddl_problem": str(data["pddl_problem"]),
+        }
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise bad_game(source, f"{type(error).__name__}: {error}") from None
+
+
+def bad_game(source: str, why: str) -> EpisodeError:
+    """The error for a game that cannot be read."""
+    return EpisodeError(StopReason.WORLD_FAILED, Failure("bad_game", f"{source}: {why}"))
+
+
+def _game_data(problem: str, trajectory: Json, *, own_words: bool = False) -> GameData:
+    """Domain and grammar are the user's (`logic/`) where the folder has them, else the package's."""
+    from alfworld.agents.utils.misc import add_task_to_grammar
+    from alfworld.info import ALFRED_PDDL_PATH, ALFRED_TWL2_PATH
+
+    logic = Path(os.environ.get("SWEET_RL_ALFWORLD_LOGIC", ""))
+    domain, grammar = Path(ALFRED_PDDL_PATH), Path(ALFRED_TWL2_PATH)
+    if logic.is_absolute() and (logic / domain.name).is_file() and (logic / grammar.name).is_file():
+        domain, grammar = logic / domain.name, logic / grammar.name
+    random.seed(derive_seed("sentence", trajectory["task_type"], problem))  # it draws from the global one
+    words = add_task_to_grammar(
+        grammar.read_text("utf-8"), trajectory, goal_desc_human_anns_prob=float(own_words)
+    )
+    return {"pddl_domain": domain.read_text("utf-8"), "grammar": str(words), "pddl_problem": problem}
+
+
+TEXTS_KEPT: Final = 4096
+"""Grammar texts whose parses are remembered."""
+
+GRAMMARS_KEPT: Final = 32
+"""Whole grammars: games whose task is the same sentence have the same one."""
+
+
+class Library:
+    """What loads games. `holder` is whose game the planner's library holds now."""
+
+    def __init__(self) -> None:
+        try:
+            import fast_downward
+            import textworld
+            from alfworld.agents.utils.misc import Demangler
+            from textworld import logic
+            from textworld.envs.pddl import PddlEnv, textgen
+            from textworld.envs.pddl import logic as pddl_logic
+        except ImportError as error:
+            package = (error.name or "alfworld").partition(".")[0]
+            raise missing_package(package, "alfworld", needed_for="The household world") from None
+        textgen._parse_and_convert = _Remembered(textgen._parse_and_convert, deepcopy)
+        textgen.copy_context = _own_context
+        logic._parse_and_convert = _Remembered(logic._parse_and_convert, copy)
+        whole = lru_cache(maxsize=GRAMMARS_KEPT)(pddl_logic._parse_and_convert)  # nobody changes it
+        pddl_logic._parse_and_convert = whole
+        self._translate: Callable[..., tuple[Any, str]] = fast_downward.pddl2sas
+        once = lru_cache(maxsize=1)(self._translate)
+        fast_downward.pddl2sas = lambda domain, problem, **_: once(domain, problem)
+        self.holder: object = None
+        self.operator: Callable[[int, bytes, int], Any] = fast_downward.Operator
+        self._downward = fast_downward.load_lib()
+        self._env, self._base, self._names = PddlEnv, textworld.Environment, Demangler
+
+    def load(self, data: GameData, holder: object) -> Any:
+        """A `PddlEnv` with ALFWorld's names in it. Whatever the packages' parsers raise passes through."""
+        self.holder = None  # should it fail
+        env = self._env.__new__(self._env)
+        self._base.__init__(env)  # without a library of its own
+        env.downward_lib = self._downward
+        env.load(data)
+        names = self._names(game_infos=env._entity_infos)
+        for info in env._entity_infos.values():
+            info.name = names.demangle_alfred_name(info.id)
+        self.holder = holder
+        return env
+
+    def for_planner(self, domain: str, problem: str) -> str:
+        """A problem in the planner's form, without what cannot matter to a plan.
+
+        `load` gives the planner the form in which a game is played: it takes half of the time to load a game, and
+        most games are never planned.
+        """
+        return self._translate(domain, problem, optimize=True)[1]
+
+
+def _own_context(context: Mapping[str, Any]) -> dict[str, Any]:
+    """TextWorld's `copy_context`, which copies all entities of a context; they are read only."""
+    return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
+
+
+class _Remembered:
+    """A parser of TextWorld's, which parses the same few texts again and again: once each."""
+
+    def __init__(self, parse: Callable[..., Any], copied: Callable[[Any], Any]) -> None:
+        self._parse, self._copied = parse, copied
+        self._parsed: dict[Any, Any] = {}
+
+    def __call__(self, text: str, **settings: Any) -> Any:
+        key = (text, *sorted(settings.items()))
+        if key not in self._parsed:
+            if len(self._parsed) >= TEXTS_KEPT:
+                self._parsed.clear()
+            self._parsed[key] = self._parse(text, **settings)
+        return self._copied(self._parsed[key])
+
 
 GAMES_KEPT: Final = 128
 """Loaded games of one worker: two MB each."""
@@ -30,11 +174,7 @@ NOTHING_HAPPENS: Final = "Nothing happens."
 
 
 class TextWorldEngine:
-    """A `sweet_rl.worlds.alfworld.engine.Engine`, for one process.
-
-    Raises:
-        UsageError: the packages are not installed.
-    """
+    """A `sweet_rl.worlds.alfworld.household.Engine`, for one process."""
 
     def __init__(self) -> None:
         self._library = Library()
@@ -66,15 +206,7 @@ Way: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class LoadedGame:
-    """One game in the engine, at some state; taken to another one at will.
-
-    Args:
-        source: see `sources.read_game`.
-        library: shared by all games of the process.
-
-    Raises:
-        EpisodeError: the game cannot be read, or its PDDL makes no sense ("bad_game").
-    """
+    """One game in the engine, at some state; taken to another one at will."""
 
     def __init__(self, source: str, library: Library) -> None:
         self._library = library

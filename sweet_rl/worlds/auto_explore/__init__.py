@@ -2,20 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag, no_flag
+from sweet_rl.flags import Settings, flag, no_flag
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.auto_explore.stages import STAGES
-from sweet_rl.worlds.auto_explore.stages.flags import Levels
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Options
 from sweet_rl.worlds.text_game_world import TextGameWorld
+
+STAGES: Final[Mapping[str, StageEntry]] = {
+    "reflect make_repositories": StageEntry(
+        f"{__name__}.stages:make_repositories",
+        "AutoExplore: make small repositories with facts to find.",
+        ("repos",),
+    ),
+    "reflect filter_repo": StageEntry(
+        f"{__name__}.stages:filter_repo",
+        "AutoExplore: copy what may be shown of repositories.",
+        ("repos_filtered",),
+    ),
+    "reflect gen_task": StageEntry(
+        f"{__name__}.stages:gen_task",
+        "AutoExplore: let a teacher ask questions about files of repositories.",
+        ("tasks", "tasks/data.json"),
+    ),
+    "reflect filter_task": StageEntry(
+        f"{__name__}.stages:filter_task",
+        "AutoExplore: drop tasks that cannot be played, and duplicates.",
+        ("tasks_filtered/data.json",),
+    ),
+    "reflect reflection_negative": StageEntry(
+        f"{__name__}.stages:reflection_negative",
+        "AutoExplore: let a teacher do tasks aloud, also from wrong files.",
+        ("data_reflection_negative.json",),
+    ),
+    "reflect split_data": StageEntry(
+        f"{__name__}.stages:split_data",
+        "AutoExplore: divide tasks 7:2:1 into train, validate and test.",
+        ("train.json", "validate.json", "test.json"),
+    ),
+    "reflect gen_sft": StageEntry(
+        f"{__name__}.stages:gen_sft",
+        "AutoExplore: write training texts from trajectories.",
+        ("sft*.jsonl",),
+    ),
+    "reflect auto_explore_gpt": StageEntry(
+        f"{__name__}.stages:auto_explore_gpt",
+        "AutoExplore: measure a model as it is, in the talk of the data generation.",
+    ),
+}
+"""What is typed behind `sweet-rl`, in the order in which data are made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repositories(Settings):
+    """Inputs and outputs."""
+
+    repo_dir: str = flag("data/auto_explore/repos_filtered", "the repositories that they are about.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels(Settings):
+    """The levels."""
+
+    depth_curriculum: bool = flag(False, "levels by the depth of the files; else there is one.")
+    merge_first_two: bool = flag(False, "the two shallowest levels are one.", shown="all")
+    merge_after_first_k: int = flag(3, "so many levels stay, the rest are one.", at_least=0, shown="all")
+
 
 ACTION_HEAD: Final = "\n# Choose from below your command"
 """What begins the list of actions, which ends a prompt."""

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation, derive_seed
 from sweet_rl.worlds.auto_explore import ACTION_HEAD
-from sweet_rl.worlds.auto_explore.repositories.ways import next_command
+from sweet_rl.worlds.auto_explore.repositories.quoting import next_command
 
 _FOLDER: Final = re.compile(r"\n\n# Current working directory\n(.*)\n\n# Files under")
 
@@ -25,20 +24,12 @@ def current_folder(text: str) -> str:
 
 
 class PlanningExplorer(ScriptedPolicy):
-    """Is given the file of every task, goes there, opens it and hands it in: the ceiling.
-
-    Args:
-        targets: path by `task_id`.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-    """
+    """Is given the file of every task, goes there, opens it and hands it in: the ceiling."""
 
     name = "planner"
 
-    def __init__(
-        self, targets: Mapping[str, str], *, system_prompt: str = "", chat_format: ChatFormat | None = None
-    ) -> None:
-        super().__init__(system_prompt, chat_format=chat_format)
+    def __init__(self, targets: Mapping[str, str], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
         self._targets = targets
 
     def _say(self, observation: Observation) -> str:
@@ -58,12 +49,7 @@ class PlanningExplorer(ScriptedPolicy):
 
 
 class Wanderer(ScriptedPolicy):
-    """Any of the commands on offer, each as likely; the same episode seed draws the same ones: the floor.
-
-    Args:
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-    """
+    """Any of the commands on offer, each as likely; the same episode seed draws the same ones: the floor."""
 
     name = "wanderer"
 

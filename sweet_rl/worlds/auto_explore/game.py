@@ -3,13 +3,17 @@
 Where one is, what lies there, what was done and what it brought is one text; every command that can be done
 has a label. `id` hands a file in and ends the episode.
 
+The published code means to charge for messages that speak of errors and warnings, but asks whether a message
+*is* the word, so nothing is ever charged. By default the step's own result is charged when it is an
+error or a warning; what files say about errors costs nothing.
+
 Published behaviour: docs/published/reflect_rl.md#autoexplore.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -20,12 +24,29 @@ from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
 from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
-from sweet_rl.worlds.auto_explore.cost import step_cost
 from sweet_rl.worlds.auto_explore.repositories import RepositoryIndex, is_allowed
 from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
+from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
 from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, Sandbox
 from sweet_rl.worlds.auto_explore.truncation import PIECES, TokenCounter
+
+KEYWORD_COSTS: Final[Mapping[str, float]] = {"Error": 2, "Warning": 1}
+"""What a trouble costs beside the step."""
+
+STEP_COST: Final = 1.0
+
+
+def step_cost(result: str, *, compat: Compat = "fixed") -> float:
+    """What a step with this execution result costs."""
+    if compat == "published":
+        return STEP_COST
+    return STEP_COST + sum(cost for word, cost in KEYWORD_COSTS.items() if result.startswith(f"{word}:"))
+
+
+def published_keyword_cost(messages: Sequence[tuple[str, str]]) -> float:
+    """What the published code charges for messages of role and text: a text that is a keyword, no other."""
+    return sum(cost * message.count(word) for word, cost in KEYWORD_COSTS.items() for message in messages)
+
 
 MAX_TURNS: Final = 15
 """The published number of steps."""
@@ -41,19 +62,12 @@ class ExploreGame:
     """One game over shared repositories; the core that batched rollouts and data generation drive.
 
     Args:
-        library: the repositories, shared by all games of a run.
-        max_turns: steps at most.
         leaveout_prob: with which each file and folder that leads to no target or clue is left out (0.5 is the
             published share for training, 0 for everything else).
-        shuffle_action: draw the labels anew for every step.
         easy: the question is replaced by the name of one target, drawn, and no other file is right.
         first_step: only one step is played, and judged by the first command of the task's `optimal_path`.
-        tokens: counts what is shown of a file.
         compat: "published": no charge for errors and warnings, running out of steps counts as an end of the
             world's own, quotes for blanks only, one random stream, a folder that offers too much raises.
-
-    Raises:
-        UsageError: a number is out of its range.
     """
 
     head = ACTION_HEAD
@@ -98,7 +112,11 @@ class ExploreGame:
         rng = Random(seed)
         self._labels_rng = rng if self._compat == "published" else Random(derive_seed(seed, "labels"))
         index, self.targets = self._find(task)
-        self._question, self._first = task.problem_description, _first_command(task)
+        path = task.extra.get("optimal_path")
+        self._question, self._first = (
+            task.problem_description,
+            _first_of(path if isinstance(path, list) else []),
+        )
         if self._easy:  # before anything is left out: only the file that is asked for is sure to stay
             target = rng.choice(self.targets)
             self._question, self.targets = f"Find {target}", [target]
@@ -261,11 +279,6 @@ def render(
         ),
     )
     return "\n\n".join(f"{header}\n{body}" for header, body in sections) + "\n"
-
-
-def _first_command(task: Task) -> str | None:
-    path = task.extra.get("optimal_path")
-    return _first_of(path if isinstance(path, list) else [])
 
 
 def _first_of(path: Sequence[str]) -> str | None:

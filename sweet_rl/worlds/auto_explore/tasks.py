@@ -18,10 +18,10 @@ from sweet_rl.command_line.listing import written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Compat, Json
+from sweet_rl.worlds.auto_explore import STAGES
 from sweet_rl.worlds.auto_explore.repositories import is_allowed
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
 from sweet_rl.worlds.auto_explore.repositories.quoting import unwrap
-from sweet_rl.worlds.auto_explore.stages import STAGES
 
 Record = dict[str, Json]
 

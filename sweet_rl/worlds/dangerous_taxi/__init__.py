@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.dangerous_taxi.stages import STAGES
 from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured, Options
-from sweet_rl.worlds.text_game_world import TextGameWorld
+from sweet_rl.worlds.text_game_world import ACTION_HEAD, TextGameWorld
 
 if TYPE_CHECKING:
-    from sweet_rl.sft_data.react import Expert
+    from sweet_rl.sft_data.teachers import Expert
 
-ACTION_HEAD: Final = "\nThe actions you can take now is:"
-"""What begins the list of actions, which ends a prompt."""
+STAGES: Final[Mapping[str, StageEntry]] = {
+    "reflect taxi_reflection": StageEntry(
+        f"{__name__}.stages:taxi_reflection",
+        "DangerousTaxi: let a teacher reflect on states of random games.",
+        ("taxi/data_reflection.json",),
+    ),
+    "reflect taxi_gen_sft": StageEntry(
+        f"{__name__}.stages:taxi_gen_sft",
+        "DangerousTaxi: write training texts from records.",
+        ("taxi/sft*.jsonl",),
+    ),
+}
+"""What is typed behind `sweet-rl`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +135,7 @@ class DangerousTaxi(TextGameWorld):
     def expert(self, game: TextGame) -> Expert:
         """The oracle, which knows the shortest way."""
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-        from sweet_rl.worlds.dangerous_taxi.teacher.expert import TaxiExpert
+        from sweet_rl.worlds.dangerous_taxi.teacher.lessons import TaxiExpert
 
         return TaxiExpert(game) if isinstance(game, TaxiGame) else super().expert(game)
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
 from sweet_rl.types import Observation, derive_seed
-from sweet_rl.worlds.dangerous_taxi.drawing import read_state
-from sweet_rl.worlds.dangerous_taxi.planner import plan
-from sweet_rl.worlds.dangerous_taxi.rules import LABELS
+from sweet_rl.worlds.dangerous_taxi.game import read_state
+from sweet_rl.worlds.dangerous_taxi.rules import LABELS, plan
 
 SKILLS: Final = {"planner": 1.0, "careless": 0.1, "random": 0.0}
 """How often each driver plans; the published data generator in one step of ten."""
@@ -25,24 +23,11 @@ class TaxiDriver(ScriptedPolicy):
     The picture tells everything, so nothing hidden is needed. The same episode seed draws the same steps.
 
     Args:
-        name: one of `SKILLS`.
         skill: how often it plans, 0 to 1; None for what its name says.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-
-    Raises:
-        UsageError: there is no such driver, or `skill` is no share.
     """
 
-    def __init__(
-        self,
-        name: str = "planner",
-        *,
-        skill: float | None = None,
-        system_prompt: str = "",
-        chat_format: ChatFormat | None = None,
-    ) -> None:
-        super().__init__(system_prompt, chat_format=chat_format)
+    def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
         self.name = name
         self._skill = skill_of("driver", name, skill, SKILLS)
 

@@ -10,27 +10,114 @@ Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #deviations, #c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Final
 
 from sweet_rl.chat.reflect_format import resolve_label
 from sweet_rl.errors import UsageError
+from sweet_rl.prompts import packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Json, Task, derive_seed
-from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
-from sweet_rl.worlds.dangerous_taxi.drawing import game_instruction, prompt
-from sweet_rl.worlds.dangerous_taxi.planner import plan, plan_to_pickup
 from sweet_rl.worlds.dangerous_taxi.rules import (
     ACTION_NAMES,
     DELIVERY_REWARD,
+    DEPOTS,
     ILLEGAL_REWARD,
     IN_TAXI,
     LABELS,
+    MAP,
+    SIZE,
     START_STATES,
+    STATES,
     STEP_REWARD,
     TABLE,
     decode,
+    plan,
+    plan_to_pickup,
 )
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
+
+_PICTURE_LENGTH: Final = len("\n".join(MAP))
+
+_ACTIONS: Final = "".join(
+    f"\nAction {label}: {name}" for label, name in zip(LABELS, ACTION_NAMES, strict=True)
+)
+
+
+@lru_cache(maxsize=STATES)
+def draw(state: int) -> str:
+    """Seven lines of eleven characters, without a newline at the end.
+
+    `T` is the taxi, `P` the waiting passenger, `D` the destination, `O` the taxi where the passenger waits,
+    `X` the taxi with the passenger in it. The taxi hides the destination.
+    """
+    place = decode(state)
+    cells = {DEPOTS[place.destination]: "D"}
+    taxi = (place.row, place.column)
+    if place.passenger == IN_TAXI:
+        cells[taxi] = "X"
+    else:
+        waiting = DEPOTS[place.passenger]
+        cells[waiting] = "P"  # later signs hide earlier ones
+        cells[taxi] = "O" if taxi == waiting else "T"
+    lines = [list(line) for line in MAP]
+    for row in range(SIZE):
+        for column in range(SIZE):
+            lines[row + 1][2 * column + 1] = cells.get((row, column), " ")
+    return "\n".join("".join(line) for line in lines)
+
+
+def read_state(text: str) -> int | None:
+    """The state that the last picture in a text shows; None where there is none.
+
+    Everything can be read off: a destination that is not to be seen is under the taxi.
+    """
+    bottom = text.rfind(MAP[-1])
+    begin = bottom + len(MAP[-1]) - _PICTURE_LENGTH  # at the border line above the picture
+    return _by_picture().get(text[begin : begin + _PICTURE_LENGTH]) if bottom >= 0 and begin >= 0 else None
+
+
+def prompt(
+    states: Sequence[int],
+    actions: Sequence[int],
+    *,
+    with_prompt: bool = False,
+    with_history: bool = False,
+    initial: int | None = None,
+) -> str:
+    """The whole text that an agent is shown, the list of actions at its end."""
+    if with_history:
+        path = "".join(
+            f"--- Step: {step} ---\nAction: {ACTION_NAMES[action]}\nObservation:\n{draw(state)}\n\n"
+            for step, (action, state) in enumerate(zip(actions, states[1:], strict=True))
+        )
+        first = states[0] if initial is None else initial
+        history = f"--- Initial State ---\n{draw(first)}\n\n\n\nHere is the previous path:\n{path}"
+    else:
+        names = "\n".join(ACTION_NAMES[action] for action in actions)
+        history = f"You have already completed the following actions:\n{names}"
+    rules = f"{rules_text()}\n" if with_prompt else ""
+    return f"{rules}{history}\n\n--- Current State ---\n\n{draw(states[-1])}{ACTION_HEAD}{_ACTIONS}\n"
+
+
+@lru_cache(maxsize=1)
+def _by_picture() -> dict[str, int]:
+    """States by their picture; of two alike the one that is not delivered."""
+    delivered = [state for state in range(STATES) if decode(state).passenger == decode(state).destination]
+    waiting = [state for state in range(STATES) if state not in delivered]
+    return {draw(state): state for state in (*delivered, *waiting)}
+
+
+def rules_text() -> str:
+    """The rules in words, for `with_prompt`."""
+    return packaged_text("taxi_rules")
+
+
+def game_instruction() -> str:
+    """The text before the state when an agent reflects."""
+    return packaged_text("taxi_instruction")
+
 
 MAX_TURNS: Final = 15
 CURRICULA: Final[tuple[str | None, ...]] = (None, "pickup", "dropoff", "full")
@@ -54,14 +141,8 @@ class TaxiGame:
     "no_effect" or "no_such_action", and `won`: whether the curriculum's goal was reached with this step.
 
     Args:
-        max_turns: steps at most.
-        with_prompt: the rules stand in every text.
-        with_history: every state so far stands in every text.
         compat: "published": the first step may change nothing without ending the game, and the history of
             `dropoff` begins before the oracle's drive, of which it says nothing else.
-
-    Raises:
-        UsageError: `max_turns` is not positive.
     """
 
     head = ACTION_HEAD
@@ -173,7 +254,8 @@ class TaxiGame:
         if delivered:
             self._terminated = True
             return self._moved(reward, "delivered", won=True)
-        if self._first_pickup(state):
+        riding = decode(state).passenger == IN_TAXI
+        if riding and self.curriculum in _PICKUP_PAYS and not self._picked_up:
             self._picked_up = True
             self._truncated |= self.curriculum == "pickup"
             return self._moved(DELIVERY_REWARD, "picked_up", won=self.curriculum == "pickup")
@@ -183,10 +265,6 @@ class TaxiGame:
             self._terminated = self._truncated = True
             return self._moved(ILLEGAL_REWARD, "no_effect")
         return self._moved(reward, "moved")
-
-    def _first_pickup(self, state: int) -> bool:
-        pays = self.curriculum in _PICKUP_PAYS and not self._picked_up
-        return pays and decode(state).passenger == IN_TAXI
 
     def _moved(self, reward: int, outcome: str, *, won: bool = False) -> GameStep:
         info = _info(outcome, won=won)

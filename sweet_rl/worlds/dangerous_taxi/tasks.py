@@ -14,8 +14,7 @@ from typing import Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
-from sweet_rl.worlds.dangerous_taxi.planner import plan, plan_to_pickup
-from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, START_STATES
+from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, START_STATES, plan, plan_to_pickup
 
 CURRICULA: Final[dict[str, str | None]] = {
     "none": None,

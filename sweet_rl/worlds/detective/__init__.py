@@ -8,9 +8,24 @@ from dataclasses import dataclass
 
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
+from sweet_rl.types import Json
 from sweet_rl.worlds.base import Rows, World
 from sweet_rl.worlds.options import AgentRequest, Options
+
+
+def detective_tasks(split: str = "") -> list[dict[str, Json]]:
+    """The one task of Detective."""
+    if split:
+        raise UsageError(f"'detective:{split}' is no split of detective: it is one task. Use 'detective'.")
+    return [
+        {
+            "task_id": "detective/0",
+            "problem_description": "You are a detective in a text adventure. Who murdered the Mayor?",
+            "ground_truth": "360 points",
+        }
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +55,6 @@ class Detective(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The one task there is: the game from its beginning."""
-        from sweet_rl.worlds.detective.tasks import detective_tasks
 
         return detective_tasks(where)
 

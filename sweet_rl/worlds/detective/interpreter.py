@@ -3,17 +3,25 @@
 Runs in a worker process and knows nothing of episodes: a position is all it needs, so that one interpreter
 serves any number of games. The interpreter is jericho's (GPL, an optional package), the only place that
 imports it.
+
+jericho finds the nouns of a scene with spaCy's tagger, which is a download. Here they come from the game
+itself: the object tree says what is in the room and in the player's hands, the dictionary says which words
+of the scene's text the parser takes for nouns. Templates are filled with them and tried; what changes the
+object tree or the score, or ends the game, is listed, and of the commands that change it in the same way the
+shortest with the most usual verb.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from sweet_rl.errors import missing_package
-from sweet_rl.worlds.detective.valid_actions import ActionFinder
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +44,7 @@ class Position:
 
 
 class Interpreter:
-    """The game file in jericho.
-
-    Args:
-        story: a game that jericho knows (checked by the caller).
-
-    Raises:
-        UsageError: jericho is not installed.
-    """
+    """The game file in jericho."""
 
     def __init__(self, story: Path) -> None:
         try:
@@ -60,18 +61,15 @@ class Interpreter:
 
     def play(self, state: bytes, command: str, *, with_actions: bool) -> Position:
         """Type `command` at a saved moment; one that `commands.typed` returned."""
-        self._return_to(state)
+        if self._frotz._emulator_halted():  # jericho offers no other way to ask
+            self._frotz.reset()
+        self._frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
         narrative, *_ = self._frotz.step(command)
         return self._position(narrative, with_actions=with_actions)
 
     def walkthrough(self) -> tuple[str, ...]:
         """The commands that reach the highest score, as jericho ships them."""
         return tuple(self._frotz.get_walkthrough())
-
-    def _return_to(self, state: bytes) -> None:
-        if self._frotz._emulator_halted():  # jericho offers no other way to ask
-            self._frotz.reset()
-        self._frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
 
     def _position(self, narrative: str, *, with_actions: bool) -> Position:
         frotz = self._frotz
@@ -95,3 +93,133 @@ class Interpreter:
             won=bool(won),
             state=pickle.dumps(state, protocol=5),
         )
+
+
+TEMPLATES = (
+    *("north", "south", "west", "east", "northwest", "southwest", "northeast", "southeast", "up", "down"),
+    *("take OBJ", "drop OBJ", "eat OBJ", "take all", "wait", "shoot OBJ with OBJ"),
+)
+"""Of the game's 149 templates that are moves, those that do something that no shorter one does.
+
+Checked at 1,237 places of the walkthrough and of random play from it (templates with two things at a tenth of
+them): nothing else does anything that these don't, but for dropping everything at once.
+"""
+
+CACHED = 4096
+"""Positions whose actions are remembered."""
+
+_GRAMMAR_WORDS = frozenset(
+    word
+    for line in (
+        "a an the all and another both but each every everythin except other some then of to on in",
+        "it its him his her them their that these this those my me myself self again g oops comma",
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen",
+        "sixteen seventeen eighteen nineteen twenty lit lighted unlit",
+        "n s e w ne nw se sw u d o up down north south east west",
+        "northeast northwest southeast southwest",
+    )
+    for word in line.split()
+)
+"""Words that an Inform dictionary marks as nouns and that name no thing."""
+
+_NO_EFFECT = re.compile(r"\(Taken\)|\(first taking|You can't go")
+"""A thing picked up on the way to something pointless, and a wall: only marks of the narrative change."""
+
+_UNKNOWN = re.compile(r"not a verb I recognise|can't see any such thing|didn't understand", re.IGNORECASE)
+
+
+class ActionFinder:
+    """Finds and remembers the valid actions of positions in one interpreter.
+
+    Args:
+        frotz: a jericho `FrotzEnv`; left in the state that it had.
+    """
+
+    def __init__(self, frotz: Any) -> None:
+        self._frotz = frotz
+        words = frotz.get_dictionary()
+        self._word_length = max(len(word.word) for word in words)
+        self._nouns = {word.word for word in words if word.is_noun} - _GRAMMAR_WORDS
+        self._cache: dict[bytes, tuple[str, ...]] = {}
+
+    def find(self, state: Any, text: str) -> tuple[str, ...]:
+        """The valid actions in `state`, directions first; never none."""
+        here = self._in_reach_bytes() + text.encode()
+        if here not in self._cache:
+            if len(self._cache) >= CACHED:
+                self._cache.clear()
+            found = self._try_all(state, self._things(state, text))
+            self._cache[here] = tuple(found) or ("wait",)  # time passes, at least
+            self._frotz.set_state(state)
+        return self._cache[here]
+
+    def _in_reach_bytes(self) -> bytes:
+        """What decides about valid actions: the room, the player, and what is in reach of the hands."""
+        objects = self._frotz.get_world_objects(clean=True)
+        player = objects[self._frotz.player_obj_num]
+        near = [bytes(objects[thing.num]) for thing in self._in_reach()]
+        return b"".join((bytes(player), bytes(objects[player.parent]), *near))
+
+    def _world(self) -> bytes:
+        """The object tree without what changes by itself."""
+        return bytes(self._frotz.get_world_objects(clean=True))
+
+    def _things(self, state: Any, text: str) -> list[str]:
+        """One noun for each thing in reach."""
+        words = [name for thing in self._in_reach() for name in reversed(thing.name.lower().split())]
+        words += re.findall(r"[a-z]+", text.lower())
+        nouns = dict.fromkeys(word for word in words if word[: self._word_length] in self._nouns)
+        by_description: dict[str, str] = {}
+        for noun in nouns:
+            self._frotz.set_state(state)
+            seen = self._frotz.step(f"examine {noun}")[0]
+            if not _UNKNOWN.search(seen):
+                by_description.setdefault(seen, noun)
+        return list(by_description.values())
+
+    def _in_reach(self) -> Iterator[Any]:
+        """The objects of the room and of the player's hands, the player excepted."""
+        objects = self._frotz.get_world_objects()
+        player = self._frotz.player_obj_num
+        roots = [objects[player].child, objects[objects[player].parent].child]
+        seen: set[int] = set()
+        while roots:
+            number = roots.pop()
+            while 0 < number < len(objects) and number not in seen:
+                seen.add(number)
+                if number != player:
+                    yield objects[number]
+                    roots.append(objects[number].child)
+                number = objects[number].sibling
+
+    def _try_all(self, state: Any, nouns: list[str]) -> list[str]:
+        """The best command of each way to change the world."""
+        frotz = self._frotz
+        frotz.set_state(state)
+        here, score = self._world(), frotz.get_score()
+        best: dict[tuple[bytes, int], str] = {}
+        for command in self._candidates(nouns):
+            frotz.set_state(state)
+            reply, _, over, info = frotz.step(command)
+            there = self._world()
+            if (there == here and info["score"] == score and not over) or _NO_EFFECT.search(reply):
+                continue
+            key = (there, info["score"])
+            best[key] = max(best.get(key, command), command, key=_how_usual)
+        return sorted(best.values(), key=lambda command: len(command.split()) > 1)
+
+    def _candidates(self, nouns: Sequence[str]) -> Iterator[str]:
+        """Every template with every choice of nouns."""
+        for template in TEMPLATES:
+            for words in permutations(nouns, template.count("OBJ")):
+                command = template
+                for word in words:
+                    command = command.replace("OBJ", word, 1)
+                yield command
+
+
+def _how_usual(command: str) -> tuple[int, int]:
+    """Orders commands that do the same: short ones, ones that people type."""
+    from jericho.util import verb_usage_count
+
+    return -len(command.split()), verb_usage_count(command)

@@ -8,7 +8,7 @@ from typing import Any
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.question_games import QuestionGame
-from sweet_rl.worlds.question_games.oracles.prompts import Asking
+from sweet_rl.worlds.question_games.asking import Asking
 
 
 class GuessMyCity(QuestionGame):

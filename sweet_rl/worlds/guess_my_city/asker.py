@@ -64,13 +64,8 @@ class CityAsker(ScriptedPolicy):
 
     Args:
         answer: what the oracle says of a city ("City, Country") to a question, `CityOracle.answer`.
-        cities: the candidates, "City, Country".
         skill: probability of the best question; otherwise a random one that was not asked yet.
         max_turns: the game's; the asker starts to guess when the candidates outnumber what is left.
-        system_prompt: recorded as part of the input; changes nothing else.
-
-    Raises:
-        UsageError: `skill` is no probability, or there are no cities.
     """
 
     name = "asker"

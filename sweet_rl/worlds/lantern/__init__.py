@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
 from sweet_rl.worlds.base import Rows, World
 from sweet_rl.worlds.options import AgentRequest, Options
+
+VARIANTS: Final = {"": range(100), "train": range(80), "test": range(80, 100)}
+"""Which variants are whose. They are drawn one by one from their numbers, so any cut is as good."""
+
+
+def lantern_tasks(split: str = "") -> list[dict[str, Json]]:
+    """Variants of Lantern."""
+    if split not in VARIANTS:
+        raise UsageError(
+            f"'lantern:{split}' is no split of lantern. Use 'lantern' for all of it, 'lantern:train' or "
+            "'lantern:test'."
+        )
+    return [
+        {
+            "task_id": f"lantern/{variant}",
+            "problem_description": "You are on an island in a text adventure. Light the great lantern again.",
+            "ground_truth": "100 points",
+            "variant": variant,
+        }
+        for variant in VARIANTS[split]
+    ]
 
 
 class Lantern(World):
@@ -25,7 +48,6 @@ class Lantern(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The variants of a split, one task each."""
-        from sweet_rl.worlds.lantern.tasks import lantern_tasks
 
         return lantern_tasks(where)
 

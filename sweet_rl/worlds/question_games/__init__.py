@@ -15,7 +15,7 @@ from sweet_rl.flags import no_flag
 from sweet_rl.types import Json, Message
 from sweet_rl.worlds.base import Answerer, World
 from sweet_rl.worlds.options import AgentRequest, Options
-from sweet_rl.worlds.question_games.oracles.prompts import Asking
+from sweet_rl.worlds.question_games.asking import Asking, decode_question
 
 _IN_JSON = '"Question":'
 
@@ -61,8 +61,6 @@ class QuestionGame(World):
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Open games whose questions `user` answers."""
-        from sweet_rl.worlds.question_games.asking import decode_question
-
         if user is None:
             raise UsageError(f"{self.name} needs an oracle.")
         rules: dict[str, Any] = {"max_turns": self.turns(options), "compat": options.compat}

@@ -8,7 +8,9 @@ Which rules decide is the game's own (`QuestionGameEnv.judge`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +27,49 @@ from sweet_rl.types import (
     Task,
     UserContext,
 )
+
+_WORD = re.compile(r"[^\W_]+")
+_APOSTROPHES = re.compile("['\u2018\u2019\u02bc`\u00b4]")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text: lower case, without accents, punctuation and quotes; `"it's"` is one word.
+
+    Digits are parts of words. A hyphen separates, as a space does.
+    """
+    decomposed = unicodedata.normalize("NFKD", _APOSTROPHES.sub("", text).casefold())
+    return _WORD.findall("".join(letter for letter in decomposed if not unicodedata.combining(letter)))
+
+
+def says_name(text: str, names: Iterable[str]) -> bool:
+    """Whether a text contains one of the names as whole words, ignoring spaces and accents.
+
+    "Is it Pyongyang?" names "Pyong Yang"; "Londonderry" does not name London.
+    """
+    words = words_of(text)
+    return any(_find(words, "".join(words_of(name))) for name in names)
+
+
+def without_tail(question: str) -> str:
+    """The question up to its last letter."""
+    end = len(question)
+    while end and not question[end - 1].isalpha():
+        end -= 1
+    return question[:end]
+
+
+def _find(words: Sequence[str], spelled: str) -> bool:
+    """Whether some words in a row spell this, spaces left out."""
+    for start in range(len(words)):
+        length = 0
+        for end in range(start, len(words)):
+            length += len(words[end])
+            if length >= len(spelled):
+                if "".join(words[start : end + 1]) == spelled:
+                    return True
+                break
+    return False
+
 
 MAX_TURNS: Final = 20
 MAX_QUESTION_CHARACTERS: Final = 500
@@ -44,14 +89,10 @@ class QuestionGameEnv:
     Args:
         oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
         max_turns: questions at most. The last one is still answered.
-        compat: "fixed" or "published": the rules with their oddities.
         read_action: the agent's raw text to its question, for agents that write more than the question
             (`asking.decode_question`). The dialogue shows the question; the record keeps both.
         stop_on_user_failure: end a game whose oracle cannot be asked with an error. False continues with the
             game's words for what cannot be answered, and records the failure.
-
-    Raises:
-        UsageError: there is no such `compat`, or not even one turn.
     """
 
     _no_answer: str

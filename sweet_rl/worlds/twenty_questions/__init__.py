@@ -12,7 +12,7 @@ from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest
 from sweet_rl.worlds.question_games import QuestionGame, QuestionOptions
-from sweet_rl.worlds.question_games.oracles.prompts import Asking
+from sweet_rl.worlds.question_games.asking import Asking
 
 if TYPE_CHECKING:
     from sweet_rl.sft_data.schools import School

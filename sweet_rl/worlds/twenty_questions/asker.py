@@ -29,13 +29,8 @@ class ObjectAsker(ScriptedPolicy):
     Args:
         answer: what the oracle would say to a question about a word ("Yes.", "No.", or something else where
             it cannot say): `sweet_rl.worlds.twenty_questions.oracle.objects.answer`.
-        words: what may be hidden, first names.
         skill: how often it asks one of the best questions; else any of them, or a wild guess.
         max_turns: questions there are; the last one always names a word.
-        system_prompt: recorded as part of the input; changes nothing else.
-
-    Raises:
-        UsageError: no words, or a skill that is no probability.
     """
 
     name = "object_asker"
@@ -125,11 +120,7 @@ class HastyAsker(ObjectAsker):
     So the games that it wins soonest are won by luck, and say nothing of how to win most.
 
     Args:
-        answer: as of `ObjectAsker`.
-        words: likewise.
         skill: the share of games in which it asks.
-        max_turns: as of `ObjectAsker`.
-        system_prompt: likewise.
     """
 
     name = "hasty"

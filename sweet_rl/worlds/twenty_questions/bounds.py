@@ -16,7 +16,7 @@ from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation, derive_seed
 from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.twenty_questions.asker import answered
-from sweet_rl.worlds.twenty_questions.guessing import NO, YES
+from sweet_rl.worlds.twenty_questions.env import NO, YES
 from sweet_rl.worlds.twenty_questions.questions import guess, questions_about
 
 MOST_WORDS = 20
@@ -39,17 +39,7 @@ def least_cost(count: int) -> float:
 
 
 class BestAsker(ScriptedPolicy):
-    """Plays a game about a few words as well as it can be played with the questions that scripted players ask.
-
-    Args:
-        answer: what the oracle would say to a question about a word, as of `ObjectAsker`.
-        words: what may be hidden, first names.
-        max_turns: questions there are.
-        system_prompt: recorded as part of the input; changes nothing else.
-
-    Raises:
-        UsageError: no words, too many, or fewer turns than words.
-    """
+    """Plays a game about a few words as well as it can be played with the questions that scripted players ask."""
 
     name = "best"
 
@@ -142,12 +132,7 @@ class BestAsker(ScriptedPolicy):
 
 
 class NamingAsker(ScriptedPolicy):
-    """Names one word after the other and never asks: what needs no skill.
-
-    Args:
-        words: what may be hidden, first names, in the order in which they are named.
-        system_prompt: recorded as part of the input; changes nothing else.
-    """
+    """Names one word after the other and never asks: what needs no skill."""
 
     name = "namer"
 
@@ -160,12 +145,7 @@ class NamingAsker(ScriptedPolicy):
 
 
 class RandomAsker(ScriptedPolicy):
-    """Says any question or name, each as likely, at every turn.
-
-    Args:
-        words: what may be hidden, first names.
-        system_prompt: recorded as part of the input; changes nothing else.
-    """
+    """Says any question or name, each as likely, at every turn."""
 
     name = "random"
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
+from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.flags import flag, no_flag
 from sweet_rl.types import Json
 from sweet_rl.worlds.base import Rows, World
 from sweet_rl.worlds.options import AgentRequest, Options
-from sweet_rl.worlds.webshop.stages import STAGES
 from sweet_rl.worlds.webshop.transcript import ShopTranscript
+
+STAGES: Final[Mapping[str, StageEntry]] = {
+    "serve_shop": StageEntry(
+        f"{__name__}.stages:serve_shop",
+        "Serve the embedded shop: a small WebShop that needs no data and no download.",
+    ),
+}
+"""What is typed behind `sweet-rl`."""
 
 
 @dataclass(frozen=True, kw_only=True)

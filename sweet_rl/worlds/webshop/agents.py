@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
@@ -41,23 +40,10 @@ class ShopperPolicy(ScriptedPolicy):
         strategy: `random` clicks anything, or searches for a word of the instruction; `buyer` searches for
             the instruction's words and buys the first product as it is; `careful` compares up to three
             products, by title, price, options and features, and chooses the options that are asked for.
-        max_turns: turns that the careful one makes do with.
-        system_prompt: recorded as part of the input; changes nothing else.
-        chat_format: how the input is recorded.
-
-    Raises:
-        UsageError: there is no such strategy.
     """
 
-    def __init__(
-        self,
-        strategy: str = "careful",
-        *,
-        max_turns: int = 10,
-        system_prompt: str = "",
-        chat_format: ChatFormat | None = None,
-    ) -> None:
-        super().__init__(system_prompt, chat_format=chat_format)
+    def __init__(self, strategy: str = "careful", *, max_turns: int = 10, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
         if strategy not in STRATEGIES:
             raise UsageError(f"A shopper's strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}.")
         self.name = f"{strategy} shopper"

@@ -17,8 +17,7 @@ from sweet_rl.openai_client import RequestFailed, RetryPolicy, shown
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import Failure
-from sweet_rl.worlds.webshop.address import Address
-from sweet_rl.worlds.webshop.page import OddPage
+from sweet_rl.worlds.webshop.page import Address, OddPage
 
 T = TypeVar("T")
 
@@ -71,14 +70,7 @@ class HttpShop:
     """A shop's server: one pool of connections for all episodes, every request tried again if that may help.
 
     Args:
-        base_url: like `http://127.0.0.1:3000`.
-        retry: how often and how patiently.
         max_connections: connections open at once; a request that waits for one spends its own time.
-        sleep: waits between attempts; replaceable for tests.
-        jitter: where the randomness of waits comes from.
-
-    Raises:
-        UsageError: no http or https URL.
     """
 
     def __init__(

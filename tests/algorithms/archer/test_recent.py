@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from sweet_rl.algorithms.archer.recent import Recent
+from sweet_rl.algorithms.archer.critic import Recent
 
 
 def test_the_newest_results_are_remembered_as_far_as_they_fit():

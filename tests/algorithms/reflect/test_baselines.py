@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from sweet_rl.algorithms.reflect.evaluation import measure, summary
+from sweet_rl.algorithms.reflect.evaluation import measure, scripted, summary
 from sweet_rl.algorithms.reflect.linear import LinearActor, counted
 from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.playground import open_playground
 from sweet_rl.algorithms.reflect.sampling import Sampling
-from sweet_rl.algorithms.reflect.scripted import scripted
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.types import Failure, StopReason

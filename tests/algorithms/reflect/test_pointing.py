@@ -9,7 +9,7 @@ from sweet_rl.algorithms.reflect.models import Checkpoints, load_policy
 from sweet_rl.algorithms.reflect.pointing import PointingAgent, PointingHead, pointed
 from sweet_rl.algorithms.reflect.sft import FineTuning
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 from tests.algorithms.reflect import taxi
 
 COMMANDS = ("go north", "open the box", "go to the red door")

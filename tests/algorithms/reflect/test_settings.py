@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sweet_rl.algorithms.reflect.experiments import continued, save_settings
-from sweet_rl.algorithms.reflect.schedule import Schedule, equal_starts, starts_of
+from sweet_rl.algorithms.reflect.playground import Schedule, equal_starts, starts_of
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.commands.reflect.flags import own_flags, reflect_stage
 from sweet_rl.errors import UsageError

@@ -15,19 +15,19 @@ from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.types import Message, Observation, StepResult, StopReason
 from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.worlds import World
-from sweet_rl.worlds.alfworld.stages.alfworld_gen_sft import alfworld_gen_sft
-from sweet_rl.worlds.alfworld.stages.alfworld_reflection import alfworld_reflection
+from sweet_rl.worlds.alfworld.stages import alfworld_gen_sft, alfworld_reflection
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
-from sweet_rl.worlds.auto_explore.stages.auto_explore_gpt import auto_explore_gpt
-from sweet_rl.worlds.auto_explore.stages.filter_repo import filter_repo
-from sweet_rl.worlds.auto_explore.stages.filter_task import filter_task
-from sweet_rl.worlds.auto_explore.stages.gen_sft import gen_sft
-from sweet_rl.worlds.auto_explore.stages.gen_task import gen_task
-from sweet_rl.worlds.auto_explore.stages.reflection_negative import reflection_negative
-from sweet_rl.worlds.auto_explore.stages.split_data import split_data
+from sweet_rl.worlds.auto_explore.stages import (
+    auto_explore_gpt,
+    filter_repo,
+    filter_task,
+    gen_sft,
+    gen_task,
+    reflection_negative,
+    split_data,
+)
 from sweet_rl.worlds.auto_explore.teacher.measuring import success_by_level
-from sweet_rl.worlds.dangerous_taxi.stages.taxi_gen_sft import taxi_gen_sft
-from sweet_rl.worlds.dangerous_taxi.stages.taxi_reflection import taxi_reflection
+from sweet_rl.worlds.dangerous_taxi.stages import taxi_gen_sft, taxi_reflection
 from tests.sft_data.serving import talking
 
 TASKS = Path("data/auto_explore/tasks_filtered")

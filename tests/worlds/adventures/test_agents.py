@@ -10,9 +10,9 @@ from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation, StopReason
 from sweet_rl.worlds.adventures.agents import RandomAdventurer, WalkthroughPolicy
 from sweet_rl.worlds.adventures.scenes import listed_actions
-from sweet_rl.worlds.detective.tasks import detective_tasks
+from sweet_rl.worlds.detective import detective_tasks
+from sweet_rl.worlds.lantern import lantern_tasks
 from sweet_rl.worlds.lantern.env import LanternEnv
-from sweet_rl.worlds.lantern.tasks import lantern_tasks
 from tests.worlds.adventures.routes import route_of
 
 TASKS = [task_from_row(row) for row in lantern_tasks("test")]

@@ -72,7 +72,7 @@ def test_moments_are_those_of_the_packages_own_environment(engine, name, tmp_pat
     from alfworld.agents.utils.misc import Demangler
     from textworld.envs.pddl import PddlEnv
 
-    from sweet_rl.worlds.alfworld.sources import read_game
+    from sweet_rl.worlds.alfworld.textworld_engine import read_game
 
     monkeypatch.setattr(sys, "argv", list(sys.argv))  # the translator sets it
     env = PddlEnv(textworld.EnvInfos(admissible_commands=True))
@@ -142,7 +142,7 @@ def test_a_users_folder_is_read_and_left_alone(engine, tmp_path):
 
 
 def test_a_finished_game_file_is_read(engine, tmp_path):
-    from sweet_rl.worlds.alfworld.sources import read_game
+    from sweet_rl.worlds.alfworld.textworld_engine import read_game
 
     (tmp_path / "game.tw-pddl").write_text(json.dumps(read_game(TOMATO) | {"solvable": True}))
     assert engine.begin(str(tmp_path)).feedback == engine.begin(TOMATO).feedback

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.errors import UsageError
 from sweet_rl.worlds.auto_explore.commands import file_names, split_command, unwrap, wrap
-from sweet_rl.worlds.auto_explore.cost import step_cost
-from sweet_rl.worlds.auto_explore.game import ExploreGame
+from sweet_rl.worlds.auto_explore.game import ExploreGame, step_cost
 from sweet_rl.worlds.auto_explore.repositories import index_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.auto_explore.sandbox import Sandbox

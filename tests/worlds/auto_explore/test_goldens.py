@@ -13,8 +13,7 @@ from sweet_rl.worlds.auto_explore.commands import (
     unwrap,
     wrap,
 )
-from sweet_rl.worlds.auto_explore.cost import published_keyword_cost, step_cost
-from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands
+from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands, published_keyword_cost, step_cost
 from sweet_rl.worlds.auto_explore.repositories import scan
 from sweet_rl.worlds.auto_explore.repositories.kinds import ascii_fraction
 from sweet_rl.worlds.auto_explore.repositories.library import Library

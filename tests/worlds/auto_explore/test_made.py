@@ -8,7 +8,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.worlds.auto_explore.repositories import is_allowed
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
-from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
+from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
 from sweet_rl.worlds.auto_explore.truncation import PIECES
 
 NAMES = repository_names(40, seed=5)

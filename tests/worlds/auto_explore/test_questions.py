@@ -25,8 +25,7 @@ from sweet_rl.worlds.auto_explore.teacher.questions import (
     files_to_ask_about,
 )
 from sweet_rl.worlds.auto_explore.teacher.repository_filter import filter_repositories, why_left_out
-from sweet_rl.worlds.auto_explore.teacher.splits import split_tasks
-from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
+from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks, split_tasks
 
 
 def test_which_files_are_asked_about():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.algorithms.reflect.schedule import starts_of
+from sweet_rl.algorithms.reflect.playground import starts_of
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.levels import LevelFlags, by_depth, levels_of

@@ -10,7 +10,7 @@ from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.planner import plan
+from sweet_rl.worlds.dangerous_taxi.rules import plan
 from sweet_rl.worlds.text_game_env import TextGameEnv
 
 

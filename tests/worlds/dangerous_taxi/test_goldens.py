@@ -5,10 +5,8 @@ import json
 
 import pytest
 
-from sweet_rl.worlds.dangerous_taxi.drawing import draw, rules_text
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.planner import plan
-from sweet_rl.worlds.dangerous_taxi.rules import START_STATES, TABLE, encode
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, draw, rules_text
+from sweet_rl.worlds.dangerous_taxi.rules import START_STATES, TABLE, encode, plan
 
 EPISODES = [
     "optimal_None",

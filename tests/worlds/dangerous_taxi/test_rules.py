@@ -2,9 +2,18 @@
 
 import pytest
 
-from sweet_rl.worlds.dangerous_taxi.drawing import draw, read_state
-from sweet_rl.worlds.dangerous_taxi.planner import plan, plan_to_pickup
-from sweet_rl.worlds.dangerous_taxi.rules import DEPOTS, IN_TAXI, START_STATES, STATES, TABLE, decode, encode
+from sweet_rl.worlds.dangerous_taxi.game import draw, read_state
+from sweet_rl.worlds.dangerous_taxi.rules import (
+    DEPOTS,
+    IN_TAXI,
+    START_STATES,
+    STATES,
+    TABLE,
+    decode,
+    encode,
+    plan,
+    plan_to_pickup,
+)
 
 
 def test_states_are_numbered():

@@ -14,12 +14,15 @@ from sweet_rl.sft_data.jobs import JobFile
 from sweet_rl.sft_data.reflections import RecordPlan, collect
 from sweet_rl.sft_data.teachers import EmbeddedTeacher
 from sweet_rl.types import Failure
-from sweet_rl.worlds.dangerous_taxi.drawing import draw, game_instruction, rules_text
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.planner import plan
-from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, START_STATES, encode
-from sweet_rl.worlds.dangerous_taxi.teacher.lessons import play_taxi, taxi_request, taxi_texts
-from sweet_rl.worlds.dangerous_taxi.teacher.words import hint_of, thought
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, draw, game_instruction, rules_text
+from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, START_STATES, encode, plan
+from sweet_rl.worlds.dangerous_taxi.teacher.lessons import (
+    hint_of,
+    play_taxi,
+    taxi_request,
+    taxi_texts,
+    thought,
+)
 
 HEAD = "\nThe actions you can take now is:"
 

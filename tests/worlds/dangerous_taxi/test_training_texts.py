@@ -5,8 +5,8 @@ import json
 import pytest
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, policy_prompt, reflection_prompt
-from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD as TAXI
 from sweet_rl.worlds.dangerous_taxi.teacher.lessons import taxi_sft_texts
+from sweet_rl.worlds.text_game_world import ACTION_HEAD as TAXI
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,11 @@ import pytest
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.types import StopReason
-from sweet_rl.worlds.adventures.commands import REFUSAL, REFUSED, is_refused
+from sweet_rl.worlds.adventures.env import REFUSAL, REFUSED, is_refused
 from sweet_rl.worlds.adventures.scenes import listed_actions
-from sweet_rl.worlds.detective.env import DetectiveEnv, open_detective
+from sweet_rl.worlds.detective import detective_tasks
+from sweet_rl.worlds.detective.env import VARIABLE, DetectiveEnv, find_story, open_detective
 from sweet_rl.worlds.detective.interpreter import Interpreter
-from sweet_rl.worlds.detective.story import VARIABLE, find_story
-from sweet_rl.worlds.detective.tasks import detective_tasks
 from tests.worlds.adventures.routes import route_of
 
 TASK = task_from_row(detective_tasks()[0])

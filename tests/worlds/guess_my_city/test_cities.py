@@ -13,9 +13,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
-from sweet_rl.worlds.guess_my_city.oracle.cities import NOT_SURE, CityOracle
+from sweet_rl.worlds.guess_my_city.oracle.cities import CANNOT, NOT_SURE, CityOracle
 from sweet_rl.worlds.guess_my_city.oracle.table import WEATHER, cities, countries, topics
-from sweet_rl.worlds.guess_my_city.oracle.what import CANNOT
 from sweet_rl.worlds.guess_my_city.oracle.words import plain
 from sweet_rl.worlds.guess_my_city.tasks import guess_my_city_tasks
 

@@ -8,11 +8,10 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.types import StopReason
 from sweet_rl.worlds.adventures.scenes import Scene, listed_actions
-from sweet_rl.worlds.lantern.env import MAX_TURNS, LanternEnv
-from sweet_rl.worlds.lantern.game import LanternGame
+from sweet_rl.worlds.lantern import lantern_tasks
+from sweet_rl.worlds.lantern.env import MAX_TURNS, LanternEnv, LanternGame
 from sweet_rl.worlds.lantern.map import DEEDS, FOUND, REACHED, island
 from sweet_rl.worlds.lantern.solver import solve
-from sweet_rl.worlds.lantern.tasks import lantern_tasks
 
 
 def task(variant=0):

@@ -10,15 +10,14 @@ from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
-from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
-from sweet_rl.worlds.guess_my_city.guessing import REFUSAL, guesses_city
+from sweet_rl.worlds.guess_my_city.env import REFUSAL, GuessMyCityEnv, guesses_city
 from sweet_rl.worlds.guess_my_city.tasks import city_names, guess_my_city_tasks
 from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.question_games.asking import decode_question
-from sweet_rl.worlds.question_games.words import words_of
-from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
-from sweet_rl.worlds.twenty_questions.guessing import (
+from sweet_rl.worlds.question_games.env import words_of
+from sweet_rl.worlds.twenty_questions.env import (
     INVALID_QUESTION,
+    TwentyQuestionsEnv,
     ends_with_name,
     ends_with_name_published,
     yes_or_no,

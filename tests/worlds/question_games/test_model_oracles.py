@@ -11,9 +11,9 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import world_of
+from sweet_rl.worlds.question_games.asking import question_of
 from sweet_rl.worlds.question_games.oracles import open_oracle
 from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
-from sweet_rl.worlds.question_games.oracles.prompts import question_of
 from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle
 from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle
 

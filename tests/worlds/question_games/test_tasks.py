@@ -6,11 +6,15 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
-from sweet_rl.worlds.guess_my_city.tasks import city_names, guess_my_city_tasks
-from sweet_rl.worlds.guess_my_city.words import CITIES, OTHER_NAMES
+from sweet_rl.worlds.guess_my_city.tasks import CITIES, OTHER_NAMES, city_names, guess_my_city_tasks
 from sweet_rl.worlds.question_games.asking import decode_question
-from sweet_rl.worlds.twenty_questions.tasks import ask_for_object_template, ten_words, twenty_questions_tasks
-from sweet_rl.worlds.twenty_questions.words import OBJECTS_BY_CATEGORY, TEN_OBJECTS
+from sweet_rl.worlds.twenty_questions.tasks import (
+    OBJECTS_BY_CATEGORY,
+    TEN_OBJECTS,
+    ask_for_object_template,
+    ten_words,
+    twenty_questions_tasks,
+)
 
 
 def test_lists_are_the_published_ones(shared):

@@ -8,8 +8,8 @@ import pytest
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import StopReason, Task
-from sweet_rl.worlds.webshop.address import Address, PageKind
 from sweet_rl.worlds.webshop.env import WebShopEnv
+from sweet_rl.worlds.webshop.page import Address, PageKind
 from sweet_rl.worlds.webshop.quirks import FIXED, PUBLISHED, Quirks, quirks_of
 from sweet_rl.worlds.webshop.shop import EmbeddedShop
 from sweet_rl.worlds.webshop.shops import LocalShop

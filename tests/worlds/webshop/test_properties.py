@@ -6,9 +6,8 @@ from urllib.parse import unquote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet_rl.worlds.webshop.address import Address, PageKind
 from sweet_rl.worlds.webshop.env import WebShopEnv
-from sweet_rl.worlds.webshop.page import OddPage, read_page
+from sweet_rl.worlds.webshop.page import Address, OddPage, PageKind, read_page
 from sweet_rl.worlds.webshop.quirks import FIXED, PUBLISHED
 from sweet_rl.worlds.webshop.shop import EmbeddedShop
 from sweet_rl.worlds.webshop.shops import LocalShop

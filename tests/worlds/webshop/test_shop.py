@@ -10,8 +10,7 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.worlds.webshop.shop import EmbeddedShop, Goal, NoSuchPage, Product
-from sweet_rl.worlds.webshop.shop.fuzzy import token_set_ratio
-from sweet_rl.worlds.webshop.shop.goals import published_matches, score, type_factor
+from sweet_rl.worlds.webshop.shop.goals import published_matches, score, token_set_ratio, type_factor
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,8 @@ def embedded_games(split: str = "", containing: str = "", homes: range | None = 
     return tuple(
         name
         for name in names
-        if containing in name and (not split or _is_held_out(name) == (split == "test"))
+        if containing in name
+        and (not split or (int(name.rpartition("-")[2]) % _HELD_OUT == _HELD_OUT - 1) == (split == "test"))
     )
 
 
@@ -63,10 +64,6 @@ def _goals() -> Iterator[tuple[str, int]]:
     yield TOMATO, _TOMATO_HOMES
     for goal in _GOALS:
         yield goal, _HOMES
-
-
-def _is_held_out(name: str) -> bool:
-    return int(name.rpartition("-")[2]) % _HELD_OUT == _HELD_OUT - 1
 
 
 def data_folder() -> Path | None:

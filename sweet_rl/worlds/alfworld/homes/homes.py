@@ -113,16 +113,13 @@ class Game:
                 way.append(f"go to {self.called(tool)}")
             way.append(f"{verb} {name} with {self.called(tool)}")
             lies = tool
-        goal = self._goal_place(lies)
+        goals = [place for place in self.places if place.kind == self.place]
+        goal = lies if lies in goals else goals[0]
         if goal != lies:
             way += [f"go to {self.called(goal)}", *self._open(goal)]
         elif f"open {self.called(goal)}" not in way:
             way += self._open(goal)
         return (*way, f"move {name} to {self.called(goal)}")
-
-    def _goal_place(self, standing: Entity) -> Entity:
-        goals = [place for place in self.places if place.kind == self.place]
-        return standing if standing in goals else goals[0]
 
     def _open(self, place: Entity) -> list[str]:
         return [f"open {self.called(place)}"] if place.kind in OPENABLE else []

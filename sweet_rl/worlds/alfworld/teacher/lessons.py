@@ -14,11 +14,12 @@ from typing import Any, Final
 from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.reflections import Moment, Request
+from sweet_rl.sft_data.teachers import Words
 from sweet_rl.sft_data.texts import Texts, label_of
 from sweet_rl.types import Compat, Task, derive_seed
-from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.seeking import Look, look
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 RANDOM_SHARE: Final = 0.7
 """How often the player takes any action; else the planner's next."""
@@ -138,3 +139,19 @@ def household_texts(
             made = sft_texts(state, ACTION_HEAD, reflection, label_of(record, label))
             texts.add(made, reflection_file=reflection_file)
     return texts
+
+
+class HouseholdExpert:
+    """Asks the planner; once for each state."""
+
+    def __init__(self, game: HouseholdGame) -> None:
+        self._game = game
+
+    def thought(self) -> Words:
+        """The task and the next command."""
+        plan = self._game.expert_plan()
+        return partial(thought, self._game.text, self._game.commands, plan, None)
+
+    def label(self) -> str:
+        """The label of the planner's next command; the first one where there is no plan."""
+        return self._game.expert_label() or self._game.labels[0]

@@ -14,9 +14,6 @@ class Library:
 
     Args:
         folder: its sub-folders are the repositories; None for the embedded ones, which live in memory.
-
-    Raises:
-        UsageError: there is no such folder.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:

@@ -43,3 +43,21 @@ def split_command(line: str, *, compat: Compat = "fixed") -> list[str | None]:
     """A command's words, quotes kept. With `compat="published"` a line break is the word None."""
     words: list[str | None] = [None if word == "\n" else word for word in _WORD.findall(line)]
     return words if compat == "published" else [word for word in words if word is not None]
+
+
+def optimal_path(path: str, *, compat: Compat = "fixed") -> list[str]:
+    """The commands that lead from the root to a file and show it, each folder listed on the way."""
+    *folders, name = path.split("/")
+    commands = [command for folder in folders for command in ("ls", f"cd {wrap(folder, compat=compat)}")]
+    return [*commands, "ls", f"cat {wrap(name, compat=compat)}"]
+
+
+def next_command(folder: str, path: str, *, opened: bool = False) -> str:
+    """The next command on the shortest way to a file: through the folders, open it, hand it in."""
+    above, _, name = path.rpartition("/")
+    if above == folder:
+        return f"{'id' if opened else 'cat'} {wrap(name)}"
+    inside = f"{folder}/" if folder else ""
+    if not above.startswith(inside):
+        return "cd .."
+    return f"cd {wrap(above.removeprefix(inside).partition('/')[0])}"

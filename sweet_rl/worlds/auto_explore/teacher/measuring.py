@@ -8,22 +8,61 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
+from sweet_rl.sft_data.flags import TeacherFlags
 from sweet_rl.sft_data.jobs import Done, Job, JobFile
 from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_all
-from sweet_rl.sft_data.teacher_flags import TeacherFlags
-from sweet_rl.sft_data.teachers import Teacher
+from sweet_rl.sft_data.teachers import Teacher, of_the_model
 from sweet_rl.sft_data.texts import write_list
-from sweet_rl.types import Json, Task, derive_seed
+from sweet_rl.types import Compat, Failure, Json, Task, derive_seed
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.levels import LevelFlags, levels_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.auto_explore.tasks import load_dataset, task_rows
-from sweet_rl.worlds.auto_explore.teacher.episodes import play_explore
+from sweet_rl.worlds.auto_explore.teacher.talk import ExploreTalk
 
 if TYPE_CHECKING:
-    from sweet_rl.worlds.auto_explore.stages.auto_explore_gpt import AutoExploreGptFlags
+    from sweet_rl.worlds.auto_explore.stages import AutoExploreGptFlags
+
+
+async def play_explore(
+    task: Task,
+    game: ExploreGame,
+    player: Teacher,
+    *,
+    seed: int,
+    markov: bool = False,
+    compat: Compat = "fixed",
+) -> Done:
+    """Play a task to its end; the result has `won`, `cost`, and the commands.
+
+    An episode that the model cannot continue is not won. One that the service or the world broke off has no
+    result; `compat="published"`: it is not won either.
+    """
+    failures: list[Failure] = []
+    cost, broken = 0.0, False
+    try:
+        game.reset(task, seed=seed)
+        talk = ExploreTalk(game, task.problem_description, player, seed=seed, markov=markov)
+        over = False
+        while not over:
+            turn = await talk.turn()
+            over, cost = turn.moved.over, talk.cost
+            if turn.failure:
+                failures.append(turn.failure)
+        won = cost < game.success_threshold
+    except (RequestFailed, EpisodeError) as error:
+        failures.append(error.failure)
+        won = False
+        broken = compat == "fixed" and not (isinstance(error, RequestFailed) and of_the_model(error))
+    finally:
+        game.close()
+    if broken:
+        return Done(None, tuple(failures))
+    commands = list(getattr(game, "history", ()))
+    return Done({"task_id": task.task_id, "won": won, "cost": cost, "commands": commands}, tuple(failures))
 
 
 def run(games: AutoExploreGptFlags, player: TeacherFlags) -> None:

@@ -21,8 +21,8 @@ from sweet_rl.sft_data.teachers import Asked, Teacher
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Compat, Failure, Json, Message, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import is_allowed, scan
+from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
 from sweet_rl.worlds.auto_explore.repositories.reading import read_head
-from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
 from sweet_rl.worlds.auto_explore.teacher.known_questions import known_questions
 from sweet_rl.worlds.auto_explore.teacher.questions import (
     DATA_LINES,

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds.auto_explore.repositories import Entry, is_allowed
 from sweet_rl.worlds.auto_explore.repositories.made.moved import INDEX
-from sweet_rl.worlds.auto_explore.repositories.quoting import unwrap
-from sweet_rl.worlds.auto_explore.repositories.ways import next_command
+from sweet_rl.worlds.auto_explore.repositories.quoting import next_command, unwrap
 
 _WORD: Final = re.compile(r"[a-z]{2,}|\d+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -106,7 +105,6 @@ class Explorer:
     """The seen part of one repository, and what to look at next.
 
     Args:
-        question: what is looked for.
         answers: the files that answer it; one counts as found when it was opened, and not before.
         seed: of the order in which names are tried that say equally much.
     """

@@ -45,10 +45,8 @@ class ExploreTalk:
 
     Args:
         game: begun; the talk takes its steps.
-        question: of the task.
         teacher: who is asked. The embedded one sees what a model sees, and of a file that it opened it knows
             whether that is right.
-        seed: of the talk.
         markov: a model is shown nothing of earlier steps.
     """
 

@@ -23,7 +23,7 @@ from sweet_rl.openai_client import RetryPolicy, base_url_from, shown
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
-from sweet_rl.worlds.question_games.oracles.prompts import Asking
+from sweet_rl.worlds.question_games.asking import Asking
 
 SEPARATOR: Final = ",,,,,"
 """Between the items of a batch, and between their answers."""
@@ -38,18 +38,7 @@ _PATIENCE: Final = RetryPolicy(timeout_s=120.0)
 
 
 class GradioOracle:
-    """Gathers the questions that wait and sends them as one text; while it is answered, others gather.
-
-    Args:
-        asking: how an oracle of the game is asked.
-        url: of the server, like `http://127.0.0.1:7860`.
-        max_batch: questions in one text at most.
-        retry: how often and how patiently a batch is sent.
-        sleep: waits between attempts; replaceable for tests.
-
-    Raises:
-        UsageError: no http or https URL.
-    """
+    """Gathers the questions that wait and sends them as one text; while it is answered, others gather."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import ServiceError, UsageError, missing_package
 from sweet_rl.types import UserContext, UserReply
-from sweet_rl.worlds.question_games.oracles.prompts import Asking
+from sweet_rl.worlds.question_games.asking import Asking
 
 MAX_PROMPT_TOKENS: Final = 512
 """What T5 was trained to read; a longer prompt loses its end."""
@@ -30,16 +30,8 @@ class Seq2SeqOracle:
     """Answers greedily with the published prompt; calls that wait together become one batch.
 
     Args:
-        asking: how an oracle of the game is asked.
-        model: folder, or name on the hub.
         weights: a torch file with the key `model_state_dict`, put over the model's own. It is read as data:
             a file that would run code is refused.
-        max_new_tokens: of an answer; default is the game's published number.
-        max_batch: questions computed together at most.
-        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-
-    Raises:
-        UsageError: a package, the model, its tokenizer or the weights are missing or do not fit.
     """
 
     def __init__(

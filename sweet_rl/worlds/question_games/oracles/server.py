@@ -6,7 +6,7 @@ from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.prompts import check_placeholders, fill, load_prompt
 from sweet_rl.types import UserContext, UserReply
 from sweet_rl.users.model import ask
-from sweet_rl.worlds.question_games.oracles.prompts import Asking, question_of
+from sweet_rl.worlds.question_games.asking import Asking, question_of
 
 PLACEHOLDERS = ("hidden", "question")
 """What a prompt of one's own must hold: the hidden thing, and what is asked about it."""
@@ -16,14 +16,7 @@ class OpenAIOracle:
     """Asks a model each question by itself, without the dialogue before it, as the published oracles are.
 
     Args:
-        asking: how an oracle of the game is asked.
-        client: connections to the servers; closed with the oracle.
-        model: the servers' name for the model.
-        prompt: the template; default is the packaged one of the game.
         max_tokens: of an answer; models that think before they speak need more.
-
-    Raises:
-        UsageError: the prompt lacks a placeholder.
     """
 
     def __init__(

@@ -7,15 +7,158 @@ from __future__ import annotations
 
 import ast
 import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from html import escape
 from typing import Final
 from urllib.parse import unquote
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Compat, derive_seed
-from sweet_rl.worlds.webshop.shop import pages
 from sweet_rl.worlds.webshop.shop.catalogue import Product, draw_catalogue
 from sweet_rl.worlds.webshop.shop.goals import Goal, draw_goal, exact_matches, published_matches, score
-from sweet_rl.worlds.webshop.shop.search import SearchIndex
+
+SUBPAGES: Final = ("Description", "Features", "Reviews", "Attributes")
+PAGE_SIZE: Final = 10
+
+
+def start_page(instruction: str) -> str:
+    """The first page of a visit: the goal, and the search box."""
+    return _page(
+        f"<h1>WebShop</h1>{_instruction(instruction)}",
+        '<form><input type="text" name="search_query"><button type="submit">Search</button></form>',
+    )
+
+
+def result_page(instruction: str, products: Sequence[Product], page: int) -> str:
+    """Page `page`, from 1, of what a search has found."""
+    shown = products[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    items = "".join(
+        f'<div><h4><a class="product-link" href="#">{product.asin}</a></h4>'
+        f"<h4>{escape(product.title)}</h4><h5>${product.price:.2f}</h5></div>"
+        for product in shown
+    )
+    turns = [*(["< Prev"] if page > 1 else []), *(["Next >"] if page * PAGE_SIZE < len(products) else [])]
+    return _page(
+        _instruction(instruction),
+        _buttons(["Back to Search"]),
+        f"<h3>Page {page} (Total results: {len(products)})</h3>",
+        _buttons(turns),
+        items,
+    )
+
+
+def item_page(instruction: str, product: Product, chosen: Mapping[str, str]) -> str:
+    """One product: its options, its price, what more there is to read."""
+    options = "".join(
+        f"<div><h4>{escape(name)}</h4>" + "".join(_option(name, value, chosen) for value in values) + "</div>"
+        for name, values in product.options.items()
+    )
+    return _page(
+        _instruction(instruction),
+        _buttons(["Back to Search", "< Prev"]),
+        options,
+        f"<h2>{escape(product.title)}</h2><h4>Price: ${product.price:.2f}</h4>",
+        f"<h4>Rating: {product.rating:.1f}</h4>",
+        _buttons([*SUBPAGES, "Buy Now"]),
+    )
+
+
+def sub_page(instruction: str, product: Product, name: str) -> str:
+    """What there is to read about a product under one of `SUBPAGES`."""
+    lines: Mapping[str, Sequence[str]] = {
+        "Description": [product.description],
+        "Features": product.features,
+        "Reviews": product.reviews,
+        "Attributes": product.attributes,
+    }
+    text = "".join(f"<p>{escape(line)}</p>" for line in lines[name])
+    return _page(_instruction(instruction), _buttons(["Back to Search", "< Prev"]), text)
+
+
+def done_page(score: float) -> str:
+    """The page that ends a visit and shows the score."""
+    return _page(
+        "<h1>Thank you for your purchase!</h1>",
+        "<div><h3>Your code:</h3><pre>None</pre>",
+        f"<h3>Your score (min 0.0, max 1.0)</h3><pre>{score}</pre></div>",
+    )
+
+
+def _page(*parts: str) -> str:
+    head = "<head><title>WebShop</title><style>label{border:1px solid}</style></head>"
+    return f"<!DOCTYPE html><html>{head}<body>{''.join(parts)}</body></html>"
+
+
+def _instruction(text: str) -> str:
+    return f"<div><h4>Instruction: <br>{escape(text)}</h4></div>"
+
+
+def _buttons(names: Iterable[str]) -> str:
+    return "".join(f"<button>{escape(name)}</button>" for name in names)
+
+
+def _option(name: str, value: str, chosen: Mapping[str, str]) -> str:
+    checked = " checked" if chosen.get(name) == value else ""
+    return f'<input type="radio" name="{escape(name)}"{checked}><label>{escape(value)}</label>'
+
+
+MAX_RESULTS: Final = 50
+_MAX_WORDS: Final = 60
+_WORD: Final = re.compile(r"[^\W_]+")
+_RANKED: Final = """
+    SELECT rowid FROM products WHERE products MATCH ?
+    ORDER BY bm25(products, 4.0, 1.0, 1.0, 1.0), rowid LIMIT ?
+"""
+"""A word counts four times as much in the title as elsewhere."""
+
+
+class SearchIndex:
+    """Products by words.
+
+    Args:
+        products: in an order that breaks ties.
+    """
+
+    def __init__(self, products: Iterable[Product]) -> None:
+        self._products = tuple(products)
+        # one thread at a time asks: that of the event loop, whichever it is
+        self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        self._database.execute(
+            "CREATE VIRTUAL TABLE products USING fts5"
+            "(title, options, description, features, tokenize='porter unicode61')"
+        )
+        self._database.executemany(
+            "INSERT INTO products (rowid, title, options, description, features) VALUES (?, ?, ?, ?, ?)",
+            (
+                (
+                    number,
+                    product.title,
+                    " ".join(value for values in product.options.values() for value in values),
+                    product.description,
+                    " ".join(product.features),
+                )
+                for number, product in enumerate(self._products)
+            ),
+        )
+        self._search = lru_cache(maxsize=4096)(self._ask)
+
+    def search(self, query: str) -> tuple[Product, ...]:
+        """The products that have any of the words, best first, at most `MAX_RESULTS`."""
+        return self._search(tuple(_WORD.findall(query.lower())[:_MAX_WORDS]))
+
+    def close(self) -> None:
+        """Close the in-memory database; nothing is searched afterwards."""
+        self._database.close()
+
+    def _ask(self, words: tuple[str, ...]) -> tuple[Product, ...]:
+        if not words:
+            return ()
+        matches = " OR ".join(f'"{word}"' for word in words)
+        rows = self._database.execute(_RANKED, (matches, MAX_RESULTS))
+        return tuple(self._products[number] for (number,) in rows)
+
 
 _FIXED: Final = re.compile(r"fixed_(\d{1,9})")
 _MAX_OPTIONS_LENGTH: Final = 2000
@@ -31,13 +174,8 @@ class EmbeddedShop:
     Session `fixed_{n}` is sent for goal n, every other name for a goal that depends on the name alone.
 
     Args:
-        seed: draws catalogue and goals.
-        products: how many there are.
         compat: how attributes and options of a purchase are compared with those of the goal: "fixed" or
             "published" (`goals.score`).
-
-    Raises:
-        UsageError: no products, or no such `compat`.
     """
 
     def __init__(self, seed: int = 0, products: int = 1000, *, compat: Compat = "fixed") -> None:
@@ -84,15 +222,15 @@ class EmbeddedShop:
         match [unquote(part) for part in path.split("/")]:
             case ["search_results", session, query, number] if query:
                 found = self.search(query)
-                return pages.result_page(self._says(session), found, _page_number(number))
+                return result_page(self._says(session), found, _page_number(number))
             case ["item_page", session, asin, _, _, options]:
-                return pages.item_page(self._says(session), self.product(asin), _options(options))
-            case ["item_sub_page", session, asin, _, _, subpage, _] if subpage in pages.SUBPAGES:
-                return pages.sub_page(self._says(session), self.product(asin), subpage)
+                return item_page(self._says(session), self.product(asin), _options(options))
+            case ["item_sub_page", session, asin, _, _, subpage, _] if subpage in SUBPAGES:
+                return sub_page(self._says(session), self.product(asin), subpage)
             case ["done", session, asin, options]:
-                return pages.done_page(self._score(session, asin, _options(options)))
+                return done_page(self._score(session, asin, _options(options)))
             case [session] if session:
-                return pages.start_page(self._says(session))
+                return start_page(self._says(session))
         raise NoSuchPage("this is none of the shop's five routes")
 
     def close(self) -> None:

@@ -1,15 +1,45 @@
 """Files of made repositories: each a few lines with facts in them, and the questions these facts answer.
 
 A fact's value is drawn once in a repository, so that the file with it is the only one that can answer.
+
+No word of the topics is part of another, and none is dropped by the published filters (`ci`, `out`, `test` and `git` anywhere in a
+path drop it).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sweet_rl.worlds.auto_explore.repositories.made import words
+ENTITIES: Final = (
+    *("orders", "invoices", "parcels", "bookings", "coupons", "reviews", "payments", "refunds", "tickets"),
+    *("members", "lessons", "recordings", "sensors", "harvests", "lanterns", "bridges", "ferries", "kettles"),
+    *("maps", "stamps", "gardens", "violins", "telescopes", "bakeries", "museums", "libraries", "trams"),
+)
+PEOPLE: Final = (
+    *("Amara", "Bruno", "Chiara", "Dmitri", "Elif", "Farid", "Greta", "Hiroshi", "Ingrid", "Jomo", "Katya"),
+    *("Leandro", "Mireille", "Nadia", "Oskar", "Priya", "Quentin", "Rosalind", "Soren", "Tamsin", "Umberto"),
+    *("Valeria", "Wanda", "Xavier", "Yusuf", "Zelda"),
+)
+PLACES: Final = (
+    *("Bergen", "Cordoba", "Dakar", "Esfahan", "Fukuoka", "Galway", "Hobart", "Izmir", "Jaipur", "Kumasi"),
+    *("Leipzig", "Maputo", "Nantes", "Oaxaca", "Porto", "Quito", "Riga", "Salta", "Tartu", "Uppsala"),
+)
+THINGS: Final = (
+    *("apples", "blankets", "candles", "drums", "envelopes", "flutes", "gloves", "hammers", "inkwells"),
+    *("jars", "kites", "ladders", "mirrors", "needles", "onions", "pencils", "quilts", "ropes", "saddles"),
+    *("teapots", "umbrellas", "vases", "whistles", "yarns", "zithers", "baskets", "carpets", "spoons"),
+)
+COLOURS: Final = (
+    *("amber", "crimson", "indigo", "ivory", "jade", "maroon", "ochre", "scarlet", "teal", "violet"),
+)
+WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+PROJECTS: Final = (
+    *("Driftwood", "Foxglove", "Heron", "Juniper", "Larkspur", "Marigold", "Nightjar", "Osprey", "Pinecone"),
+    *("Quartz", "Rosemary", "Sandpiper", "Thistle", "Willow"),
+)
+LICENCES: Final = ("Apache-2.0", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Zlib")
 
 
 class Question(NamedTuple):
@@ -28,11 +58,7 @@ class MadeFile(NamedTuple):
 
 
 class Draws:
-    """Values for one repository: whatever was drawn is not drawn again.
-
-    Args:
-        rng: where chance comes from.
-    """
+    """Values for one repository: whatever was drawn is not drawn again."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -93,7 +119,7 @@ def code(folder: str, about: str, draws: Draws) -> MadeFile:
 
 def manual(folder: str, about: str, draws: Draws) -> MadeFile:
     """A page of documentation about who is in charge."""
-    person, room = draws.pick(words.PEOPLE), draws.number(100, 999)
+    person, room = draws.pick(PEOPLE), draws.number(100, 999)
     text = (
         f"# {about.capitalize()}\n\n{person} looks after the {about}.\nThe office is in room {room}.\n\n"
         f"Before you change anything about the {about}, ask there.\n"
@@ -123,7 +149,7 @@ def manual(folder: str, about: str, draws: Draws) -> MadeFile:
 
 def settings(folder: str, about: str, draws: Draws) -> MadeFile:
     """A configuration with a port and a place; in a folder of its own it says for what it is."""
-    port, place = draws.number(2000, 9999), draws.pick(words.PLACES)
+    port, place = draws.number(2000, 9999), draws.pick(PLACES)
     stage = folder.rstrip("/").rpartition("/")[2]
     where = f" in {stage}" if stage in {"production", "staging"} else ""
     text = (
@@ -156,7 +182,7 @@ def settings(folder: str, about: str, draws: Draws) -> MadeFile:
 
 def table(folder: str, about: str, draws: Draws) -> MadeFile:
     """A table of six rows; what is asked about is in the first four, which are shown."""
-    rows = [(draws.pick(words.THINGS), draws.number(10, 9999)) for _ in range(6)]
+    rows = [(draws.pick(THINGS), draws.number(10, 9999)) for _ in range(6)]
     text = "item,count,unit,checked\n" + "".join(f"{thing},{count},boxes,yes\n" for thing, count in rows)
     del rows[4:]
     thing, count = draws.rng.choice(rows)
@@ -195,9 +221,9 @@ def script(folder: str, about: str, draws: Draws) -> MadeFile:
 def notes(folder: str, about: str, draws: Draws) -> MadeFile:
     """Minutes of a meeting: the name has its date, not its topic."""
     person, thing, colour = (
-        draws.pick(words.PEOPLE),
-        draws.pick(words.THINGS),
-        draws.pick(words.COLOURS),
+        draws.pick(PEOPLE),
+        draws.pick(THINGS),
+        draws.pick(COLOURS),
     )
     text = (
         f"Notes of {about.capitalize()}\n\n{person} will bring the {thing}.\n"
@@ -237,7 +263,7 @@ def run(folder: str, about: str, draws: Draws) -> MadeFile:
 
 def readme(_folder: str, about: str, draws: Draws) -> MadeFile:
     """The page that everybody sees first."""
-    person, licence = draws.pick(words.PEOPLE), draws.pick(words.LICENCES)
+    person, licence = draws.pick(PEOPLE), draws.pick(LICENCES)
     text = (
         f"# {about}\n\n{about} was begun by {person}.\nIts licence is {licence}.\n\n"
         "Every folder holds one sort of thing, and names say what a file is about.\n"
@@ -256,7 +282,7 @@ def readme(_folder: str, about: str, draws: Draws) -> MadeFile:
 def changes(_folder: str, about: str, draws: Draws) -> MadeFile:
     """What changed in two versions."""
     new, old = f"3.{draws.number(10, 99)}", f"2.{draws.number(10, 99)}"
-    thing, other = draws.pick(words.THINGS), draws.pick(words.THINGS)
+    thing, other = draws.pick(THINGS), draws.pick(THINGS)
     text = (
         f"Changes of {about}\n\n{new}: {thing} are supported.\n{old}: {other} are supported.\n"
         "1.0: the first version that others could use, without much in it.\n"

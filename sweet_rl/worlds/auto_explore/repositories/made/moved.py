@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from sweet_rl.worlds.auto_explore.repositories.made import words
-from sweet_rl.worlds.auto_explore.repositories.made.files import Draws, MadeFile, Question
+from sweet_rl.worlds.auto_explore.repositories.made.files import (
+    COLOURS,
+    PEOPLE,
+    PLACES,
+    Draws,
+    MadeFile,
+    Question,
+)
 
 INDEX: Final = "MOVED.md"
 """The file that says where everything is."""
@@ -57,7 +63,7 @@ _SORTS: Final = (
             "On which configured port does the service for {topic} listen?",
         ),
         ("Which region is configured for {topic}?",),
-        lambda draws: (draws.number(1000, 9999), draws.pick(words.PLACES)),
+        lambda draws: (draws.number(1000, 9999), draws.pick(PLACES)),
     ),
     _Sort(
         "lib/{one}/",
@@ -81,8 +87,8 @@ def moved_files(topics: Sequence[str], one: str, draws: Draws) -> list[MadeFile]
     for sort in draws.rng.sample(_SORTS, 2):
         folder = sort.path.format(one=one)
         about = draws.rng.sample(list(topics), _FILES)
-        owners = [draws.pick(words.PEOPLE) for _ in about]
-        names = [f"{colour}{sort.suffix}" for colour in draws.rng.sample(words.COLOURS, _FILES)]
+        owners = [draws.pick(PEOPLE) for _ in about]
+        names = [f"{colour}{sort.suffix}" for colour in draws.rng.sample(COLOURS, _FILES)]
         made.append(
             _index(
                 folder, dict(zip(about, owners, strict=True)), dict(zip(owners, names, strict=True)), draws

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -15,12 +15,65 @@ from typing import Any, Final, NamedTuple
 from sweet_rl.errors import UsageError
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds.auto_explore.repositories.index import RepositoryIndex, index_of
-from sweet_rl.worlds.auto_explore.repositories.made import words
+from sweet_rl.worlds.auto_explore.repositories.made import files
 from sweet_rl.worlds.auto_explore.repositories.made.files import Draws, MadeFile, Maker
-from sweet_rl.worlds.auto_explore.repositories.made.layouts import AT_TOP, KINDS, LAYOUTS
 from sweet_rl.worlds.auto_explore.repositories.made.moved import INDEX, moved_files
 from sweet_rl.worlds.auto_explore.repositories.made.moved import KIND as MOVED
-from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
+from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
+
+
+class Folder(NamedTuple):
+    """Files of one sort in one folder, about as many different things.
+
+    `few` and `many` bound how many; `about` names them, None for what the repository is about. `named`: the
+    questions name the folder or what only this file says, so that another folder may hold such a file, too.
+    """
+
+    path: str
+    make: Maker
+    few: int
+    many: int
+    about: Sequence[str] | None = None
+    named: bool = False
+
+
+_RUNS: Final = tuple(f"run_{number}" for number in range(1, 7))
+
+LAYOUTS: Final[dict[str, tuple[Folder, ...]]] = {
+    "library": (
+        Folder("lib/", files.code, 2, 3),
+        Folder("lib/{one}/", files.code, 2, 3),
+        Folder("docs/", files.manual, 2, 3),
+        Folder("notes/", files.notes, 2, 3, files.WEEKDAYS, named=True),
+    ),
+    "service": (
+        Folder("src/handlers/", files.code, 2, 3),
+        Folder("src/", files.code, 1, 2),
+        Folder("config/", files.settings, 2, 3),
+        Folder("docs/", files.manual, 2, 3),
+        Folder("scripts/", files.script, 1, 2),
+    ),
+    "analysis": (
+        Folder("data/", files.table, 2, 3),
+        Folder("experiments/{one}/", files.run, 2, 3, _RUNS, named=True),
+        Folder("experiments/{two}/", files.run, 2, 3, _RUNS, named=True),
+        Folder("notes/", files.notes, 2, 3, files.WEEKDAYS, named=True),
+        Folder("tools/", files.code, 1, 2),
+    ),
+    "installation": (
+        Folder("config/production/", files.settings, 2, 3, named=True),
+        Folder("config/staging/", files.settings, 2, 3, named=True),
+        Folder("scripts/", files.script, 2, 3),
+        Folder("docs/", files.manual, 2, 3),
+    ),
+}
+"""Folders by kind. `{one}` and `{two}` are colours or the like that only distinguish."""
+
+KINDS: Final = tuple(LAYOUTS)
+
+AT_TOP: Final[tuple[Maker, ...]] = (files.readme, files.changes)
+"""What lies at the top of every repository."""
+
 
 MODEL: Final = "embedded"
 """Who wrote the questions, in task records."""
@@ -105,9 +158,9 @@ def repository_names(count: int, seed: int = 0, *, hops: int = 1) -> list[str]:
 
 
 def _files(kind: str, draws: Draws) -> list[MadeFile]:
-    project = draws.pick(words.PROJECTS)
-    topics = draws.rng.sample(words.ENTITIES, _TOPICS)
-    one, two = draws.rng.sample(words.COLOURS, 2)
+    project = draws.pick(files.PROJECTS)
+    topics = draws.rng.sample(files.ENTITIES, _TOPICS)
+    one, two = draws.rng.sample(files.COLOURS, 2)
     made = [make("", project, draws) for make in AT_TOP]
     if kind == MOVED:  # nothing is asked that the names lead to
         return [*(file._replace(questions=()) for file in made), *moved_files(topics, one, draws)]

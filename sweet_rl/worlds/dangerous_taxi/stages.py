@@ -1,4 +1,4 @@
-"""DangerousTaxi's data: states of games by a mostly random driver, with what a teacher thinks of them.
+"""Stages that make DangerousTaxi's training data: states of random games with what a teacher thinks of them, and texts of these.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible
-from sweet_rl.sft_data.flags import RecordingFlags, Rules
-from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.sft_data.flags import Label, RecordingFlags, Rules, TeacherFlags, TextFlags, teacher_stage
+from sweet_rl.worlds.dangerous_taxi import STAGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,3 +68,41 @@ def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) 
     plan = RecordPlan(play, taxi_request(), flags.seed, flags.reflections)
     target = Path(flags.output or f"data/taxi/{name}")
     record(plan, teacher_flags, flags, target, own | {"split": flags.split})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaxiGenSftFlags(TextFlags, Label, Rules, Compatible):
+    """The flags of this stage."""
+
+
+@recorded("reflect taxi_gen_sft", reads=("task_file",))
+@stage(
+    "task_file",
+    defaults={"output": "", "task_file": "data/taxi/data_reflection.json"},
+    helps={
+        "output": "folder of the texts; default that of task_file.",
+        "task_file": "records, as taxi_reflection writes them.",
+        "label": "what a policy is trained to do: taken, the action that the mostly random driver took (published), or best, the oracle's.",
+        "with_prompt": "leave the rules in states that have them, for games that are played with --with_prompt.",
+        "overwrite": "replace what is there.",
+        "compat": "fixed, or published (the texts, byte for byte).",
+    },
+)
+def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
+    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records.
+
+    The texts are exactly what games and evaluation show. The published ones are not (--compat published): they lack the
+    game instruction and the actions done before, and have other line breaks.
+    """
+    from pathlib import Path
+
+    from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.worlds.dangerous_taxi.teacher.lessons import taxi_texts
+
+    texts = taxi_texts(
+        read_list(Path(flags.task_file), STAGES),
+        label=flags.label,
+        keep_rules=flags.with_prompt,
+        compat=flags.compat,
+    )
+    texts.save(flags)

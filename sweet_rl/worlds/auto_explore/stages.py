@@ -1,0 +1,395 @@
+"""Stages that make AutoExplore's training data, in their order, and measure models in the talk that it is generated with.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sweet_rl import tracking
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags.common import Compatible, MaxFailed, OutputDir, Overwriting, Quiet, Seeded
+from sweet_rl.sft_data.flags import Markov, Output, TaskFile, TeacherFlags, TextFlags, teacher_stage
+from sweet_rl.worlds.auto_explore import STAGES, Levels, Repositories
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
+    """The flags of this stage."""
+
+    num: int = flag(40, "how many repositories.", at_least=1)
+    hops: int = flag(
+        1,
+        "how hard they are: 1: names of folders and files lead to an answer; 2: a file says who keeps a thing, and where (topic, then owner, then file).",
+        at_least=1,
+        at_most=2,
+    )
+
+
+@recorded("reflect make_repositories")
+@stage(
+    defaults={"output_dir": "data/auto_explore"},
+    helps={"output_dir": "the folder to write to.", "seed": "another one makes other repositories."},
+)
+def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
+    """Write small made repositories to explore, and task records that ask about their files.
+
+    Of four kinds: libraries, services, analyses of data, installations; each a dozen files at depths
+    0 to 2, with about 20 questions that exactly one file answers. In the folder appear repos/, which
+    filter_repo and gen_task take as any other, and made_tasks.json, which filter_task takes, so that nothing
+    needs a download or a model. The same seed writes the same bytes.
+    """
+    from sweet_rl.worlds.auto_explore.repositories.writing import REPOSITORIES, TASKS, write_repositories
+
+    tasks = write_repositories(
+        flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite
+    )
+    print(
+        f"{flags.num} repositories are in {flags.output_dir}/{REPOSITORIES}, {tasks} tasks about them in "
+        f"{flags.output_dir}/{TASKS}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
+    """The flags of this stage."""
+
+
+@recorded("reflect filter_repo", reads=("repo_dir",))
+@stage(
+    "repo_dir",
+    defaults={"repo_dir": REQUIRED, "output": "data/auto_explore/repos_filtered"},
+    helps={
+        "repo_dir": "a folder whose sub-folders are repositories.",
+        "output": "where the copies go.",
+        "overwrite": "replace copies of these repositories that are there.",
+        "compat": 'fixed, or published: the rules by which "ci" anywhere in a name drops it (pricing.py, social/).',
+    },
+)
+def filter_repo(flags: FilterRepoFlags, /) -> None:
+    """Copy what may be shown of every repository in a folder.
+
+    Left out are hidden entries, licences, tests and examples, names that are not ASCII, and files that are no
+    readable text with a known suffix. Links are never followed. Loose files in the folder stay behind.
+    """
+    import shutil
+    from pathlib import Path
+
+    from sweet_rl.errors import UsageError
+    from sweet_rl.worlds.auto_explore.teacher.repository_filter import Filtered, filter_repositories, to_copy
+
+    repositories = to_copy(Path(flags.repo_dir), Path(flags.output))
+    copies = [copy for one in repositories if (copy := Path(flags.output) / one.name).exists()]
+    if copies and not flags.overwrite:
+        raise UsageError(f"{str(copies[0])!r} exists; pass --overwrite or choose another --output.")
+    if Path(flags.output).resolve() != Path(flags.repo_dir).resolve():
+        for copy in copies:  # what is left out now would stay from then
+            shutil.rmtree(copy)
+    totals = Filtered()
+    for totals in filter_repositories(Path(flags.repo_dir), Path(flags.output), compat=flags.compat):  # noqa: B007
+        pass
+    print(f"{totals.repositories} repositories with {totals.files} files are in {flags.output}")
+    if totals.left_out:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in totals.left_out.most_common())
+        print(f"Left out: {reasons}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet):
+    """The flags of this stage."""
+
+
+@recorded("reflect gen_task", reads=("repo_dir",), prices=True, resumes=True)
+@teacher_stage(
+    defaults={"output": "data/auto_explore/tasks", "seed": 1},
+    helps={
+        "repo_dir": "the filtered repositories.",
+        "output": "folder of the task files, one for each repository and data.json with all.",
+        "seed": "decides which files, which part of each, and the wording.",
+        "overwrite": "begin again.",
+        "compat": "fixed, or published: files with replacement, patterns that see the whole path, every second line of a file's text empty.",
+        "teacher": "embedded (plain patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
+        "concurrency": "files in work at once.",
+    },
+)
+def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
+    """Let a teacher ask questions about files of every repository, with answers.
+
+    Of each repository up to 100 files are drawn, none deeper than two folders. The same command resumes where
+    it stopped, and asks again where a reply could not be read.
+    """
+    from functools import partial
+    from pathlib import Path
+
+    from sweet_rl.sft_data.jobs import Done, Job, JobFile
+    from sweet_rl.sft_data.runs import beside, make_teacher, say_failures, teach_all
+    from sweet_rl.sft_data.teachers import Teacher
+    from sweet_rl.worlds.auto_explore.teacher.question_jobs import (
+        ALL_QUESTIONS,
+        ask_about,
+        plan_questions,
+        write_questions,
+    )
+    from sweet_rl.worlds.auto_explore.teacher.questions import SourceFile
+    from sweet_rl.worlds.auto_explore.truncation import PIECES
+
+    source, data = Path(flags.repo_dir), Path(flags.output) / ALL_QUESTIONS
+    planned = plan_questions(source, seed=flags.seed, compat=flags.compat)
+    settings = teacher_flags.settings() | {"seed": flags.seed, "compat": flags.compat}
+
+    async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
+        return await ask_about(job, source, teacher, PIECES.count, seed=flags.seed, compat=flags.compat)
+
+    with JobFile(
+        beside(data, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite, output=data
+    ) as jobs:
+        tracking.writes(data.parent, folder=True, continues=not flags.overwrite)
+        make = partial(make_teacher, teacher_flags, data)
+        teach_all(
+            jobs, planned, ask, make=make, at_once=teacher_flags.concurrency, unit="file", quiet=flags.quiet
+        )
+        number = write_questions(data.parent, planned, jobs.results)
+        print(f"{number} questions about {len(planned)} files are in {data}")
+        say_failures(jobs, len(jobs.missing(planned)), "files", total=len(planned))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
+    """The flags of this stage."""
+
+
+@recorded("reflect filter_task", reads=("task_file", "repo_dir"))
+@stage(
+    "task_file",
+    defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
+    helps={
+        "task_file": "a file of tasks, or a folder of them (beside others, data.json counts only for a repository called data).",
+        "compat": "fixed, or published: a task with a blank in its file's name is dropped.",
+    },
+)
+def filter_task(flags: FilterTaskFlags, /) -> None:
+    """Drop tasks that cannot be asked or played, and join duplicates."""
+    from pathlib import Path
+
+    from sweet_rl.errors import UsageError
+    from sweet_rl.runs import new_file
+    from sweet_rl.sft_data.texts import read_list, write_list
+    from sweet_rl.tracking import is_record
+    from sweet_rl.worlds.auto_explore.teacher.question_jobs import ALL_QUESTIONS
+    from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
+
+    new_file(flags.output, "output", overwrite=flags.overwrite)
+    source = Path(flags.task_file)
+    files = [source]
+    if source.is_dir():
+        files = [file for file in sorted(source.glob("*.json")) if not is_record(file)]
+        if not files:
+            raise UsageError(f"There is no .json file in {flags.task_file!r}; gen_task writes such files.")
+    tasks = [
+        task
+        for file in files
+        for task in read_list(file, STAGES)
+        if len(files) == 1 or file.name != ALL_QUESTIONS or task.get("root") == file.stem
+    ]
+    if not Path(flags.repo_dir).is_dir():
+        raise UsageError(
+            f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."
+        )
+    cleaned = clean_tasks(tasks, Path(flags.repo_dir), compat=flags.compat)
+    write_list(Path(flags.output), cleaned.tasks)
+    print(f"{len(cleaned.tasks)} of {len(tasks)} tasks are in {flags.output}")
+    if cleaned.dropped:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in cleaned.dropped.most_common())
+        print(f"Dropped: {reasons}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Compatible, Quiet):
+    """The flags of this stage."""
+
+    negatives: bool = flag(True, "make the wrong ways as well.")
+
+
+@recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True, resumes=True)
+@teacher_stage(
+    "task_file",
+    defaults={"output": "", "task_file": "data/auto_explore/tasks_filtered/data.json"},
+    helps={
+        "task_file": "the filtered tasks.",
+        "output": "the file to write; default data_reflection_negative.json beside task_file.",
+        "max_turns": "steps of the right way at most.",
+        "seed": "decides about the wrong files and the wording.",
+        "overwrite": "begin again, without what the output has.",
+        "compat": "fixed, or published: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
+        "concurrency": "trajectories in work at once.",
+    },
+)
+def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFlags, /) -> None:
+    """Let a teacher do the tasks aloud, and find back from wrong files.
+
+    Each task gets one trajectory of the right way and, for each file on its path, two that open another file
+    there first. Where the output exists, what is missing in it is added (another teacher adds its own right
+    ways). The same command resumes where it stopped.
+    """
+    from functools import partial
+    from pathlib import Path
+
+    from sweet_rl.sft_data.jobs import Done, Job, JobFile
+    from sweet_rl.sft_data.runs import beside, make_teacher, say_failures, teach_all
+    from sweet_rl.sft_data.teachers import Teacher
+    from sweet_rl.sft_data.texts import read_list, write_list
+    from sweet_rl.worlds.auto_explore.game import ExploreGame
+    from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.teacher.lessons import Lesson, add_lessons, plan_lessons, teach
+
+    target = (
+        Path(flags.output)
+        if flags.output
+        else Path(flags.task_file).with_name("data_reflection_negative.json")
+    )
+    tasks = read_list(target if target.exists() and not flags.overwrite else Path(flags.task_file), STAGES)
+    planned = plan_lessons(tasks, teacher_flags.name, negatives=flags.negatives)
+    settings = teacher_flags.settings() | {
+        "seed": flags.seed,
+        "compat": flags.compat,
+        "max_turns": flags.max_turns,
+        "markov": flags.markov,
+    }
+    new_game = partial(ExploreGame, Library(flags.repo_dir), max_turns=flags.max_turns, compat=flags.compat)
+
+    async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
+        return await teach(job, new_game, teacher, seed=flags.seed, markov=flags.markov, compat=flags.compat)
+
+    with JobFile(beside(target, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite) as jobs:
+        for path in (jobs.path, target):
+            tracking.writes(path, continues=not flags.overwrite)
+        make = partial(make_teacher, teacher_flags, target)
+        teach_all(
+            jobs, planned, learn, make=make, at_once=teacher_flags.concurrency, unit="way", quiet=flags.quiet
+        )
+        complete = add_lessons(tasks, planned, jobs.results)
+        write_list(target, complete)
+        ways = [one["info"] for task in complete for one in task.get("trajectories") or []]
+        right = sum(info.startswith("positive") for info in ways)
+        wrong = len(ways) - right
+        print(f"{len(complete)} tasks with {right} right ways and {wrong} wrong ones are in {target}")
+        say_failures(jobs, len(jobs.missing(planned)), "trajectories", total=len(planned))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
+    """The flags of this stage."""
+
+    by_repo: bool = flag(
+        False, "all tasks of a repository go to one part, so that tests are on repositories never seen."
+    )
+
+
+@recorded("reflect split_data", reads=("task_file",))
+@stage(
+    "task_file",
+    helps={
+        "task_file": "tasks, as reflection_negative writes them. Those without a question are left out.",
+        "seed": "the same seed gives the same parts.",
+        "compat": "fixed, or published: each task by a draw of its own, so that the shares hold only about.",
+    },
+)
+def split_data(flags: SplitDataFlags, /) -> None:
+    """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file."""
+    from pathlib import Path
+
+    from sweet_rl.runs import new_file
+    from sweet_rl.sft_data.texts import read_list, write_list
+    from sweet_rl.worlds.auto_explore.teacher.task_filter import SHARES, split_tasks
+
+    source = Path(flags.task_file)
+    for name in SHARES:
+        new_file(source.with_name(f"{name}.json"), "task_file in another folder", overwrite=flags.overwrite)
+    tasks = read_list(source, STAGES)
+    parts = split_tasks(tasks, seed=flags.seed, by_repo=flags.by_repo, compat=flags.compat)
+    for name, part in parts.items():
+        write_list(source.with_name(f"{name}.json"), part)
+        print(f"{len(part)} of {len(tasks)} tasks are in {source.with_name(f'{name}.json')}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenSftFlags(TextFlags, Repositories, Compatible, Quiet):
+    """The flags of this stage."""
+
+
+@recorded("reflect gen_sft", reads=("task_file", "repo_dir"))
+@stage(
+    "task_file",
+    defaults={"output": ""},
+    helps={
+        "output": "folder of the texts; default that of task_file.",
+        "task_file": "tasks with trajectories, usually train.json.",
+        "compat": "fixed, or published: texts of its game, which has other quotes around odd names.",
+    },
+)
+def gen_sft(flags: GenSftFlags, /) -> None:
+    """Replay the trajectories of tasks and write training texts beside their file.
+
+    sft.jsonl is for a policy alone, sft_reflection.jsonl for the reflection model, sft_policy.jsonl for a
+    policy that reads reflections; the last two also without wrong ways, as *_positive.jsonl.
+    """
+    from pathlib import Path
+
+    from sweet_rl.command_line.running import progress
+    from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.worlds.auto_explore.game import ExploreGame
+    from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.teacher.lessons import explore_texts
+
+    tasks = read_list(Path(flags.task_file), STAGES)
+    library = Library(flags.repo_dir)
+    bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
+    texts = explore_texts(
+        tasks,
+        lambda steps: ExploreGame(library, max_turns=steps, compat=flags.compat),
+        on_done=bar.update,
+    )
+    bar.close()
+    texts.save(flags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoExploreGptFlags(
+    TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Compatible, Quiet
+):
+    """The flags of this stage."""
+
+    eval_reps: int = flag(10, "episodes of every task.", at_least=1)
+
+
+@recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True, resumes=True)
+@teacher_stage(
+    "task_file",
+    defaults={
+        "task_file": "data/auto_explore/tasks_filtered/test.json",
+        "output": "results/auto_explore_gpt.json",
+    },
+    helps={
+        "output": "the file of results; beside it is a journal of the episodes.",
+        "seed": "of the model's draws.",
+        "overwrite": "begin again.",
+        "compat": "fixed, or published: its targets, levels and costs, and an episode that fails is one that is not won.",
+        "teacher": "embedded (no model: a scripted player that sees what a model sees, and knows whether a file that it opened is right), or openai: a model behind an OpenAI-compatible server.",
+        "concurrency": "episodes in flight.",
+    },
+)
+def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /) -> None:
+    """Let a model do tasks of AutoExplore, and print its success on every level.
+
+    A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
+    the embedded player is, and the result says so.
+
+    An episode that fails because a service is missing is in no number; the same command plays it again, and resumes
+    where it stopped.
+    """
+    from sweet_rl.worlds.auto_explore.teacher.measuring import run
+
+    run(flags, teacher_flags)
