@@ -61,17 +61,7 @@ class Cluster:
 
 
 class Workers:
-    """Processes that answer alike, so that it does not matter which one is asked. Made by `open_workers`.
-
-    Args:
-        ray: the module, connected.
-        build: see `Build`.
-        count: workers.
-        each: calls that one worker is given at once.
-        options: Ray's, for an actor.
-        threads: of the numerical libraries in one worker.
-        say: called with a message when a worker has died, or none comes up.
-    """
+    """Processes that answer alike, so that it does not matter which one is asked. Made by `open_workers`."""
 
     def __init__(
         self,
@@ -100,12 +90,7 @@ class Workers:
         self._changed = asyncio.Event()
 
     async def ask(self, method: str, *args: Any) -> Any:
-        """What the part of some worker answers.
-
-        Raises:
-            SweetRLError: what the part raised; or workers cannot be started, or die of this call.
-            Exception: a bug in the part, with the traceback from over there.
-        """
+        """What the part of some worker answers."""
         for _ in range(_ATTEMPTS):
             worker = await self._take(self._each)
             try:
@@ -131,11 +116,7 @@ class Workers:
         )
 
     async def facts(self) -> list[Any]:
-        """`Part.facts` of the workers that are up; waits for the first one.
-
-        Raises:
-            SweetRLError: none can be started.
-        """
+        """`Part.facts` of the workers that are up; waits for the first one."""
         worker = await self._take(None)
         worker.in_hand -= 1
         return [worker.facts for worker in self._ready]
@@ -287,17 +268,6 @@ def open_workers(
     """Connect to a cluster; on leaving, end the workers and the connection.
 
     To be entered outside of an event loop: Ray puts itself in the place of signal handlers.
-
-    Args:
-        cluster: which, and how much of it.
-        build: see `Build`.
-        at_once: calls that all workers together have in hand at most; default one for each worker.
-        use_gpus: whether a part runs faster on one.
-        say: called with a message when a worker has died, or none comes up.
-
-    Raises:
-        UsageError: Ray is not installed, or the cluster has no such worker.
-        ServiceError: no cluster answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to Ray's makers
     if cluster.address != "local":  # one try to connect takes 40 s when the cluster is gone, and Ray makes 20

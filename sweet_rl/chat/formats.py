@@ -62,9 +62,6 @@ class TokenizerChat:
     probe; for such a model the system text becomes the beginning of the first user message, followed by a
     blank line (`folds_system`). Likewise a template that reads contents as lists of parts only.
 
-    Args:
-        tokenizer: a transformers tokenizer.
-
     Raises:
         UsageError: it has no chat template, or one that shows no contents.
     """
@@ -89,11 +86,7 @@ class TokenizerChat:
 
     @classmethod
     def from_pretrained(cls, model: str | Path) -> TokenizerChat:
-        """The chat format of a model folder, or of a name on the hub.
-
-        Raises:
-            UsageError: transformers is missing, or there is no such tokenizer, or it has no chat template.
-        """
+        """The chat format of a model folder, or of a name on the hub."""
         return cls(load_tokenizer(model))
 
     def render(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:

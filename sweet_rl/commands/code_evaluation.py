@@ -27,9 +27,7 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
         tasks = [file.trajectories[group[0]].task for group in file.groups]
         outputs = grader.reference_outputs(tasks)
         floors = {task.task_id: constant_floor(outputs[task.task_id]) for task in tasks}
-        reasons = {
-            task.task_id: why for task in tasks if (why := outputs[task.task_id].why_not_gradable)
-        }
+        reasons = {task.task_id: why for task in tasks if (why := outputs[task.task_id].why_not_gradable)}
         if not any(task.test_cases for task in tasks):
             reasons = dict.fromkeys(floors, "it has no tests")
         elsewhere = any(

@@ -67,11 +67,7 @@ class Evaluation:
         )
 
     def play(self, player: Player, path: Path, name: str = "") -> None:
-        """Play what is missing in a file, and episodes that failed again, so often as is allowed.
-
-        Args:
-            name: of the agent, where it is not the one that is evaluated.
-        """
+        """Play what is missing in a file, and episodes that failed again, so often as is allowed."""
         for left in range(self.flags.retries, -1, -1):
             wanted, parts = self.simulated(player, path, name, anew=left == self.flags.retries)
             try:

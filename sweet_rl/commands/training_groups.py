@@ -122,7 +122,9 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
     def _wandb(self) -> bool:
         if self.use_wandb is None or self.use_wandb.lower() in {"false", "none", ""}:
             return False
-        if self.use_wandb.lower() != "true":  # the published way; records leave out what such a variable holds
+        if (
+            self.use_wandb.lower() != "true"
+        ):  # the published way; records leave out what such a variable holds
             os.environ["WANDB_API_KEY"] = self.use_wandb
         return True
 

@@ -253,11 +253,6 @@ def _key(task: Task) -> _Key:
     return task.problem_description, task.ground_truth, tuple(task.test_cases.values())
 
 
-def reference_outputs(tasks: Iterable[Task], sandbox: Sandbox) -> dict[str, Reference]:
-    """What the reference functions give for their tests, by `task_id`."""
-    return CodeGrader(sandbox).reference_outputs(tasks)
-
-
 def strict_code(answer: str | None) -> str | None:
     """The code by the published rules; None where they give the answer no chance."""
     if answer is None or forbidden_word(answer) is not None:

@@ -28,20 +28,7 @@ _NOT_ALONE = (ast.Starred, ast.Slice, ast.FormattedValue)
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 _INTERPRETERS = frozenset(
-    {
-        "eval",
-        "exec",
-        "compile",
-        "__import__",
-        "getattr",
-        "setattr",
-        "delattr",
-        "hasattr",
-        "vars",
-        "open",
-        "format",
-        "type",
-    }
+    "eval exec compile __import__ getattr setattr delattr hasattr vars open format type".split()  # noqa: SIM905
 )
 """Builtins that take a text for a name, a program or a format."""
 
@@ -356,7 +343,7 @@ class _Divider(ast.NodeTransformer):
         """Whether somewhere in a chain of calls what an answer returns is taken for a name, format or program."""
         if isinstance(node, ast.JoinedStr):
             specs = [part.format_spec for part in node.values if isinstance(part, ast.FormattedValue)]
-            return any(spec is not None and self._needs_answer(spec) for spec in specs)
+            return any(one is not None and self._needs_answer(one) for one in specs)
         chain = list(_chain(node))
         for call in (one for one in chain if isinstance(one, ast.Call)):
             given = [one for one in _given_to(call) if self._needs_answer(one)]

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from sweet_rl.grading.expressions import (
@@ -27,9 +27,8 @@ from sweet_rl.grading.sandbox.guest.kinds import MODULE
 from sweet_rl.grading.sandbox.guest.wire import ARRAY, unpack
 from sweet_rl.types import Task
 
-_DEFINITION = re.compile(
-    r"^(?:async +)?def +(\w+)", re.MULTILINE
-)  # a parser would take a third of our own time
+# a parser would take a third of our own time
+_DEFINITION = re.compile(r"^(?:async +)?def +(\w+)", re.MULTILINE)
 _TRUE, _FALSE = b"i1", "False"
 NONE = b"N"
 """The fingerprint of None, which is never credited."""
@@ -166,13 +165,16 @@ def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandb
     while tried := {at: way for at in range(len(ways)) if at not in found and (way := next(ways[at], None))}:
         texts = [text for test, _ in tried.values() for text in test.given]
         data = iter(ask(texts, packed=dict.fromkeys(range(len(texts)), classes)))
-        parts = {at: (test, crossing, _given(test, data), "") for at, (test, crossing) in tried.items()}
+        parts = {}
+        for at, (test, crossing) in tried.items():
+            given = [value.text for value in itertools.islice(data, len(test.given))]
+            parts[at] = test, crossing, _tuple(given) if all(given) else "", ""
         first |= {at: part for at, part in parts.items() if at not in first}
         parts = {at: part for at, part in parts.items() if part[2] and not part[0].why_whole}
         if not parts:
             continue
-        tests, crossing, given, _ = zip(*parts.values(), strict=True)
-        plan = Plan(tests, classes, crossing, given)
+        tests, every_crossing, every_given, _ = zip(*parts.values(), strict=True)
+        plan = Plan(tests, classes, every_crossing, every_given)
         (results,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
         for at, value in zip(parts, finished([plan], results)[0], strict=True):
             if value.outcome is Outcome.VALUE and value.fingerprint == wanted[at].fingerprint:
@@ -181,12 +183,6 @@ def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandb
         if has_value(wanted[at]) and part[2] and not part[0].why_whole:
             first[at] = (part[0]._replace(why_whole="what it makes more of is no data"), *part[1:])
     return [found.get(at) or first[at] for at in range(len(ways))]
-
-
-def _given(test: Halves, data: Iterator[TestValue]) -> str:
-    """The data for a test's arguments; empty where some of it is none."""
-    texts = [value.text for value in itertools.islice(data, len(test.given))]
-    return _tuple(texts) if all(texts) else ""
 
 
 def _ways(
@@ -228,12 +224,7 @@ def _is_told(expression: str, meaning: Meaning) -> bool:
     return name in meaning.under_test and meaning.kinds.get(name) in {"class", "object"}
 
 
-def _asked(
-    task: Task,
-    sandbox: Sandbox,
-    expressions: Sequence[str],
-    **more: Any,
-) -> list[TestValue]:
+def _asked(task: Task, sandbox: Sandbox, expressions: Sequence[str], **more: Any) -> list[TestValue]:
     """What expressions are in the reference's namespace; the data of what has none is empty."""
     if not expressions:
         return []
@@ -332,13 +323,9 @@ def _judges(name: str, others: Sequence[str], called: Sequence[Mapping[str, str]
     return same == 1 and any(number > 1 for number in differ) and all(value.fingerprint for value in said)
 
 
-@lru_cache(maxsize=10_000)
-def _announcement(name: str) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:class|def)\s+{re.escape(name)}\b|(?<![\w.]){re.escape(name)}\s?\(")
-
-
 def _is_announced(name: str, task: Task) -> bool:
-    return _announcement(name).search(task.problem_description) is not None
+    announcement = rf"\b(?:class|def)\s+{re.escape(name)}\b|(?<![\w.]){re.escape(name)}\s?\("
+    return re.search(announcement, task.problem_description) is not None
 
 
 def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[str]) -> Job:
@@ -443,11 +430,6 @@ def has_value(value: TestValue) -> bool:
     return value.outcome is Outcome.VALUE and value.fingerprint != NONE
 
 
-@lru_cache(maxsize=10_000)
-def _builtin_names(source: str) -> tuple[str, ...]:
-    return tuple(name for name in defined_names(source) if hasattr(builtins, name))
-
-
 def _own_names(task: Task) -> tuple[str, ...]:
     """Builtins that an answer may replace, since the reference does."""
-    return _builtin_names(task.ground_truth)
+    return tuple(name for name in defined_names(task.ground_truth) if hasattr(builtins, name))

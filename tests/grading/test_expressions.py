@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from sweet_rl.grading.code import CodeGrader, constant_answer, constant_floor, reference_outputs
+from sweet_rl.grading.code import CodeGrader, constant_answer, constant_floor
 from sweet_rl.grading.expressions import Halves, Meaning, halves, name_of_call
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.grading.sandbox.guest.canonical import NotPlainData, fingerprint
@@ -283,7 +283,7 @@ def test_a_task_whose_reference_has_no_value_cannot_be_graded():
 def test_the_best_constant_answer_gives_what_is_compared():
     task = task_of("def f(x):\n    return 5\n", "f(1) == 5", "f(2) < 6", "f(0)")
     with Sandbox(workers=1) as sandbox:
-        outputs = reference_outputs([task], sandbox)["t"]
+        outputs = CodeGrader(sandbox).reference_outputs([task])["t"]
         answer = constant_answer(task, outputs)
         (score,) = CodeGrader(sandbox).grade([Trajectory(task, (), answer)])
     assert not outputs.why_not_gradable

@@ -107,11 +107,11 @@ class BackendProgramming(Dialogue):
             return scripted.OraclePolicy(answers, system_prompt=prompt)
         if wanted.name != "constant":
             raise self.no_agent(wanted.name)
-        from sweet_rl.grading.code import constant_answer, reference_outputs
+        from sweet_rl.grading.code import CodeGrader, constant_answer
         from sweet_rl.grading.sandbox import Sandbox
 
         with Sandbox(unsafe_no_sandbox=wanted.unsafe_no_sandbox) as sandbox:
-            outputs = reference_outputs(wanted.tasks, sandbox)
+            outputs = CodeGrader(sandbox).reference_outputs(wanted.tasks)
         answers = {task.task_id: constant_answer(task, outputs[task.task_id]) for task in wanted.tasks}
         return scripted.ConstantPolicy(answers, system_prompt=prompt)
 
