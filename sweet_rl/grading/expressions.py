@@ -148,19 +148,18 @@ def around(expression: str, places: frozenset[Place], *, only_read: bool) -> fro
     """
     tree, found = read(expression), set()
     nodes = [] if tree is None else list(ast.walk(tree))
-    parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
+    parents: dict[Any, ast.AST] = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
     for node in nodes:
         parent = parents.get(node)
         if not isinstance(node, ast.expr) or _place(node) not in places:
             continue
         while parent is not None and (not isinstance(parent, ast.expr) or isinstance(parent, _NOT_ALONE)):
             parent = parents.get(parent)
-        if (
-            isinstance(parent, ast.Attribute)
-            and isinstance(call := parents[parent], ast.Call)
-            and call.func is parent
-        ):
-            parent = call
+        above = parents.get(parent)
+        if isinstance(parent, ast.Attribute) and isinstance(above, ast.Call) and above.func is parent:
+            parent = above
+        if isinstance(parent, ast.Subscript) and parent.value is not node:
+            continue  # a table in which the value is looked up, and which says what is expected
         reads = isinstance(parent, ast.Attribute | ast.Subscript) or (
             isinstance(parent, ast.Call) and parent.func is not node and not _given_to(parent)
         )
