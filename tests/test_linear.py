@@ -27,11 +27,11 @@ from sweet_rl.grading.pages.judge import read_verdict
 from sweet_rl.openai_client.replies import server_error
 from sweet_rl.openai_client.urls import shown
 from sweet_rl.pages.html import extract_html
-from sweet_rl.sft_data.react import extract_action
+from sweet_rl.sft_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
 from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream_body
-from sweet_rl.worlds.adventures.commands import is_refused, typed
+from sweet_rl.worlds.adventures.env import is_refused, typed
 from sweet_rl.worlds.adventures.scenes import listed_actions
 from sweet_rl.worlds.auto_explore.commands import extract_commands
 from sweet_rl.worlds.backend_programming.human.human import ScriptedHuman
@@ -64,7 +64,7 @@ MADE = {
     "grading.extraction: f'^[ \\\\t]*(?:(?:async +)?def|class) +{re.escape(name)}\\\\b|^[ \\\\t]*{re.escape(name)} *='": [
         r"(?m)^[ \t]*(?:(?:async +)?def|class) +f\b|^[ \t]*f *="
     ],
-    "grading.hidden_tests: f'\\\\b(?:class|def)\\\\s+{re.escape(name)}\\\\b|(?<![\\\\w.]){re.escape(name)}\\\\s?\\\\('": [
+    "grading.hidden_tests: announcement": [
         r"\b(?:class|def)\s+total\b|(?<![\w.])total\s?\("
     ],
     "openai_client.dialect: f'(^|\\\\W|_){name}$'": [r"(^|\W|_)max[ _-]?tokens$"],

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.grading.attacks import CASES, GOOD, SECRET, Playground, sizes, whole_table
 from tests.grading.hostile_case import DOUBLE, Case
 
-pytestmark = pytest.mark.xdist_group("hostile")  # one table for all of them
+pytestmark = [pytest.mark.xdist_group("hostile"), pytest.mark.timeout(400)]  # one table for all of them
 
 
 @pytest.fixture(scope="module")

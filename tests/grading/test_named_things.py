@@ -7,11 +7,21 @@ import pytest
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.worlds import load_tasks
 from tests.grading import more_things, named_things
-from tests.grading.attacks import Playground
+from tests.grading.attacks import CASES, Playground
 from tests.grading.rules import table
 
-TABLE = named_things.TABLE | more_things.TABLE
-ROWS = [pytest.param(case, id=case.name) for cases in TABLE.values() for case in cases]
+pytestmark = [
+    pytest.mark.xdist_group("names"),
+    pytest.mark.timeout(400),
+]  # one stream of answers for all of them
+
+KNOWN = {case.name for case in CASES}  # which test_hostile.py grades
+ROWS = [
+    case
+    for cases in (named_things.TABLE | more_things.TABLE).values()
+    for case in cases
+    if case.name not in KNOWN
+]
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +31,12 @@ def scores(tmp_path_factory):
     ground.sandbox.close()
     ground.sandbox = Sandbox(workers=2, timeout_s=3)  # pandas is loaded by some
     try:
-        cases = [case for cases in TABLE.values() for case in cases]
-        yield dict(zip((case.name for case in cases), ground.grade(*cases), strict=True))
+        yield dict(zip((case.name for case in ROWS), ground.grade(*ROWS), strict=True))
     finally:
         ground.close()
 
 
-@pytest.mark.parametrize("case", ROWS)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in ROWS])
 def test_names_mean_what_the_reference_means(case, scores):
     score = scores[case.name]
     assert score.value == case.score, (score.note, score.tests)
