@@ -58,4 +58,3 @@ def by_depth(items: Sequence[T], flags: LevelFlags, paths: Callable[[T], Sequenc
         levels[:2] = [levels[0] + levels[1]]
     first, rest = levels[: flags.merge_after_first_k], levels[flags.merge_after_first_k :]
     return [*first, *([list(chain(*rest))] if rest else [])]
-
