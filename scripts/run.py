@@ -1,6 +1,6 @@
-"""Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped. Flags: --help."""
+"""Train a policy online: it plays, and learns from what it played. The line of ArCHer's README; flags: --help."""
 
 from sweet_rl.cli import run
 
 if __name__ == "__main__":
-    run("run")
+    run("run_archer")

@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 import math
 import os
-import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from sweet_rl.errors import SweetRLError, UsageError, first_line, missing_package
+from sweet_rl.network import silence
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Json
 
@@ -64,19 +64,14 @@ def usable(destination: Destination) -> Destination:
 
 def _check_login(*, asked: bool) -> None:
     """That wandb has one; and where it may lack, that its server answers, for which it would wait for minutes."""
-    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai")
+    server = os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"
     if not os.environ.get("WANDB_API_KEY") and not _has_password(os.environ.get("WANDB_BASE_URL")):
         raise UsageError(
             f"There is no login to wandb: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to "
             f"keep its files here; {_WITHOUT}."
         )
-    if asked and not any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
-        try:
-            socket.create_connection((server.hostname, server.port or 443), timeout=2).close()
-        except OSError as error:
-            raise UsageError(
-                f"{server.hostname} cannot be reached ({error}); WANDB_MODE=offline keeps its files here."
-            ) from error
+    if asked and (why := silence(server)):
+        raise UsageError(f"{why}; WANDB_MODE=offline keeps its files here.")
 
 
 def _leave_out(kind: str, destination: Destination, error: Exception) -> None:

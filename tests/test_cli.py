@@ -17,7 +17,10 @@ from sweet_rl.command_line.process import Inert, drawn_on
 from tests.conftest import ROOT
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
-SCRIPTS |= {f"{path.parent.name} {path.stem}": path for path in (ROOT / "scripts").glob("*/*.py")}
+SCRIPTS["run_archer"], SCRIPTS["run"] = (
+    SCRIPTS["run"],
+    SCRIPTS.pop("run_pipeline"),
+)  # ArCHer's README has run.py
 
 
 def cli(*arguments, script=None):

@@ -84,7 +84,9 @@ def test_the_wheel_holds_the_whole_package(tmp_path):
         "sweet_rl/py.typed",
         "sweet_rl/worlds/backend_programming/prompts/llm_agent_code_prompt.txt",
     } <= names
-    assert {f"sweet_rl/configs/archer/{path.name}" for path in (ROOT / "configs/archer").iterdir()} <= names
+    assert {
+        f"sweet_rl/configs/archer/{path.name}" for path in (ROOT / "configs/archer").glob("*.yaml")
+    } <= names
     assert not [name for name in names if name.startswith(("tests/", "scripts/", "build/"))]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sweet_rl.errors import UsageError
+from sweet_rl.network import without_hub_if_silent
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is 
 
 @cache
 def tell_of_search(model: str) -> None:
-    """Say, once, that a model is no folder here: without a network the search ends after a minute or two."""
+    """Say, once, that a model is no folder here; the hub is asked once whether it is there, not for a minute."""
     if not Path(model_path(model)).is_dir():
         _LOG.warning("%s is no folder here: looking for it in the local cache and on the hub.", model)
+        without_hub_if_silent()

@@ -99,6 +99,12 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
         )
     report = page_report(file.rows, file.groups, k=file.k, metric=job.rewarded, failed=file.failed)
     print("\n".join([report.to_text(job.saved_path), *shown(reasons)]))
+    graded = [row["grades"] for row in file.rows if row.get("grades")]
+    cosines = [grades["clip"] for grades in graded if grades.get("clip") is not None]
+    if cosines:
+        print(f"Average cosine similarity: {sum(cosines) / len(cosines):.4f}")
+    else:
+        print(f"No average cosine similarity without --clip_model: {job.rewarded} is the reward above.")
     write_report(job.saved_path, job.report_path, report.to_json() | {"not_gradable": reasons})
     _write_pairs(file, job)
 

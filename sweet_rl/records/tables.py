@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sweet_rl.errors import DataError, UsageError, first_line, missing_package
+from sweet_rl.network import without_hub_if_silent
 from sweet_rl.records.files import read_rows
 from sweet_rl.types import Json
 
@@ -105,6 +106,7 @@ def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
 
 def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
     """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
+    without_hub_if_silent()
     try:
         import datasets
     except ImportError as error:

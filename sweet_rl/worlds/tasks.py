@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sweet_rl.errors import UsageError, missing_package, no_such
+from sweet_rl.network import without_hub_if_silent
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import World
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY
@@ -127,6 +128,7 @@ def _download(split: str) -> Path:
             "huggingface_hub", "hub", needed_for=f"The task source {HUB_REPOSITORY!r}"
         ) from None
     file = HUB_FILES[split]
+    without_hub_if_silent()
     try:
         return Path(hf_hub_download(HUB_REPOSITORY, file, repo_type="dataset"))
     except (OSError, HfHubHTTPError) as error:

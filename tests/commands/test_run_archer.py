@@ -243,7 +243,7 @@ def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, mo
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
     name, more = "archer_debug", ["iterations=6", "epochs=20"]
     archer.run(name, [*options(name, tmp_path / "whole"), *more], None)
-    command = [sys.executable, str(ROOT / "scripts/run_archer.py"), "--config-name", name]
+    command = [sys.executable, str(ROOT / "scripts/run.py"), "--config-name", name]
     process = subprocess.Popen(
         [*command, *options(name, tmp_path / "killed"), *more], env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
@@ -621,7 +621,7 @@ def test_two_processes_learn_what_one_does(tmp_path):
     more = ["dtype=float64", "iterations=2"]
     archer.run("archer_debug", [*options("archer_debug", tmp_path / "one"), *more], None)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(ROOT / "scripts/run_archer.py"), "--config-name", "archer_debug"]
+    script = [str(ROOT / "scripts/run.py"), "--config-name", "archer_debug"]
     done = subprocess.run(
         [*command, *script, *options("archer_debug", tmp_path / "two"), *more],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -647,7 +647,7 @@ def test_two_processes_learn_what_one_does(tmp_path):
 def launched(folder, *more, stop=None):
     """run_archer in two processes with a divided policy; killed, all at once, when `stop` exists."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(ROOT / "scripts/run_archer.py"), "--config-name", "archer_debug", "shard_with=fsdp2"]
+    script = [str(ROOT / "scripts/run.py"), "--config-name", "archer_debug", "shard_with=fsdp2"]
     process = subprocess.Popen(
         [*command, *script, *options("archer_debug", folder), *more],
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -174,9 +174,7 @@ class PublishedLearner:
         return info | losses.means(infos)
 
     def _rows_of(self, family: str, rows: int) -> int:
-        kind = str(getattr(self.policy.model.config, "model_type", ""))  # a folder's name may not show it
-        names = f"{self.settings.policy_lm} {kind}".lower()
-        return rows if family in names else self.settings.batch_size
+        return rows if family in self.settings.policy_lm else self.settings.batch_size
 
     def _epoch(self, draw: Draw, optimizer: Any, loss_of: Any, rows: int) -> list[dict[str, float]]:
         """One optimizer step on G x B draws; the other optimizer's gradients stay, and count in the norm."""

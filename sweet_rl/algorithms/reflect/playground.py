@@ -115,7 +115,7 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
         settings.per_device_train_batch_size if settings.published else settings.per_device_eval_batch_size
     )
     request = LevelRequest(tasks=settings.task_file or None, measures=measures, entries=batch)
-    levels = _chosen(world.levels(settings.rules, request), settings)
+    levels = chosen(world.levels(settings.rules, request), settings)
     if not levels or not all(level.tasks for level in levels):
         raise UsageError(
             f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of "
@@ -137,7 +137,7 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
         )
 
 
-def _chosen(levels: Sequence[Level], settings: ReflectSettings) -> Sequence[Level]:
+def chosen(levels: Sequence[Level], settings: ReflectSettings) -> Sequence[Level]:
     """All levels or the one that is asked for; of the first one only a few tasks where that is asked for."""
     index = settings.curriculum_index
     if index >= len(levels):
@@ -145,9 +145,8 @@ def _chosen(levels: Sequence[Level], settings: ReflectSettings) -> Sequence[Leve
             f"--curriculum_index must be below {len(levels)}, the number of levels, got {index}; -1 takes "
             "all."
         )
-    chosen = levels if index < 0 else levels[index : index + 1]
-    few = settings.few_data
-    return [Level(chosen[0].name, chosen[0].tasks[:few])] if few and chosen else chosen
+    left, few = levels if index < 0 else levels[index : index + 1], settings.few_data
+    return [Level(left[0].name, left[0].tasks[:few])] if few and left else left
 
 
 def sample_texts(ground: Playground, count: int = 48) -> list[str]:

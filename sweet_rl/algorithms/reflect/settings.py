@@ -71,7 +71,9 @@ class ReflectFlags(Compatible):
     model_name: str = flag("gpt2-xl", "the policy's model: a folder, a hub name, or tiny (made on the spot).")
     load_dir: str | None = flag(None, "a checkpoint of the policy to begin with: adapter and tokenizer.")
     reflect_model_name: str = flag("gpt2-xl", "the reflection model's model.", only=_REFLECTING)
-    reflect_load_dir: str | None = flag(None, "a checkpoint of the reflection model.")
+    reflect_load_dir: str | None = flag(
+        None, "a checkpoint of the reflection model.", aliases=("reflectload_dir",)
+    )
     ckpt_path: str = flag("results/", "folder in which every run gets a numbered folder of its own.")
     use_8bit: bool = flag(
         True, "load models in 8 bits. Needs CUDA and bitsandbytes; without CUDA models are loaded whole."

@@ -19,13 +19,13 @@ from sweet_rl.errors import UsageError
 def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
 
-    Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
+    A file named sft_reflection is for the reflection model without that flag. Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
     used, whatever --shrink_head says, or with --pointing_head that one. Runs go to CKPT_PATH/NNN_supervised_pretrain, with setting.yml and
     checkpoint-N/ (adapter, tokenizer, and what --resume needs to continue exactly).
 
     The policy, then the reflection model:
     sweet-rl reflect supervised_pretrain --task_file data/sft_policy.jsonl --max_steps 2000
-    sweet-rl reflect supervised_pretrain --task_file data/sft_reflection.jsonl --reflect --max_steps 2000
+    sweet-rl reflect supervised_pretrain --task_file data/sft_reflection.jsonl --max_steps 2000
     """
     from dataclasses import replace
 
@@ -43,6 +43,8 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     experiments.check_head(settings)
     if settings.task_file is None:
         raise UsageError("--task_file, a .jsonl file of training texts, is needed.")
+    if Path(settings.task_file).name.startswith("sft_reflection"):
+        settings = replace(settings, reflect=True)
     texts = read_texts(settings.task_file)
     if not settings.published:
         check_kind(texts, settings.task_file, reflect=settings.reflect)

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from sweet_rl.errors import DataError, UsageError, missing_package
+from sweet_rl.network import without_hub_if_silent
 from sweet_rl.pages.html import normalise_urls
 from sweet_rl.records import read_rows
 from sweet_rl.types import Json
@@ -115,6 +116,7 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def _from_hub(name: str, limit: int) -> Iterator[SourceRow]:
+    without_hub_if_silent()
     try:
         # Heavy, and only this source needs it.
         from datasets import load_dataset

@@ -1,10 +1,11 @@
 """Records of AutoExplore: what is loaded, which files are right, levels and their beginnings."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from sweet_rl.algorithms.reflect.playground import starts_of
+from sweet_rl.algorithms.reflect.playground import Level, chosen, starts_of
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.levels import LevelFlags, by_depth, levels_of
@@ -122,10 +123,6 @@ def test_embedded_tasks():
     ]
 
 
-def flags_of(case):
-    return {name: value for name, value in case.items() if name != "max_steps"}
-
-
 def levels(dataset, **flags):
     found = levels_of(
         dataset,
@@ -145,9 +142,13 @@ def test_recorded_levels(golden):
         found = by_depth(golden["dataset"], flags, lambda item: item["filename"])
         assert [[item["id"] for item in level] for level in found] == case["levels"]
     for case in golden["schedules"]:
-        found = levels(golden["dataset"], compat="published", **flags_of(case["args"]))
+        flags = dict(case["args"])
+        max_steps, few = flags.pop("max_steps"), flags.pop("few_data", 0)
+        wanted = SimpleNamespace(curriculum_index=flags.pop("curriculum_index", -1), few_data=few)
+        made = [Level("", tuple(one)) for one in levels(golden["dataset"], compat="published", **flags)]
+        found = [list(level.tasks) for level in chosen(made, wanted)]
         assert found == case["levels"]
-        starts = starts_of([len(level) for level in found], case["args"]["max_steps"], compat="published")
+        starts = starts_of([len(level) for level in found], max_steps, compat="published")
         assert starts == case["trigger_set"]
 
 
@@ -163,7 +164,6 @@ def test_a_task_is_learnt_once_and_every_level_has_its_turn(golden):
 def test_levels_of_too_little():
     one = [{"id": 0, "filename": ["a"], "question": "q"}]
     assert levels(one, depth_curriculum=True, merge_first_two=True) == [[0]]  # published: an index error
+    assert levels(one, depth_curriculum=True, merge_after_first_k=0) == [[0]]
     with pytest.raises(UsageError, match="below 1"):
-        levels(one, curriculum_index=1)
-    with pytest.raises(UsageError, match="merge_after_first_k"):
-        levels(one, merge_after_first_k=0)
+        chosen([Level("", ())], SimpleNamespace(curriculum_index=1, few_data=0))

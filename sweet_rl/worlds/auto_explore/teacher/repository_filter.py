@@ -61,7 +61,7 @@ def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed")
     Files of an earlier run are overwritten or kept. Yields the running totals after each repository.
     """
     repositories = to_copy(source, target)
-    tracking.writes(target, folder=True)
+    tracking.writes(target)  # beside it: a file in there could be taken for a repository
     totals = Filtered()
     for entry in repositories:
         _copy(entry, target / entry.name, totals, compat=compat)

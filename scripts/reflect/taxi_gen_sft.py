@@ -1,6 +1,0 @@
-"""DangerousTaxi: write training texts from records. Flags: --help."""
-
-from sweet_rl.cli import run
-
-if __name__ == "__main__":
-    run("reflect taxi_gen_sft")

@@ -1,6 +1,0 @@
-"""DangerousTaxi: let a teacher reflect on states of random games. Flags: --help."""
-
-from sweet_rl.cli import run
-
-if __name__ == "__main__":
-    run("reflect taxi_reflection")

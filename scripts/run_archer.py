@@ -1,6 +1,0 @@
-"""Train a policy online: it plays, and learns from what it played."""
-
-from sweet_rl.cli import run
-
-if __name__ == "__main__":
-    run("run_archer")

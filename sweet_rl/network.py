@@ -1,0 +1,37 @@
+"""Whether a service on the network answers: asked once and briefly, where its client would try for minutes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from functools import cache
+from urllib.parse import urlsplit
+
+_LOG = logging.getLogger(__name__)
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+
+
+def silence(address: str) -> str:
+    """What keeps a server from being reached, in words; empty where it answers, or where a proxy may know it."""
+    if any(os.environ.get(name) for name in _PROXIES):
+        return ""
+    server = urlsplit(address)
+    try:
+        port = server.port or (80 if server.scheme == "http" else 443)
+        socket.create_connection((str(server.hostname), port), timeout=1.5).close()
+    except OSError as error:
+        return f"{server.hostname} cannot be reached ({error})"
+    return ""
+
+
+@cache
+def without_hub_if_silent() -> None:
+    """Where the hub cannot be reached, go on as with HF_HUB_OFFLINE=1. Call it before its clients are imported."""
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        return
+    if not constants.HF_HUB_OFFLINE and (why := silence(constants.ENDPOINT)):
+        constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
+        _LOG.warning("%s: only the local cache is looked at, as with HF_HUB_OFFLINE=1.", why)
