@@ -90,19 +90,7 @@ def opened(
     continues: bool,
     config: Mapping[str, Json],
 ) -> list[Tracker]:
-    """The trackers of a run.
-
-    Args:
-        destination: which ones, and how they file the run.
-        folder: of TensorBoard's files, where the destination names none.
-        run: id of the run; a run that goes on has the one that it had.
-        stage: its stage.
-        continues: it goes on.
-        config: its settings, without secrets.
-
-    Raises:
-        UsageError: one of them cannot begin.
-    """
+    """The trackers of a run."""
     place = Path(destination.folder).expanduser() if destination.folder else folder
     made: list[Tracker] = []
     for kind in destination.kinds:

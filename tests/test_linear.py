@@ -64,9 +64,7 @@ MADE = {
     "grading.extraction: f'^[ \\\\t]*(?:(?:async +)?def|class) +{re.escape(name)}\\\\b|^[ \\\\t]*{re.escape(name)} *='": [
         r"(?m)^[ \t]*(?:(?:async +)?def|class) +f\b|^[ \t]*f *="
     ],
-    "grading.hidden_tests: announcement": [
-        r"\b(?:class|def)\s+total\b|(?<![\w.])total\s?\("
-    ],
+    "grading.hidden_tests: announcement": [r"\b(?:class|def)\s+total\b|(?<![\w.])total\s?\("],
     "openai_client.dialect: f'(^|\\\\W|_){name}$'": [r"(^|\W|_)max[ _-]?tokens$"],
     "openai_client.dialect: f'\\\\b{name}\\\\b'": [r"\bmax_tokens\b"],
     "openai_client.dialect: marked if bare and (not _REFUSES.search(words)) or field == 'n' else pattern": [

@@ -128,12 +128,6 @@ class Guarded:
     """An ASGI application with the limits of our other servers (`sweet_rl.serving`), and without tracebacks.
 
     It answers to its own names, and to no page of another origin: browsers let any page open a WebSocket.
-
-    Args:
-        app: what answers.
-        host: what the server listens on.
-        limits: for bodies.
-        idle_s: seconds until a WebSocket that is silent is closed.
     """
 
     def __init__(self, app: Application, host: str, limits: Limits, idle_s: float) -> None:

@@ -53,15 +53,7 @@ class Live:
     def open(
         self, beside: Path, *, run: str, stage: str, continues: bool, config: Mapping[str, Json]
     ) -> None:
-        """The first output begins: so do the trackers.
-
-        Args:
-            beside: what TensorBoard's files go to, if nothing else is said.
-            run: its id.
-            stage: its name.
-            continues: whether it goes on.
-            config: its settings, without secrets.
-        """
+        """The first output begins: so do the trackers."""
         self._trackers = trackers.opened(
             self._destination, folder=beside, run=run, stage=stage, continues=continues, config=config
         )
