@@ -175,7 +175,6 @@ def test_bash_completes_stages_flags_and_choices():
     [
         (["simulate_interaction"], "did you mean simulate_interactions?"),
         (["generate_tasks", "x", "--num_task", "3"], "unknown flag --num_task (did you mean --num_tasks?)"),
-        (["simulate_interactions", "---train"], "did you mean --train?"),
         (["generate_tasks", "-n", "3"], "write flags in full"),
         (["generate_tasks", "--num_tasks", "3"], "--output_path is needed"),
         (["generate_tasks", "x", "mini:test"], "'mini:test' belongs to no flag"),

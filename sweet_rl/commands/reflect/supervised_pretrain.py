@@ -41,13 +41,13 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     if settings.load_dir is not None:
         experiments.checkpoint_folder(settings.load_dir)
     experiments.check_head(settings)
-    if settings.task_file is None:
+    file = settings.task_file
+    if file is None:
         raise UsageError("--task_file, a .jsonl file of training texts, is needed.")
-    if Path(settings.task_file).name.startswith("sft_reflection"):
-        settings = replace(settings, reflect=True)
-    texts = read_texts(settings.task_file)
+    settings = replace(settings, reflect=settings.reflect or Path(file).name.startswith("sft_reflection"))
+    texts = read_texts(file)
     if not settings.published:
-        check_kind(texts, settings.task_file, reflect=settings.reflect)
+        check_kind(texts, file, reflect=settings.reflect)
 
     from sweet_rl.command_line.running import progress, silence_libraries
 
