@@ -154,7 +154,7 @@ def test_an_unknown_flag_is_refused_with_a_suggestion():
     from sweet_rl.command_line import read
 
     with pytest.raises(UsageError, match="did you mean --reflect_load_dir"):
-        read(stage, rewrite("--reflectload_dir=x"))
+        read(stage, rewrite("--reflect_laod_dir=x"))
 
 
 def test_values_reach_the_stage():
