@@ -22,8 +22,7 @@ _QUOTED = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*\b(?!\s*=)")
 _CONSTANTS = frozenset({"True", "False", "None"})
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_SCOPES = (*_COMPREHENSIONS, ast.Lambda)
+_Scope = _Comprehension | ast.Lambda
 _NOT_ALONE = (ast.Starred, ast.Slice, ast.FormattedValue)
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -46,7 +45,6 @@ _SAFE = re.compile(
 _UNSAFE = re.compile(
     r"attrgetter|methodcaller|Template|Formatter|eval|query|\bload\b|fromfile|genfromtxt|read_|make_|memmap|open"
 )
-
 
 Place = tuple[int | None, ...]
 """Of a part of an expression: first line and column, last line and column."""
@@ -207,14 +205,14 @@ class _Divider(ast.NodeTransformer):
             return self._take(node)
         if self._is_handed_on(node) or self._interprets(node):
             return self._take_all(node, may_judge=True)
-        if isinstance(node, _SCOPES) or _lambdas_of(node):
+        if isinstance(node, _Scope) or _lambdas_of(node):
             return self._parts_or_all(node)
         return super().generic_visit(node)
 
     def _parts_or_all(self, node: ast.expr) -> ast.AST:
         """A comprehension, a lambda and what calls it: its parts where they can stand alone, else all of it."""
         ways: list[Callable[[Any], Any]] = [super().generic_visit]
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, _Comprehension):
             ways.append(self._called_for_each)
         if not isinstance(node, ast.Lambda):
             ways.append(self._take_all)

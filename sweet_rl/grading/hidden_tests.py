@@ -8,7 +8,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from sweet_rl.grading.expressions import (
@@ -430,6 +430,11 @@ def has_value(value: TestValue) -> bool:
     return value.outcome is Outcome.VALUE and value.fingerprint != NONE
 
 
+@cache
+def _builtins_in(source: str) -> tuple[str, ...]:
+    return tuple(name for name in defined_names(source) if hasattr(builtins, name))
+
+
 def _own_names(task: Task) -> tuple[str, ...]:
     """Builtins that an answer may replace, since the reference does."""
-    return tuple(name for name in defined_names(task.ground_truth) if hasattr(builtins, name))
+    return _builtins_in(task.ground_truth)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sweet_rl.grading.code import CodeGrader
-from sweet_rl.grading.expressions import _INTERPRETERS, _SCOPES, Halves, name_of_call, read
+from sweet_rl.grading.expressions import _INTERPRETERS, Halves, _Scope, name_of_call, read
 from sweet_rl.grading.hidden_tests import plan_of
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task
@@ -42,7 +42,7 @@ def rules_of(expression: str, test: Halves) -> list[str]:
         RULES[2]: bool(test.given),
         RULES[3]: test.outside is not None,
         RULES[4]: not _INTERPRETERS.isdisjoint(called),
-        RULES[5]: any(isinstance(node, _SCOPES) for node in nodes)
+        RULES[5]: any(isinstance(node, _Scope) for node in nodes)
         or bool(called & {"map", "filter", "sorted"}),
         RULES[6]: bool(test.why_whole),
     }
