@@ -14,8 +14,8 @@ from tests.conftest import ROOT
 
 @pytest.mark.parametrize("name", STAGES)
 def test_every_module_of_reflect_rl_is_a_stage(name):
-    spec = find_spec(f"sweet_rl.reflect_rl.{name}")
-    assert f'run("reflect {STAGES[name]}")' in spec.loader.get_source(spec.name)
+    found = find_spec(f"sweet_rl.reflect_rl.{name}")
+    assert f'run("reflect {STAGES[name]}")' in found.loader.get_source(found.name)
     assert f"reflect {STAGES[name]}" in stages()
 
 
