@@ -54,7 +54,8 @@ def usable(destination: Destination) -> Destination:
         try:
             if importlib.util.find_spec(kind) is None:
                 raise missing_package(kind, kind, needed_for=f"Logging to {kind} ({_WITHOUT})")
-            if kind == "wandb" and os.environ.get("WANDB_MODE", "online").lower() == "online":
+            off_line = os.environ.get("WANDB_MODE", "online").lower() in {"offline", "disabled", "dryrun"}
+            if kind == "wandb" and not off_line:
                 _check_login(asked=kind in destination.may_lack)
             kinds.append(kind)
         except SweetRLError as error:

@@ -176,7 +176,7 @@ def test_a_package_that_is_missing_is_told_before_anything_is_written(kind, here
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("how", ["key", "offline", "netrc", None])
+@pytest.mark.parametrize("how", ["key", "offline", "netrc", None, "shared"])
 def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     if how == "key":
@@ -186,8 +186,10 @@ def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
     elif how == "netrc":
         (here / "home").mkdir()
         (here / "home/.netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
+    elif how == "shared":  # a mode that goes on line
+        monkeypatch.setenv("WANDB_MODE", "shared")
     destination = tracking.Destination(("wandb",))
-    if how:
+    if how not in {None, "shared"}:
         assert trackers.usable(destination) == destination
         return
     with pytest.raises(UsageError, match=r"no login to wandb: .*WANDB_MODE=offline"):

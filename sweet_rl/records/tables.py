@@ -106,12 +106,13 @@ def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
 
 def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
     """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
-    without_hub_if_silent()
+    path, _, data_dir = name.partition("@")
+    if not Path(path).is_dir():
+        without_hub_if_silent()
     try:
         import datasets
     except ImportError as error:
         raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
-    path, _, data_dir = name.partition("@")
     try:
         loaded = datasets.load_dataset(path, data_dir=data_dir or None)
     except (OSError, ValueError, ConnectionError, datasets.exceptions.DatasetsError) as error:

@@ -103,10 +103,18 @@ def _some_items(value: Any) -> list[Any]:
     return list(islice(value.items() if isinstance(value, dict) else value, 1000))
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """What an object has in its slots and in its dictionary."""
+    named = [kind.__dict__.get("__slots__", ()) for kind in reversed(type(value).__mro__)]
+    slots = [slot for some in named for slot in ((some,) if type(some) is str else some)]
+    kept = [slot for slot in slots if slot not in {"__dict__", "__weakref__"} and hasattr(value, slot)]
+    return {slot: getattr(value, slot) for slot in kept} | getattr(value, "__dict__", {})
+
+
 def _fields(value: Any) -> dict[str, Any]:
     """Those of an object of a class of the reference's, but for an Enum's member, which is its name."""
     is_own = type(value).__module__ == MODULE and not hasattr(value, "_name_")
-    return getattr(value, "__dict__", {}) if is_own else {}
+    return fields_of(value) if is_own else {}
 
 
 def _rough_kind(value: Any) -> str:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from .kinds import MODULE, Items, NotPlainData, settled
+from .kinds import MODULE, Items, NotPlainData, fields_of, settled
 
 MAX_TEXT = 1 << 20
 
@@ -79,7 +79,7 @@ def _plain_tree(value: Any, classes: Collection[str]) -> Any:
             tree = write(value)
             return [tree[0], *[_tree(item, classes) for item in tree[1]]] if type(tree) is tuple else tree
         name = f"{kind.__module__}.{kind.__qualname__}"
-        if name in {"numpy.generic", "numpy.ndarray"}:
+        if name in {"numpy.generic", ARRAY}:
             items = _tree(kind.tolist(value), classes)
             return [ARRAY, str(value.dtype), items] if ARRAY in classes else items
         if name in _BY_NAME:
@@ -92,16 +92,8 @@ def _object(value: Any, classes: Collection[str]) -> list[Any]:
     kinds = type(value).__mro__
     if any(f"{kind.__module__}.{kind.__qualname__}" == "enum.Enum" for kind in kinds):
         return [None, _tree({"name": value._name_, "value": value._value_}, classes)]
-    fields = {slot: getattr(value, slot) for slot in _slots(type(value)) if hasattr(value, slot)}
-    fields |= getattr(value, "__dict__", {})
     below = next((kind for kind in kinds if kind in _WRITERS), None)
-    return [_plain_tree(value, classes) if below else None, _tree(fields, classes)]
-
-
-def _slots(own: Any) -> list[str]:
-    named = [kind.__dict__.get("__slots__", ()) for kind in reversed(own.__mro__)]
-    each = [slot for slots in named for slot in ((slots,) if type(slots) is str else slots)]
-    return [slot for slot in each if slot not in {"__dict__", "__weakref__"}]
+    return [_plain_tree(value, classes) if below else None, _tree(fields_of(value), classes)]
 
 
 _WRITERS: dict[type, Callable[[Any], Any]] = {  # a tuple: a word and items
@@ -201,10 +193,6 @@ _BY_NAME: dict[
     "pandas.core.frame.DataFrame": (_frame, _read_frame),  # up to pandas 2
     "pandas.core.series.Series": (_series, _read_series),
     "pandas.DataFrame": (_frame, _read_frame),
-    ARRAY: (
-        lambda _, value: [str(value.dtype), value.tolist()],
-        lambda kind, items: _called("numpy.asarray")(items, kind)[()],
-    ),
     "pandas.Series": (_series, _read_series),
     "datetime.datetime": (_dated, _new("datetime.datetime", "fromisoformat")),
     "datetime.date": (_dated, _new("datetime.date", "fromisoformat")),
@@ -240,6 +228,8 @@ def _value(tree: Any, names: Mapping[str, Any]) -> Any:
     word, parts = tree[0], tree[1:]
     if word == "object":
         return _rebuilt(tree, names)
+    if word == ARRAY:
+        return _called("numpy.asarray")(_value(parts[1], names), parts[0])[()]
     if word in _BY_NAME:
         return _BY_NAME[word][1](*[_value(part, names) for part in parts])
     if word in _COLLECTIONS:
