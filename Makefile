@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 LLAMA_VENV := .venv-llama
-DOORS := .venv-doors
+INTEGRATIONS := .venv-integrations
 EXTRAS_inspect := inspect,pages
 EXTRAS_openenv := openenv,trl
 OUT ?= outputs/demo
@@ -13,11 +13,11 @@ REFLECT_OUT ?= outputs/demo_reflect
 GPU_OUT ?= outputs/bench-gpu
 PIP := pip install --quiet --disable-pip-version-check
 
-.PRECIOUS: $(DOORS)/%/.installed
-.PHONY: help install smollm2 demo demo-archer demo-reflect docs test check format budget test-vllm test-llama test-doors dist test-dist bench bench-tiny bench-training bench-gpu clean
+.PRECIOUS: $(INTEGRATIONS)/%/.installed
+.PHONY: help install smollm2 demo demo-archer demo-reflect docs test check format budget test-vllm test-llama test-integrations dist test-dist bench bench-tiny bench-training bench-gpu clean
 
 help:  ## list the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 # A machine without a GPU gets torch's CPU build: from the index pip knows if it is there, else through uv, which
 # knows where to find it. Only then the default build, which is several GB of CUDA on Linux. $(1): the environment.
@@ -92,7 +92,7 @@ test-llama: smollm2 $(LLAMA_VENV)/.installed  ## SmolLM2 behind a llama.cpp serv
 	SWEET_RL_LLAMA_PYTHON=$(CURDIR)/$(LLAMA_VENV)/bin/python $(BIN)/pytest -m llama tests/test_smollm2_servers.py
 
 # Other people's tools want versions of their own, too: an environment for each, with its extra of ours.
-$(DOORS)/%/.installed: pyproject.toml
+$(INTEGRATIONS)/%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(call torch,$(@D))
 	$(@D)/bin/$(PIP) -e '.[transformers,$(or $(EXTRAS_$*),$*)]' pytest pytest-timeout
@@ -101,21 +101,21 @@ $(DOORS)/%/.installed: pyproject.toml
 # harbor needs Python 3.12: its own classes are asked where one is found, or named (make PYTHON312=...).
 PYTHON312 ?= $(shell for each in python3.12 python3.13 python3; do \
   $$each -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $$each && break; done)
-HARBOR := $(if $(PYTHON312),$(DOORS)/harbor/.installed)
+HARBOR := $(if $(PYTHON312),$(INTEGRATIONS)/harbor/.installed)
 
-$(DOORS)/harbor/.installed:
+$(INTEGRATIONS)/harbor/.installed:
 	$(PYTHON312) -m venv $(@D)
 	$(@D)/bin/$(PIP) 'harbor>=0.24'
 	touch $@
 
-test-door-atif: install $(HARBOR)
+test-integration-atif: install $(HARBOR)
 	$(if $(HARBOR),,@echo "No Python 3.12 is found (PYTHON312=...): ATIF is tested without harbor.")
-	$(if $(HARBOR),SWEET_RL_HARBOR_PYTHON=$(CURDIR)/$(DOORS)/harbor/bin/python) $(BIN)/pytest -rs tests/doors/test_atif.py
+	$(if $(HARBOR),SWEET_RL_HARBOR_PYTHON=$(CURDIR)/$(INTEGRATIONS)/harbor/bin/python) $(BIN)/pytest -rs tests/integrations/test_atif.py
 
-test-door-%: $(DOORS)/%/.installed
-	$(DOORS)/$*/bin/python -m pytest tests/doors tests/docs/test_doors.py
+test-integration-%: $(INTEGRATIONS)/%/.installed
+	$(INTEGRATIONS)/$*/bin/python -m pytest tests/integrations tests/docs/test_integrations.py
 
-test-doors: $(addprefix test-door-,atif inspect openenv skyrl verifiers verl)  ## the doors, with the real packages behind them
+test-integrations: $(addprefix test-integration-,atif inspect openenv skyrl verifiers verl)  ## other tools, with their real packages
 
 dist: install  ## sdist and wheel, in dist/
 	rm -rf dist
@@ -181,4 +181,4 @@ bench-gpu: install  ## one GPU, 40 minutes, part by part; again: goes on (docs/p
 	$(BIN)/python benchmarks/gpu.py $(GPU_OUT) $(if $(VLLM_PYTHON),--vllm $(VLLM_PYTHON))
 
 clean:  ## remove what `make install` and the tests made
-	rm -rf $(VENV) $(VLLM_VENV) $(LLAMA_VENV) $(DOORS) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(LLAMA_VENV) $(INTEGRATIONS) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

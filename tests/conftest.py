@@ -36,7 +36,7 @@ def shared() -> Path:
     return folder
 
 
-@pytest.hookimpl(optionalhook=True)  # the doors' environments have no xdist
+@pytest.hookimpl(optionalhook=True)  # the integrations' environments have no xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests wait for servers, clocks and each other a third of their time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

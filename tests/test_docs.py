@@ -50,7 +50,7 @@ def test_the_search_finds_pages_without_a_server(site, browser):
     from selenium.webdriver.support.ui import WebDriverWait
 
     browser.get_log("browser")
-    browser.get((site / "doors/verifiers.html").as_uri() + "?q=landlock")
+    browser.get((site / "integrations/verifiers.html").as_uri() + "?q=landlock")
     found = WebDriverWait(browser, 60).until(
         lambda page: page.find_elements("css selector", "a.md-search-result__link")
     )

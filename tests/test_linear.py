@@ -118,7 +118,7 @@ def found():
     patterns, lacking = {}, []
     for name, tree in trees.items():
         module, space = name.removeprefix("sweet_rl."), {}
-        with contextlib.suppress(ImportError):  # a door whose tool is not installed
+        with contextlib.suppress(ImportError):  # an integration whose tool is not installed
             space = vars(importlib.import_module(name))
         for variable, value in space.items():
             for each in (

@@ -156,7 +156,7 @@ def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
     from sweet_rl.records import replace_rows, trajectory_to_row
     from sweet_rl.runs.facts import entries_of
 
-    doors = importlib.import_module("sweet_rl.doors.export")  # a client of ours, as in the catalogue
+    readers = importlib.import_module("sweet_rl.integrations.export")  # a client of ours, as in the catalogue
     for path in paths:
         place = Path(path).expanduser()
         files = list(entries_of(place)) if place.is_dir() else [place]
@@ -173,7 +173,7 @@ def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
             rows = made / (log.relative_to(place).parent if place.is_dir() else "") / f"{log.name}.jsonl"
             rows.parent.mkdir(parents=True, exist_ok=True)
             try:
-                replace_rows(rows, map(trajectory_to_row, doors.trajectories_of(log)))
+                replace_rows(rows, map(trajectory_to_row, readers.trajectories_of(log)))
             except SweetRLError as error:
                 if log == place:
                     raise

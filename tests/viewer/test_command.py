@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from sweet_rl.commands.view import view, visualize_design_dialogue_histories, visualize_dialogue_histories
-from sweet_rl.doors.export import export as export_rows
 from sweet_rl.errors import DataError, StorageError, UsageError
+from sweet_rl.integrations.export import export as export_rows
 from sweet_rl.records import load_trajectories
 from sweet_rl.viewer import server
 from tests.viewer.page_samples import page_rows

@@ -1,0 +1,284 @@
+"""Trajectories as documents of ATIF, harbor's agent trajectory interchange format, and back.
+
+What the format has a place for stands there: texts, thoughts, sampled tokens and their log-probabilities. A
+turn's reward and credit are `extra` of its step; what is ours alone is `extra["sweet_rl"]` of the step and of
+the document, so that a document of ours comes back whole. Hidden solutions are in it as they are in a
+trajectory file.
+
+Documents that others wrote are kept whole beside the dialogue. Calls of tools are text of the agent's turn, each in
+a `<tool_call>` block as open models write them; what a step observes is told to the agent next. Steps that were
+copied as context, or that no model wrote, are no turns to learn from: they are messages without a prompt.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sweet_rl.errors import DataError
+from sweet_rl.integrations.foreign import trajectory_of
+from sweet_rl.preferences.credit import Scored, credit_in
+from sweet_rl.preferences.trajectory_pairs import KEY_FIELDS
+from sweet_rl.records import replace_file, trajectory_from_row, trajectory_to_row
+from sweet_rl.types import AgentTurn, Json, Message, Trajectory
+from sweet_rl.version import __version__
+
+OURS = "sweet_rl"
+"""Where `extra` of a step or a document has what the format has no place for."""
+CREDIT = "turn_credit"
+"""A row's column with the credit of its turns, in order: rows of a file of `sweet-rl credit`, or null."""
+SOURCES = ("system", "user", "agent")
+
+
+def step_of(place: int, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of a row as the step of this number; of a turn of the agent `extra` is always there."""
+    rest = dict(entry)
+    role, text = rest.pop("role"), rest.pop("content")
+    step = {"step_id": place, "source": "agent" if role == "assistant" else role, "message": text}
+    if "input" not in rest:
+        return step
+    if "thoughts" in rest:
+        step["reasoning_content"] = rest.pop("thoughts")
+    metrics = {}
+    if "token_ids" in rest:
+        metrics["completion_token_ids"] = rest.pop("token_ids")
+        metrics["completion_tokens"] = len(metrics["completion_token_ids"])
+    if "logprobs" in rest:
+        metrics["logprobs"] = rest.pop("logprobs")
+    if metrics:
+        step["metrics"] = metrics
+    reward = {"reward": rest.pop("reward")} if "reward" in rest else {}
+    return step | {"extra": {**reward, OURS: rest}}
+
+
+def entry_of(step: Mapping[str, Any]) -> dict[str, Any]:
+    """The message of a row that `step_of` made a step of."""
+    extra, metrics = step.get("extra") or {}, step.get("metrics") or {}
+    known = {
+        "thoughts": step.get("reasoning_content"),
+        "token_ids": metrics.get("completion_token_ids"),
+        "logprobs": metrics.get("logprobs"),
+        "reward": extra.get("reward"),
+    }
+    role = "assistant" if step["source"] == "agent" else step["source"]
+    entry = {"role": role, "content": step["message"], **extra.get(OURS, {})}
+    return entry | {name: value for name, value in known.items() if value is not None}
+
+
+def is_turn(step: Mapping[str, Any]) -> bool:
+    """Whether a step of anyone's document is a turn to learn from: a model wrote it, and here first."""
+    copied, written = step.get("is_copied_context"), step.get("llm_call_count") != 0
+    return step["source"] == "agent" and not copied and written
+
+
+def step_credit(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
+    """The column of credit that steps have; nothing where none has any."""
+    credit = [(step.get("extra") or {}).get("credit") for step in turns]
+    return {CREDIT: credit} if any(one is not None for one in credit) else {}
+
+
+def task_of(document: Path) -> str | None:
+    """The task of the trial that a document is of; None for a document that is in no trial."""
+    trial = document.parent.parent
+    if document.name != "trajectory.json" or document.parent.name != "agent":
+        return None
+    return trial.name.rpartition("__")[0] or trial.name
+
+
+def reward_of(document: Path) -> float | None:
+    """What the verifier of that trial wrote: `reward`, else its first number; None where it wrote nothing."""
+    verifier = document.parent.parent / "verifier"
+    if (verifier / "reward.json").is_file():
+        rewards = json.loads((verifier / "reward.json").read_text())
+        return float(rewards.get("reward", next(iter(rewards.values()))))
+    text = verifier / "reward.txt"
+    return float(text.read_text()) if text.is_file() else None
+
+
+DOCUMENT = "atif"
+"""A row's column with the document that it was read from."""
+
+
+def read_foreign(document: Mapping[str, Any], path: Path) -> Trajectory:
+    """The trajectory of a document, whose reward is its own, or that of the trial whose folder it is in."""
+    steps: Sequence[Mapping[str, Any]] = document["steps"]
+    name = document.get("trajectory_id") or document.get("session_id") or path.stem
+    reward = ((document.get("final_metrics") or {}).get("extra") or {}).get("reward")
+    return trajectory_of(
+        _messages(steps),
+        task_id=task_of(path) or str(name),
+        asked=next((_text(one["message"]) for one in steps if one["source"] == "user"), ""),
+        reward=reward_of(path) if reward is None else float(reward),
+        model=(document.get("agent") or {}).get("model_name"),
+        extra={DOCUMENT: dict(document)} | step_credit(filter(is_turn, steps)),
+    )
+
+
+def again(
+    document: Mapping[str, Any], turns: Iterable[Mapping[str, Any]], reward: float | None
+) -> dict[str, Json]:
+    """A document that was read, with what its turns (`extra` of their steps) and it were given since."""
+    made = copy.deepcopy(dict(document))
+    for step, extra in zip(filter(is_turn, made["steps"]), turns, strict=True):
+        if given := {name: extra[name] for name in ("reward", "credit") if name in extra}:
+            step["extra"] = (step.get("extra") or {}) | given
+    if reward is not None:
+        metrics = made["final_metrics"] = made.get("final_metrics") or {}
+        metrics["extra"] = (metrics.get("extra") or {}) | {"reward": reward}
+    return made
+
+
+def _messages(steps: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
+    for step in steps:
+        said = "\n".join(filter(None, (_text(step["message"]), *map(_call, step.get("tool_calls") or ()))))
+        metrics, extra = step.get("metrics") or {}, step.get("extra") or {}
+        if is_turn(step):
+            ids, logprobs = metrics.get("completion_token_ids"), metrics.get("logprobs")
+            yield AgentTurn(
+                "assistant",
+                said,
+                output=said,
+                token_ids=None if ids is None else tuple(ids),
+                logprobs=None if logprobs is None else tuple(logprobs),
+                reward=extra.get("reward"),
+                thoughts=step.get("reasoning_content"),
+            )
+        else:
+            yield Message("assistant" if step["source"] == "agent" else step["source"], said)
+        results = (step.get("observation") or {}).get("results") or ()
+        if told := "\n".join(filter(None, (_text(one.get("content")) for one in results))):
+            yield Message("user", told)
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    named = {"name": call["function_name"], "arguments": call["arguments"]}
+    return f"<tool_call>\n{json.dumps(named, ensure_ascii=False)}\n</tool_call>"
+
+
+def _text(content: Json) -> str:
+    """A text, or parts of which pictures and sounds are named."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(
+        part["text"] if part["type"] == "text" else f"[{part['type']}: {part['source']['path']}]"
+        for part in content
+    )
+
+
+VERSION = "ATIF-v1.7"
+"""What we write: the first version that has a place for all of it."""
+
+
+def document_of(one: Trajectory) -> dict[str, Json]:
+    """A trajectory as a document; one that was read from another's document becomes that document again."""
+    row = trajectory_to_row(one)
+    history, credit = row.pop("dialogue_history"), row.pop(CREDIT, None)
+    steps = [step_of(place, entry) for place, entry in enumerate(history, 1)]
+    turns = [step for step, entry in zip(steps, history, strict=True) if "input" in entry]
+    for step, known in zip(turns, credit or (), strict=False):
+        step["extra"] |= {} if known is None else {"credit": known}
+    if (theirs := row.get(DOCUMENT)) is not None:
+        return again(theirs, [step["extra"] for step in turns], one.reward)
+    name, known = f"{one.task.task_id}.{one.sample_index}", one.provenance
+    counts = [step.get("metrics", {}).get("completion_tokens") for step in turns]
+    return {
+        "schema_version": VERSION,
+        "session_id": str(known.get("run", name)),
+        "trajectory_id": name,
+        "agent": {"name": str(known.get("agent", OURS)), "version": str(known.get("sweet_rl", __version__))}
+        | ({"model_name": str(known["agent_model"])} if "agent_model" in known else {}),
+        "steps": steps,
+        "final_metrics": {"total_steps": len(steps)}
+        | ({} if None in counts else {"total_completion_tokens": sum(counts)})
+        | ({} if one.reward is None else {"extra": {"reward": one.reward}}),
+        "extra": {OURS: row},
+    }
+
+
+def trajectory_in(document: Mapping[str, Any], path: Path) -> Trajectory:
+    """The trajectory of a document, ours or another's; `path` is the file that it is in."""
+    version, steps = str(document.get("schema_version", "")), document.get("steps")
+    if not version.startswith("ATIF-v1.") or not steps or not isinstance(steps, list):
+        raise DataError("is no ATIF trajectory of a version 1", path=path, field="schema_version")
+    for place, step in enumerate(steps):
+        if not isinstance(step, Mapping) or step.get("source") not in SOURCES or "message" not in step:
+            repair = f"A step has a message and its source: {', '.join(SOURCES)}."
+            raise DataError("is no step", path=path, field=f"steps[{place}]", value=step, repair=repair)
+    try:
+        row = (document.get("extra") or {}).get(OURS)
+        row = trajectory_to_row(read_foreign(document, path)) if row is None else _row_of_ours(row, steps)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        repair = "Every field has the type that ATIF gives it."
+        raise DataError(f"is no ATIF trajectory ({error!r})", path=path, repair=repair) from error
+    return trajectory_from_row(row, path=path)
+
+
+def _row_of_ours(row: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
+    history = [entry_of(step) for step in steps]
+    credit = step_credit(step for step, entry in zip(steps, history, strict=True) if "input" in entry)
+    return {**row, "dialogue_history": history, **credit}
+
+
+ENDING = ".atif.json"
+_REPAIR = "A document is a .json file with schema_version and steps; a log of inspect_ai has eval, status and samples."
+
+
+def write_documents(trajectories: Iterable[Trajectory], folder: Path) -> None:
+    """Write each trajectory as a document of its own, in place of those that an earlier call wrote."""
+    old = set(folder.glob(f"*{ENDING}"))
+    for one in trajectories:
+        path = folder / f"{quote(one.task.task_id, safe='')}.{one.sample_index}{ENDING}"
+        replace_file(path, [json.dumps(document_of(one), ensure_ascii=False, indent=1).encode()])
+        old.discard(path)
+    for path in old:
+        path.unlink()
+
+
+def read_documents(path: Path) -> list[Trajectory]:
+    """The trajectories of a document, or of all documents below a folder; others' repeats are counted."""
+    paths = [path] if path.is_file() else sorted(path.rglob("*.json"))
+    found: list[Trajectory] = []
+    repeats: Counter[str] = Counter()
+    for one in paths:
+        try:
+            document = json.loads(one.read_bytes())
+        except ValueError as error:
+            raise DataError(f"is not JSON ({error})", path=one, repair=_REPAIR) from None
+        if not isinstance(document, dict) or (
+            one != path and not {"schema_version", "steps"} <= document.keys()
+        ):
+            continue  # another file of a job
+        read = trajectory_in(document, one)
+        if DOCUMENT in read.extra:
+            read = replace(read, sample_index=repeats[read.task.task_id])
+        repeats[read.task.task_id] += 1
+        found.append(read)
+    if not found:
+        raise DataError("holds no ATIF document", path=path, repair=_REPAIR)
+    return found
+
+
+def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]:
+    """Trajectories with the scores of their turns as a column."""
+    found = credit_in(path, trajectories)
+    if not any(row for scored in found for row in scored):
+        repair = "Name what sweet-rl credit wrote about this trajectory file."
+        raise DataError("has no score of any of these turns", path=path, repair=repair)
+    return [
+        replace(one, extra={**one.extra, CREDIT: list(_column(one, scored))})
+        for one, scored in zip(trajectories, found, strict=True)
+    ]
+
+
+def _column(one: Trajectory, scored: Sequence[Scored | None]) -> Iterator[Scored | None]:
+    """Of the turns that a model wrote."""
+    said = (message for message in one.dialogue_history if message.role == "assistant")
+    for message, row in zip(said, scored, strict=True):
+        if isinstance(message, AgentTurn):
+            yield row and {name: value for name, value in row.items() if name not in KEY_FIELDS}

@@ -1,0 +1,218 @@
+"""Trajectories as other tools' files, and back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from sweet_rl import tracking
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.commands.export_pairs import check_table
+from sweet_rl.errors import DataError, UsageError, missing_package
+from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags.common import InputPath, OutputPath, Overwriting, SavedPath
+from sweet_rl.flags.models import Tokenizer, WithoutHidden
+from sweet_rl.types import Trajectory
+
+_ENDINGS = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFlags(InputPath, OutputPath, Overwriting):
+    """Inputs and outputs."""
+
+    to: Literal["inspect", "atif", "trajectories"] = flag(
+        "inspect",
+        "what is written: inspect (a log, .eval), atif (a folder of documents), or trajectories (.jsonl) of "
+        "such a log, document or folder.",
+    )
+    credit: str | None = flag(
+        None, "with --to atif: file of `sweet-rl credit` whose scores the turns are written with."
+    )
+
+    def check_together(self) -> None:
+        """Whether the ending of the output is that of what is written, and credit has a place in it."""
+        super().check_together()
+        ending = _ENDINGS[self.to]
+        if Path(self.output_path).suffix != ending:
+            what = f"a file that ends with {ending}" if ending else "a folder, whose name has no ending"
+            raise UsageError(f"--to {self.to} writes {what}, got {self.output_path!r}.")
+        if self.credit is not None and self.to != "atif":
+            raise UsageError(f"--credit is written with --to atif, not with --to {self.to}.")
+
+
+@recorded("export", reads=("input_path", "credit"))
+@stage(
+    "input_path",
+    "output_path",
+    helps={
+        "input_path": "a trajectory file; for --to trajectories another tool's, or a folder of them.",
+        "output_path": "the file that is written, for --to atif a folder; its ending is that of its kind.",
+    },
+)
+def export(flags: ExportFlags, /) -> None:
+    """Write trajectories as files of another tool, or another tool's files as trajectories.
+
+    What came from here comes back whole; of other files the dialogue is read, and the score (docs/integrations).
+
+    The smallest run: export trajectories.jsonl log.eval --to inspect
+    """
+    source, target = Path(flags.input_path), Path(flags.output_path)
+    if not source.is_file() and not (flags.to == "trajectories" and source.is_dir()):
+        raise UsageError(f"--input_path {flags.input_path!r} is no file.")
+    found = {"inspect": _to_inspect, "atif": _to_atif, "trajectories": _from_others}[flags.to](
+        source, target, flags
+    )
+    print(f"{len(found)} trajectories are in {flags.output_path}")
+    if flags.to == "trajectories" and (unrewarded := sum(one.reward is None for one in found)):
+        print(f"{unrewarded} of them have no reward.")
+
+
+def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
+    from sweet_rl import tracking
+    from sweet_rl.records import load_trajectories
+    from sweet_rl.runs import new_file
+
+    new_file(target, "output_path", overwrite=flags.overwrite)
+    found = _distinct(load_trajectories(source), source)
+    tracking.writes(target)
+    _logs().write_log(found, target)
+    return found
+
+
+def _to_atif(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
+    from sweet_rl import tracking
+    from sweet_rl.commands.crediting import warn_of_a_file
+    from sweet_rl.integrations.atif import credited, write_documents
+    from sweet_rl.records import load_trajectories
+    from sweet_rl.runs import new_folder
+
+    new_folder(target, "output_path", overwrite=flags.overwrite)
+    found = _distinct(load_trajectories(source), source)
+    if flags.credit is not None:
+        found = credited(found, Path(flags.credit))
+        warn_of_a_file(flags.credit, found)
+    tracking.writes(target, folder=True)
+    write_documents(found, target)
+    return found
+
+
+def _from_others(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
+    from sweet_rl import tracking
+    from sweet_rl.records import replace_rows, trajectory_to_row
+    from sweet_rl.runs import new_file
+
+    new_file(target, "output_path", overwrite=flags.overwrite)
+    found = trajectories_of(source)
+    tracking.writes(target)
+    replace_rows(target, map(trajectory_to_row, found))
+    return found
+
+
+def trajectories_of(source: Path) -> list[Trajectory]:
+    """The dialogues of another tool's file: a log of inspect_ai, an ATIF document, or a folder of these."""
+    from sweet_rl.integrations.atif import read_documents
+    from sweet_rl.integrations.inspect_samples import trajectories_in
+
+    document = None
+    if source.suffix == ".json":
+        with contextlib.suppress(ValueError):  # said by the reader of documents
+            document = json.loads(source.read_bytes())
+    if isinstance(document, dict) and "eval" in document:
+        return trajectories_in(document, source)
+    if source.is_dir() or source.suffix == ".json":
+        return read_documents(source)
+    if source.suffix == ".eval":
+        found: list[Trajectory] = _logs().read_log(source)
+        return found
+    raise UsageError(
+        f"{str(source)!r} is none of another tool's files: logs of inspect_ai end with .eval or .json, ATIF "
+        "documents with .json."
+    )
+
+
+def _distinct(found: list[Trajectory], source: Path) -> list[Trajectory]:
+    """The same; a second one of its name would take the place of the first, there."""
+    key, count = Counter(one.key for one in found).most_common(1)[0] if found else (None, 0)
+    if count > 1:
+        repair = "Export the file of each run by itself."
+        raise DataError(
+            f"is the same in {count} rows",
+            path=source,
+            field="task_id, sample_index",
+            value=key,
+            repair=repair,
+        )
+    return found
+
+
+def _logs() -> Any:
+    try:
+        return import_module("sweet_rl.integrations.inspect")
+    except ModuleNotFoundError as error:
+        raise missing_package("inspect_ai", "inspect", needed_for="A log of inspect_ai") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwriting):
+    """The data set."""
+
+    credit_path: str = flag(REQUIRED, "what sweet-rl credit wrote about the file.")
+
+    def check_together(self) -> None:
+        """Whether the output can be written."""
+        super().check_together()
+        check_table(self.output_path)
+
+
+@recorded("export_credit", reads=("saved_path", "credit_path", "tokenizer"))
+@stage(
+    "saved_path",
+    "credit_path",
+    "output_path",
+    defaults={"tokenizer": REQUIRED},
+    helps={
+        "saved_path": "the trajectory file, of an agent that sampled tokens here.",
+        "output_path": "the .jsonl or .parquet file for the data set.",
+        "tokenizer": "folder or name of the model that sampled.",
+        "without_hidden": "the scores that were given without the hidden solution; default: those with it.",
+    },
+)
+def export_credit(flags: ExportCreditFlags, /) -> None:
+    """Write dialogues by their sampled tokens, each turn with its credit, as TRL and verl learn from them.
+
+    Columns: prompt_ids, completion_ids, env_mask (1: the agent's), logprobs, credit (one number for each
+    turn), and advantages (on every token, less the mean of the task's turns).
+
+    The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
+    """
+    from sweet_rl.chat import load_tokenizer
+    from sweet_rl.commands.crediting import warn_of_a_file
+    from sweet_rl.commands.export_pairs import write_table
+    from sweet_rl.integrations.tokens import credited_rows
+    from sweet_rl.preferences.credit import Way, advantages_in
+    from sweet_rl.records import load_trajectories
+    from sweet_rl.runs import new_file
+
+    new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
+    episodes = load_trajectories(flags.saved_path)
+    way: Way = "without_hidden" if flags.without_hidden else "hidden"
+    credit = advantages_in(flags.credit_path, episodes, way)
+    rows = credited_rows(episodes, credit, load_tokenizer(str(flags.tokenizer)))
+    if not rows:
+        raise UsageError(f"{flags.saved_path!r} holds no agent turns.")
+    warn_of_a_file(flags.credit_path, episodes)
+    tracking.writes(flags.output_path)
+    write_table(flags.output_path, rows)
+    turns = [value for row in rows for value in row["credit"]]
+    print(
+        f"{len(turns):,} turns of {len(episodes):,} dialogues are in {flags.output_path}: {len(rows):,} rows."
+    )
+    if missing := turns.count(None):
+        print(f"{missing:,} turns have no credit: nothing is learned from them.")

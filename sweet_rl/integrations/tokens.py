@@ -1,0 +1,186 @@
+"""Dialogues token by token, and credit on their tokens: what the integrations of trainers share.
+
+A row is a prompt and all that follows it: the agent's turns as they were sampled (mask 1) and, between them,
+what it was told (mask 0). A turn is a run of ones.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from sweet_rl.errors import UsageError
+from sweet_rl.preferences.credit import own_turn, spells
+from sweet_rl.preferences.ranking import Encoding, encoding_by
+from sweet_rl.types import AgentTurn, FinishReason, Json, Trajectory
+
+Credit = list[float | None]
+"""One number for each turn of a row, in nats per token; None for a turn that has none."""
+
+
+@dataclass(slots=True)
+class TokenRow:
+    """A prompt, and what follows it.
+
+    Attributes:
+        prompt_ids: what the agent was given before its first turn.
+        response_ids: its turns and what stands between them.
+        mask: 1 where the agent sampled a token.
+        logprobs: the sampler's, natural; 0 elsewhere; None where a turn has none.
+        turns: which turns of the episode these are, from 0.
+    """
+
+    prompt_ids: list[int]
+    response_ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    logprobs: list[float] | None = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+
+
+def token_rows(episode: Trajectory, tokenizer: Any, encoding: Encoding | None = None) -> list[TokenRow]:
+    """An episode by the tokens that were sampled.
+
+    One row, as long as each prompt begins with all that was before; a new one where it does not (thoughts
+    that are taken out, worlds whose every message has the whole state).
+
+    Args:
+        episode: of an agent whose turns bring their tokens.
+        tokenizer: a transformers tokenizer, the sampler's.
+        encoding: of it; default: made here, which takes a moment.
+    """
+    encoding = encoding or encoding_by(tokenizer)
+    rows: list[TokenRow] = []
+    before: str | None = None
+    taken = [message for message in episode.dialogue_history if message.role == "assistant"]
+    for number, turn in enumerate(taken):
+        if not isinstance(turn, AgentTurn) or not turn.token_ids:
+            raise UsageError(
+                f"Turn {number} of {episode.key} has no token ids. Play with --agent transformers or vllm; "
+                "other trainers learn from tokens as they were sampled."
+            )
+        if not _is_of(turn, tokenizer, encoding):
+            raise UsageError(
+                f"The token ids of turn {number} of {episode.key} are not its text in the tokenizer of "
+                f"{tokenizer.name_or_path!r}. Name the tokenizer of the model that sampled them."
+            )
+        if before is None or not turn.input.startswith(before):
+            rows.append(TokenRow(encoding.encode(turn.input)))
+        else:
+            _add(rows[-1], encoding.encode(turn.input[len(before) :]), 0, None)
+        _add(rows[-1], turn.token_ids, 1, turn.logprobs)
+        rows[-1].turns.append(number)
+        before = turn.input + encoding.decode(turn.token_ids)
+    return rows
+
+
+def credited_rows(
+    episodes: Sequence[Trajectory], credit: Sequence[Credit], tokenizer: Any
+) -> list[dict[str, Json]]:
+    """Rows for other trainers, in the columns that TRL asks a rollout for; see `sweet-rl export_credit`."""
+    found: list[dict[str, Json]] = []
+    encoding = encoding_by(tokenizer)
+    tasks = [episode.task.task_id for episode in episodes]
+    for episode, own, less in zip(episodes, credit, centred(credit, tasks), strict=True):
+        for row in token_rows(episode, tokenizer, encoding):
+            advantages, _ = on_tokens([less[turn] for turn in row.turns], row.mask)
+            found.append(
+                {
+                    "task_id": episode.task.task_id,
+                    "sample_index": episode.sample_index,
+                    "turn_indexes": row.turns,
+                    "prompt_ids": row.prompt_ids,
+                    "completion_ids": row.response_ids,
+                    "env_mask": row.mask,
+                    "logprobs": row.logprobs,
+                    "credit": [own[turn] for turn in row.turns],
+                    "advantages": advantages,
+                }
+            )
+    return found
+
+
+def agent_turns(
+    prompt_ids: Sequence[int], response_ids: Sequence[int], mask: Sequence[int], encoding: Encoding
+) -> list[AgentTurn]:
+    """The turns of a row, each with its prompt as text: what a critic scores."""
+    turns = []
+    for start, end in runs(mask):
+        given = encoding.decode([*prompt_ids, *response_ids[:start]])
+        turns.append(agent_turn(response_ids[start:end], encoding, given))
+    return turns
+
+
+def agent_turn(ids: Sequence[int], encoding: Encoding, given: str = "") -> AgentTurn:
+    """A turn of the tokens that were sampled, special ones written out.
+
+    Args:
+        ids: with the end token, if the turn came to its end.
+        encoding: of the sampler's tokenizer.
+        given: its prompt as text; "": a critic's chat template is to write it.
+    """
+    width = len(encoding.end_ids)
+    ended = tuple(ids[-width:]) == encoding.end_ids
+    said = encoding.decode(ids[:-width] if ended else ids)
+    why = FinishReason.STOP if ended else FinishReason.LENGTH
+    return AgentTurn("assistant", said, given, said, token_ids=tuple(ids), finish_reason=why)
+
+
+def runs(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """Where the turns of a row are: first place, and the one behind the last."""
+    found = []
+    for own, places in groupby(range(len(mask)), key=lambda place: bool(mask[place])):
+        if own:
+            first, *rest = places
+            found.append((first, (rest or [first])[-1] + 1))
+    return found
+
+
+def centred(credit: Sequence[Credit], groups: Sequence[Hashable]) -> list[Credit]:
+    """Credit less the mean of all turns of the same group: better or worse than usual for that task.
+
+    A critic's mean is not 0: without this a policy would learn to like or to dislike whatever it does.
+    """
+    known: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for group, values in zip(groups, credit, strict=True):
+        known[group] += [value for value in values if value is not None]
+    means = {group: sum(values) / len(values) for group, values in known.items() if values}
+    return [
+        [None if value is None else value - means[group] for value in values]
+        for group, values in zip(groups, credit, strict=True)
+    ]
+
+
+def on_tokens(values: Credit, mask: Sequence[int]) -> tuple[list[float], list[int]]:
+    """A row's credit on every token of each turn, 0 elsewhere; and the mask without turns that have none."""
+    places = runs(mask)
+    if len(places) != len(values):
+        raise UsageError(f"{len(values)} values for {len(places)} turns.")
+    spread, learned = [0.0] * len(mask), [0] * len(mask)
+    for (start, end), value in zip(places, values, strict=True):
+        if value is not None:
+            spread[start:end], learned[start:end] = [value] * (end - start), [1] * (end - start)
+    return spread, learned
+
+
+def _add(row: TokenRow, ids: Sequence[int], own: int, logprobs: Sequence[float] | None) -> None:
+    row.response_ids += ids
+    row.mask += [own] * len(ids)
+    if own and not logprobs:
+        row.logprobs = None
+    elif row.logprobs is not None:
+        row.logprobs += logprobs or [0.0] * len(ids)
+
+
+def _is_of(turn: AgentTurn, tokenizer: Any, encoding: Encoding) -> bool:
+    """Whether a turn's ids are its text, which may lack special tokens that were sampled within it."""
+    (own,) = own_turn(("", 0, 0), turn, "").taken.candidates
+    if spells(own, encoding):
+        return True
+    try:
+        plain = tokenizer.decode(turn.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    except (IndexError, OverflowError, TypeError):  # ids that this tokenizer does not have
+        return False
+    return bool(plain == turn.output)

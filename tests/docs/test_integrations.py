@@ -1,0 +1,30 @@
+"""The pages of docs/integrations: every block executed as written, where the package that the page is about is installed."""
+
+import importlib.util
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.docs.test_tutorials import execute
+
+NEEDS = {
+    "credit": "torch",
+    "verifiers": "verifiers",
+    "inspect": "inspect_ai",
+    "openenv": "openenv",
+    "skyrl": "skyrl_gym",
+    "atif": "sweet_rl",
+    "verl": "sweet_rl",
+}
+"""What each page needs."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/integrations").glob("*.md")), ids=lambda page: page.stem
+)
+def test_a_page_works_as_written(page, tmp_path):
+    needed = NEEDS[page.stem]
+    if importlib.util.find_spec(needed) is None:
+        pytest.skip(f"needs the package {needed}")
+    execute(page, tmp_path)

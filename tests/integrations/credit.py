@@ -1,0 +1,62 @@
+"""Dialogues by their sampled tokens, and a tiny critic, for other people's trainers."""
+
+from sweet_rl.records import task_from_row
+from sweet_rl.types import AgentTurn, FinishReason, Message, Trajectory
+from tests.conftest import ROOT
+from tests.docs.test_tutorials import blocks
+from tests.tiny_models import save_tiny_llama, tiny_tokenizer
+
+SAID = ("What should it return?", "A list.", "Which numbers?", "An empty list counts.")
+
+
+def models(folder):
+    """A critic, a reference and a policy in folders; the weights of the last two are the same."""
+    for name, seed in (("critic", 1), ("reference", 0), ("policy", 0)):
+        save_tiny_llama(folder / name, seed=seed)
+    return folder
+
+
+def sampled(messages, text, tokenizer, *, cut=False):
+    """A turn as a model in this process leaves it."""
+    given = tokenizer.apply_chat_template(
+        [{"role": one.role, "content": one.content} for one in messages],
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"] + ([] if cut else [tokenizer.eos_token_id])
+    why = FinishReason.LENGTH if cut else FinishReason.STOP
+    logprobs = tuple(-0.1 * place for place in range(len(ids)))
+    return AgentTurn("assistant", text, given, text, tuple(ids), logprobs, why)
+
+
+def episode(number, repeat, *, turns=2, cut=False):
+    """One dialogue of a task; what is said depends on both numbers."""
+    tokenizer, task = (
+        tiny_tokenizer(),
+        {"problem_description": f"Write {number}.", "ground_truth": f"def f(): {number}"},
+    )
+    history = [Message("user", f"Write {number}.")]
+    for turn in range(turns):
+        history += [
+            sampled(history, SAID[(number + repeat + turn) % 4], tokenizer, cut=cut),
+            Message("user", "Yes."),
+        ]
+    return Trajectory(
+        task_from_row(task | {"task_id": f"t{number}"}), tuple(history[:-1]), None, sample_index=repeat
+    )
+
+
+def episodes(tasks=2, repeats=2):
+    return [episode(number, repeat) for number in range(tasks) for repeat in range(repeats)]
+
+
+def hidden(some):
+    return [one.task.ground_truth for one in some]
+
+
+def shown(title):
+    """What the file of this title on the page defines."""
+    (block,) = (one for one in blocks(ROOT / "docs/integrations/credit.md") if one.title == title)
+    found = {}
+    exec(block.text, found)
+    return found

@@ -1,0 +1,168 @@
+"""A critic's credit in traces: written, and read back by verifiers' own classes where its trainers look for it."""
+
+import json
+
+import pytest
+
+import sweet_rl
+from sweet_rl.records import replace_rows
+from tests.integrations.credit import episodes, models, shown
+from tests.tiny_models import tiny_tokenizer
+
+pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
+
+from verifiers.v1.trace import WireTrace
+from verifiers.v1.utils.trace_store import read_episodes
+
+from sweet_rl.errors import UsageError
+from sweet_rl.integrations.tokens import centred, token_rows
+from sweet_rl.integrations.verifiers_credit import credit_run
+from sweet_rl.types import AgentTurn
+
+
+@pytest.fixture(scope="module")
+def critic(tmp_path_factory):
+    folder = models(tmp_path_factory.mktemp("models"))
+    return sweet_rl.Critic(folder / "critic", reference_model=folder / "reference")
+
+
+def trace(episode, **differs):
+    """A dialogue as verifiers records one that was played with a renderer: each node has the tokens that it adds."""
+    (row,) = token_rows(episode, tiny_tokenizer())
+    header, nodes, at = 8, [], 0
+    for place, message in enumerate(episode.dialogue_history):
+        node = {
+            "message": {"role": message.role, "content": message.content},
+            "parent": place - 1 if place else None,
+        }
+        if isinstance(message, AgentTurn):
+            start = row.mask.index(1, at)
+            scaffold, at = row.response_ids[at:start], start + len(message.token_ids)
+            before = row.prompt_ids[-header:] if place == 1 else scaffold
+            node |= {
+                "sampled": True, "token_ids": [*before, *message.token_ids], "logprobs": list(message.logprobs),
+                "mask": [False] * len(before) + [True] * len(message.token_ids),
+            }  # fmt: skip
+        elif not place:
+            node |= {"token_ids": row.prompt_ids[:-header], "mask": [False] * (len(row.prompt_ids) - header)}
+        nodes.append(node)
+    data = {"id": episode.task.task_id}
+    made = {
+        "task": {"type": "T", "data": data, "key": episode.task.task_id},
+        "agent": {"config": {}},
+        "ok": True,
+    }
+    return WireTrace.model_validate(made | {"nodes": nodes} | differs)
+
+
+def saved(folder, traces):
+    """A run's file."""
+    rows = [json.loads(one.model_dump_json(exclude_none=True)) for one in traces]
+    lines = [json.dumps({"task": row["task"], "traces": [row], "ok": True}) for row in rows]
+    folder.mkdir()
+    (folder / "traces.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def solution(some):
+    told = {one.task.task_id: one.task.ground_truth for one in some}
+    return lambda trace: told[trace.task.data.id]
+
+
+def credited(folder, output, critic, hidden):
+    assert credit_run(folder, output, critic, hidden) == len(
+        (folder / "traces.jsonl").read_text().splitlines()
+    )
+    return [trace for episode in read_episodes(output, WireTrace) for trace in episode.traces]
+
+
+@pytest.fixture
+def read(critic, tmp_path):
+    """Traces with credit, as verifiers reads them."""
+    some = episodes()
+    return credited(saved(tmp_path / "run", map(trace, some)), tmp_path / "out", critic, solution(some))
+
+
+def test_every_sampled_token_has_the_credit_of_its_turn(read, critic):
+    some = episodes()
+    values = critic.credit_many(
+        [one.task.ground_truth for one in some], [one.dialogue_history for one in some]
+    )
+    wanted = centred(values, [one.task.task_id for one in some])
+    for trace, own, less in zip(read, values, wanted, strict=True):
+        assert trace.info["turn_credit"] == {"credit": pytest.approx(own, abs=1e-4)} | critic.facts
+        sampled = [node for node in trace.nodes if node.sampled]
+        for node, value in zip(sampled, less, strict=True):
+            assert node.advantages == pytest.approx([value] * len(node.logprobs), abs=1e-4)
+        assert [node.advantages for node in trace.nodes if not node.sampled] == [None] * 2
+        (branch,) = trace.branches
+        found = {turn for turn, own in zip(branch.advantages, branch.sampled_mask, strict=True) if own}
+        assert sorted(found) == pytest.approx(sorted(less), abs=1e-4)
+        assert {one for one, own in zip(branch.advantages, branch.sampled_mask, strict=True) if not own} == {
+            0.0
+        }
+
+
+def test_other_hidden_information_gives_other_credit(read, critic, tmp_path):
+    """Broken on purpose: the solution of another task, and none."""
+    some = episodes()
+    told = solution(some)
+    swapped = saved(tmp_path / "swapped", map(trace, some))
+    other = credited(swapped, tmp_path / "a", critic, lambda one: told(one) + "0")
+    none = credited(swapped, tmp_path / "b", critic, lambda one: None)
+    first, second, third = (
+        [node.advantages for one in each for node in one.nodes if node.sampled]
+        for each in (read, other, none)
+    )
+    assert all(a != b != c != a for a, b, c in zip(first, second, third, strict=True))
+
+
+def test_what_has_no_tokens_failed_or_has_no_score_stays_unassigned(critic, tmp_path):
+    some = episodes(1, 2)
+    plain = trace(some[0])
+    for node in plain.nodes:
+        node.token_ids, node.mask, node.logprobs = [], [], []
+    failed = trace(some[0], ok=False)
+    long = trace(some[1])
+    long.nodes[-1].message.content = "no " * 600
+    traces = credited(
+        saved(tmp_path / "run", [plain, failed, long]), tmp_path / "out", critic, lambda one: "7"
+    )
+    assert [node.advantages for one in traces[:2] for node in one.nodes] == [None] * 8
+    assert len(traces[0].info["turn_credit"]["credit"]) == 2
+    assert "turn_credit" not in traces[1].info
+    assert traces[2].info["turn_credit"]["credit"][1] is None
+    assert traces[2].nodes[1].advantages is not None
+    assert traces[2].nodes[3].advantages is None
+
+
+def test_a_message_that_two_branches_share_is_credited_once(critic, tmp_path):
+    one = trace(episodes(1, 1)[0])
+    again = one.nodes[-1].model_copy(update={"parent": 2, "message": one.nodes[1].message})
+    one.nodes.append(again)
+    (found,) = credited(saved(tmp_path / "run", [one]), tmp_path / "out", critic, lambda _: "7")
+    assert len(found.branches) == 2
+    assert [len(set(node.advantages)) for node in found.nodes if node.sampled] == [1, 1, 1]
+
+
+def test_what_the_page_shows_is_the_same(read, critic, tmp_path):
+    some = episodes()
+    replace_rows(tmp_path / "tasks.jsonl", [dict(one.task.row) for one in some[::2]])
+    folder = saved(tmp_path / "again", map(trace, some))
+    names = [str(tmp_path / name) for name in ("critic", "reference")]
+    models(tmp_path)
+    assert (
+        shown("traces.py")["credit"](folder, tmp_path / "other", *names, str(tmp_path / "tasks.jsonl")) == 4
+    )
+    found = [one for episode in read_episodes(tmp_path / "other", WireTrace) for one in episode.traces]
+    assert [node.advantages for one in found for node in one.nodes] == [
+        node.advantages and pytest.approx(node.advantages, abs=2e-4) for one in read for node in one.nodes
+    ]
+
+
+def test_a_file_is_never_written_over(critic, tmp_path):
+    folder = saved(tmp_path / "run", [trace(episodes(1, 1)[0])])
+    before = (folder / "traces.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="is there already"):
+        credit_run(folder, folder, critic, lambda one: None)
+    assert (folder / "traces.jsonl").read_bytes() == before

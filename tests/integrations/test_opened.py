@@ -1,0 +1,113 @@
+"""What all integrations share: a world that is open, and episodes that are played one turn at a time."""
+
+import asyncio
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.integrations.choice import choice_of
+from sweet_rl.integrations.opened import SharedWorld, open_world
+from sweet_rl.types import UserReply
+
+GAME = {"world": "twenty_questions", "num_tasks": 1}
+
+
+class Pondering:
+    """A human who answers when it is let."""
+
+    name = "pondering"
+
+    def __init__(self):
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def reply(self, context):
+        self.asked.set()
+        await self.may.wait()
+        return UserReply("Because.")
+
+    async def close(self):
+        pass
+
+
+def in_episode(work, user=None, **settings):
+    """What `work` makes of an episode and of who answers in it."""
+
+    async def main():
+        human = user and user()
+        async with open_world(choice_of(settings), user=human) as world, world.episode() as episode:
+            return await work(episode, human)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("said", [None, 5, b"Is it alive?", ["Is it alive?"], {"text": "Is it alive?"}])
+def test_a_turn_that_is_no_text_is_refused_and_the_episode_goes_on(said):
+    async def work(episode, human):
+        with pytest.raises(UsageError, match="A turn of the agent is a text, got"):
+            await episode.step(said)
+        await episode.step("Is it alive?")
+        return episode.rewards
+
+    assert in_episode(work, **GAME) == [-1.0]
+
+
+def test_a_closed_episode_takes_no_turn():
+    async def work(episode, human):
+        await episode.close()
+        with pytest.raises(UsageError, match="or it was closed"):
+            await episode.step("Is it alive?")
+
+    in_episode(work, **GAME)
+
+
+@pytest.mark.parametrize("broken_off", [True, False])
+def test_a_turn_beside_another_or_after_one_that_was_broken_off_is_refused(broken_off):
+    """The dialogue would have two turns of the agent in a row, and the human's answer to the wrong one."""
+
+    async def work(episode, human):
+        first = asyncio.create_task(episode.step("Why?"))
+        await human.asked.wait()
+        if broken_off:  # as by a deadline
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+        with pytest.raises(UsageError, match="one is under way or was broken off"):
+            await episode.step("How?")
+        human.may.set()
+        if not broken_off:
+            assert (await first).text == "Because."
+            assert (await episode.step("How?")).text == "Because."
+            assert [one.role for one in episode.observation.messages] == ["user", "assistant"] * 2 + ["user"]
+
+    in_episode(work, Pondering, world="code", num_tasks=1)
+
+
+@pytest.mark.parametrize("settings", [{"task_id": 5}, {"task_id": ["a"]}, {"task_id": "nothing"}])
+def test_a_task_that_is_not_there_is_named(settings):
+    with pytest.raises(UsageError, match="There is no task of twenty_questions"):
+        asyncio.run(begun(settings))
+
+
+@pytest.mark.parametrize("index", [-1, "x", 1.5])
+def test_a_repeat_that_cannot_be_is_named(index):
+    with pytest.raises(UsageError, match=r"sample_index must be a whole number from 0, got"):
+        asyncio.run(begun({"sample_index": index}))
+
+
+async def begun(settings):
+    async with open_world(choice_of(GAME)) as world, world.episode(**settings):
+        pass
+
+
+def test_repeats_are_counted_on_when_a_shared_world_opens_again():
+    shared = SharedWorld(choice_of(GAME))
+
+    async def one():
+        async with shared.open() as world, world.episode() as episode:
+            return episode.trajectory.sample_index, episode.trajectory.provenance["seed"]
+
+    async def three():
+        return [await one() for _ in range(3)]
+
+    played = asyncio.run(three())
+    assert [index for index, _ in played] == [0, 1, 2]
+    assert len({seed for _, seed in played}) == 3
