@@ -138,10 +138,10 @@ class Ours:
     """The library's learner, step by step."""
 
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> None:
-        from sweet_rl.algorithms.archer.actor import TokenPolicy
-        from sweet_rl.algorithms.archer.learners import ArcherLearner
-        from sweet_rl.algorithms.archer.settings import ArcherSettings
         from sweet_rl.chat import PlainChat
+        from sweet_rl.online.actor import TokenPolicy
+        from sweet_rl.online.learners import ArcherLearner
+        from sweet_rl.online.settings import ArcherSettings
 
         settings = ArcherSettings(
             batch_size=B,
@@ -172,7 +172,7 @@ class Ours:
 
     def critic_step(self, rows: Sequence[Any]) -> None:
         """One step on utterances that are there; they are like those of the rows."""
-        from sweet_rl.algorithms.archer.critic_updates import critic_step
+        from sweet_rl.online.critic_updates import critic_step
 
         said = [[row.action] for row in reversed(rows)]
         learner = self.learner
@@ -198,7 +198,7 @@ class Plain:
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, _arguments: argparse.Namespace) -> None:
         import torch
 
-        from sweet_rl.algorithms.archer.learning import copied
+        from sweet_rl.online.learning import copied
 
         torch.autograd.set_detect_anomaly(True)
         self.policy, self.critic, self.target = policy.eval(), critic, copied(critic)
@@ -298,7 +298,7 @@ SIDES = {"ours": Ours, "causal": Causal, "plain": Plain}
 
 def transcripts(rng: random.Random, episodes: int = EPISODES, turns: int = TURNS) -> list[Any]:
     """The transitions of games of 20 questions that nobody won."""
-    from sweet_rl.algorithms.archer.replay import Transition
+    from sweet_rl.online.replay import Transition
 
     found = []
     for _ in range(episodes):
@@ -321,7 +321,7 @@ def make_models(arguments: argparse.Namespace, *, causal: bool = False) -> tuple
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model, RobertaConfig, RobertaModel
 
-    from sweet_rl.algorithms.archer.critic import DoubleCritic
+    from sweet_rl.online.critic import DoubleCritic
 
     tokenizer = make_tokenizer()
     small = (

@@ -391,8 +391,8 @@ def load_everything() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import sweet_rl.algorithms.archer.learners
-    import sweet_rl.algorithms.reflect.models
+    import sweet_rl.online.learners
+    import sweet_rl.online.reflect.models
     import sweet_rl.training.critic
     import sweet_rl.training.sft
     import sweet_rl.training.trainer  # noqa: F401

@@ -72,8 +72,8 @@ def compare(flags: Any, folder: Path) -> dict[str, dict[str, tuple[float, float]
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.simplefilter("ignore", FutureWarning)  # transformers about itself
-    from sweet_rl.algorithms.reflect.agent import Agent
-    from sweet_rl.algorithms.reflect.models import load_policy, load_reflector, save_agent
+    from sweet_rl.online.reflect.agent import Agent
+    from sweet_rl.online.reflect.models import load_policy, load_reflector, save_agent
 
     settings, labels, games = prepare(flags, folder)
     agent = load_policy(settings, labels)
@@ -191,8 +191,8 @@ def our_iteration(
     """As the library does it; the adapter is put back afterwards."""
     import torch
 
-    from sweet_rl.algorithms.reflect.play import play
-    from sweet_rl.algorithms.reflect.trainer import Trainer
+    from sweet_rl.online.reflect.play import play
+    from sweet_rl.online.reflect.trainer import Trainer
 
     watched = Watched(agent, reflector, clock)
     made = iter(games)
@@ -299,7 +299,7 @@ class Plain:
         """Micro-batches of one step; the mean loss."""
         import torch
 
-        from sweet_rl.algorithms.reflect.losses import q_values
+        from sweet_rl.online.reflect.losses import q_values
 
         costs = [[step.cost for step in episode.steps] for episode in played]
         qs = [q for its in costs for q in q_values(its, [0.0] * len(its))]

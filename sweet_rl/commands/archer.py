@@ -29,9 +29,9 @@ from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
 if TYPE_CHECKING:
-    from sweet_rl.algorithms.archer.learning import Learner
-    from sweet_rl.algorithms.archer.loop import LoopSettings, Playground
-    from sweet_rl.algorithms.archer.settings import ArcherSettings
+    from sweet_rl.online.learning import Learner
+    from sweet_rl.online.loop import LoopSettings, Playground
+    from sweet_rl.online.settings import ArcherSettings
 
 TINY = "tiny"
 """Name of models that are made here, from the seed."""
@@ -95,10 +95,10 @@ def run(
             model_path(SMOLLM2)  # refused before anything is written
         tracking.reads(key, config.get(key))
     silence_libraries()
-    from sweet_rl.algorithms.archer.learners import make_learner
-    from sweet_rl.algorithms.archer.loop import OnlineRun
-    from sweet_rl.algorithms.archer.run_folder import RunFolder
-    from sweet_rl.algorithms.distributed import processes
+    from sweet_rl.online.distributed import processes
+    from sweet_rl.online.learners import make_learner
+    from sweet_rl.online.loop import OnlineRun
+    from sweet_rl.online.run_folder import RunFolder
     from sweet_rl.training.checkpoints import identity_of
 
     save_path = Path(str(config["save_path"])).expanduser()
@@ -164,8 +164,8 @@ async def _playground(
     concurrency: int,
 ) -> AsyncIterator[Playground]:
     """The world with who answers in it; where that is a human, what an episode is worth is graded at its end."""
-    from sweet_rl.algorithms.archer.loop import Playground
-    from sweet_rl.algorithms.archer.replay import without_rewards
+    from sweet_rl.online.loop import Playground
+    from sweet_rl.online.replay import without_rewards
 
     async with AsyncExitStack() as opened:
         user = grade = None
@@ -303,7 +303,7 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
     if names["checkpoint_path"] is not None:
         names |= _begun_with(names, overridden, save_path)
     if TINY in names.values():
-        from sweet_rl.algorithms.archer.run_folder import MODELS
+        from sweet_rl.online.run_folder import MODELS
         from sweet_rl.tiny_models.question_models import make_models
 
         policy, critic = make_models(save_path / MODELS, seed=int(config["seed"]))
@@ -315,7 +315,7 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
 def _begun_with(
     names: Mapping[str, Any], overridden: Collection[str], save_path: Path
 ) -> dict[str, str | None]:
-    from sweet_rl.algorithms.archer.loading import find_beginning
+    from sweet_rl.online.loading import find_beginning
 
     path = str(names["checkpoint_path"])
     found = find_beginning(path)
@@ -324,7 +324,7 @@ def _begun_with(
         return {**critic, "checkpoint_path": str(found.weights)}
     model = found.model
     if found.adapter is not None:
-        from sweet_rl.algorithms.archer.run_folder import MODELS
+        from sweet_rl.online.run_folder import MODELS
         from sweet_rl.training.adapters import merge_adapter
         from sweet_rl.training.reference_cache import weights_digest
         from sweet_rl.training.settings import ModelSettings
@@ -383,7 +383,7 @@ def _transcript(instructions: str | None, world: World, settings: ArcherSettings
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
     """The settings of the algorithms in a configuration."""
-    from sweet_rl.algorithms.archer.settings import SETTING_NAMES, ArcherSettings
+    from sweet_rl.online.settings import SETTING_NAMES, ArcherSettings
 
     return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})
 
@@ -391,9 +391,9 @@ def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
 def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     from dataclasses import fields
 
-    from sweet_rl.algorithms.archer.loop import LoopSettings
-    from sweet_rl.algorithms.archer.replay import MC_GAMMA
-    from sweet_rl.algorithms.archer.settings import ON_POLICY
+    from sweet_rl.online.loop import LoopSettings
+    from sweet_rl.online.replay import MC_GAMMA
+    from sweet_rl.online.settings import ON_POLICY
 
     if config["whole_games"] and config["compat"] == "published":
         raise UsageError("compat=published draws turn by turn: leave whole_games out, or take compat=fixed.")

@@ -20,11 +20,11 @@ from sweet_rl.interface.grades import grade, grading_of
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_in, world_of
 
 if TYPE_CHECKING:
-    from sweet_rl.algorithms.archer.bc import Demonstration
-    from sweet_rl.algorithms.archer.replay import Transition
-    from sweet_rl.algorithms.archer.settings import ArcherSettings
     from sweet_rl.chat import ChatFormat
     from sweet_rl.commands.run_bc import PupilFlags, ShownFlags
+    from sweet_rl.online.bc import Demonstration
+    from sweet_rl.online.replay import Transition
+    from sweet_rl.online.settings import ArcherSettings
     from sweet_rl.types import Trajectory
 
 PUBLISHED_RECIPE: Final[Mapping[str, Any]] = {
@@ -138,9 +138,9 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     turns = [_demonstration(step, show) for game in games for step in game]
     print(f"{len(turns):,} turns of {len(games):,} games to imitate")
 
-    from sweet_rl.algorithms.archer.loading import CRITIC, POLICY
-    from sweet_rl.algorithms.archer.settings import ArcherSettings
     from sweet_rl.command_line.running import silence_libraries
+    from sweet_rl.online.loading import CRITIC, POLICY
+    from sweet_rl.online.settings import ArcherSettings
 
     silence_libraries()
     unfinished = folder / "unfinished"  # a policy that has not learnt yet must not be found
@@ -189,9 +189,9 @@ def clone(
     """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps."""
     from tqdm import tqdm
 
-    from sweet_rl.algorithms.archer.bc import train_bc
-    from sweet_rl.algorithms.archer.learners import FilteredBCLearner, make_learner
     from sweet_rl.chat import PlainChat
+    from sweet_rl.online.bc import train_bc
+    from sweet_rl.online.learners import FilteredBCLearner, make_learner
 
     learner = make_learner(settings, chat_format=PlainChat())
     if not isinstance(learner, FilteredBCLearner):
@@ -298,7 +298,7 @@ def _graded(games: Sequence[Trajectory], show: Demonstrations, folder: Path) -> 
 
 
 def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transition]:
-    from sweet_rl.algorithms.archer.replay import transitions
+    from sweet_rl.online.replay import transitions
 
     try:
         return transitions(game, transcript)
@@ -310,7 +310,7 @@ def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transiti
 
 def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
     """A turn as the agent must write it: in one world as JSON."""
-    from sweet_rl.algorithms.archer.bc import Demonstration
+    from sweet_rl.online.bc import Demonstration
 
     return Demonstration(step.observation, show.world.shown_action(step.action.strip("\n"), show.options))
 

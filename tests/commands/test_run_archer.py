@@ -27,8 +27,8 @@ from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
 from sweet_rl.worlds.frontend_design.agents import TargetDesigner
-from tests.algorithms.archer.test_loop import Watcher
 from tests.conftest import ROOT
+from tests.online.test_loop import Watcher
 from tests.states import same_state
 
 TINY = [
@@ -58,7 +58,7 @@ class Stopped(Exception):
 
 def stop_after(monkeypatch, count):
     """Break off in the middle of the run, at the count-th episode that is written."""
-    from sweet_rl.algorithms.archer import loop
+    from sweet_rl.online import loop
 
     rows = []
 
@@ -311,7 +311,7 @@ def test_a_broken_configuration_is_named(tmp_path, text, message):
 
 
 def test_published_arithmetic_knows_no_settings_of_ours():
-    from sweet_rl.algorithms.archer.settings import ArcherSettings
+    from sweet_rl.online.settings import ArcherSettings
 
     assert ArcherSettings(compat="published", top_k=50).top_k == 50
     for ours in ({"normalize_advantages": True}, {"top_k": 3}):
@@ -410,7 +410,7 @@ def beginning(tmp_path_factory):
 def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_path, monkeypatch):
     from safetensors.torch import load_file
 
-    from sweet_rl.algorithms.archer.loop import OnlineRun
+    from sweet_rl.online.loop import OnlineRun
 
     begun = []
 

@@ -8,14 +8,14 @@ from typing import Literal
 
 import pytest
 
-from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.reflect.settings import ReflectFlags, ReflectSettings
 from sweet_rl.cli import help_text, load, stages
 from sweet_rl.command_line import Options, read, stage_flags, values
 from sweet_rl.command_line.help_pages import candidates, script_for
 from sweet_rl.command_line.stages import needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, flags_of
+from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.worlds import names, world_of
 
 

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from sweet_rl.algorithms.archer.replay import Transition, transitions
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.commands.archer import settings_of
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer import recipe
 from sweet_rl.studies.archer.demo import demo_archer
@@ -238,7 +238,7 @@ def test_a_game_that_failed_is_no_number(study):
 
 def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path):
     """Known by hand: of sixteen words a question that halves them is best, and the first name costs 5/8 of a turn."""
-    from sweet_rl.algorithms.archer.actor import Utterance
+    from sweet_rl.online.actor import Utterance
     from sweet_rl.studies.archer.exact import exact_learner
 
     study = OnlineStudy(tmp_path)
@@ -276,7 +276,7 @@ def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
 
 
 def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_path, monkeypatch):
-    from sweet_rl.algorithms.archer.learners import ArcherLearner
+    from sweet_rl.online.learners import ArcherLearner
     from sweet_rl.studies.archer import shuffled
 
     study = OnlineStudy(tmp_path)

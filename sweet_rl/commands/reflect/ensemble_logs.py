@@ -35,8 +35,8 @@ def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
     import json
     from pathlib import Path
 
-    from sweet_rl.algorithms.reflect.series import ensemble_logs as merged
     from sweet_rl.errors import UsageError
+    from sweet_rl.online.reflect.series import ensemble_logs as merged
     from sweet_rl.records import replace_file
     from sweet_rl.runs import new_file
 

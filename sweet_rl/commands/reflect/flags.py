@@ -18,7 +18,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectFlags, settings_of
 from sweet_rl.command_line import Options
 from sweet_rl.command_line.stage_flags import stage_flags
 from sweet_rl.command_line.stages import Facets, Stage, needing, stage
@@ -26,6 +25,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.flags.common import LogTo, Quiet
+from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, settings_of
 from sweet_rl.worlds import flags_of, names, world_of
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
@@ -151,7 +151,7 @@ def _envs(arguments: Sequence[str]) -> set[str]:
 
 def _env_of(folder: str) -> str | None:
     """The world of a run that is resumed; the stage says what is wrong with a folder that names none."""
-    from sweet_rl.algorithms.reflect.experiments import read_settings
+    from sweet_rl.online.reflect.experiments import read_settings
 
     try:
         return str(read_settings(Path(folder).expanduser())["env"])

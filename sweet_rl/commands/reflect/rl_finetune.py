@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import given_flags
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
+from sweet_rl.online.reflect.settings import ReflectSettings
 
 if TYPE_CHECKING:
-    from sweet_rl.algorithms.reflect.playground import Playground
+    from sweet_rl.online.reflect.playground import Playground
 
 
 class Bar:
@@ -90,7 +90,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
     Several processes: accelerate launch --num_processes 4 -m sweet_rl reflect rl_finetune ...; they make the updates of one.
     """
-    from sweet_rl.algorithms.reflect import experiments
+    from sweet_rl.online.reflect import experiments
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
@@ -98,16 +98,16 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     if old:
         settings = experiments.continued(old, settings, given_flags.get())
     surprises = experiments.check(settings)
-    from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
+    from sweet_rl.online.reflect.playground import open_playground, sample_texts
 
     with open_playground(settings) as playground:
         from sweet_rl.command_line.running import silence_libraries
 
         silence_libraries()
-        from sweet_rl.algorithms.distributed import processes
-        from sweet_rl.algorithms.reflect.loop import Loop
-        from sweet_rl.algorithms.reflect.models import Checkpoints
         from sweet_rl.commands.reflect.training_run import TrainingRun
+        from sweet_rl.online.distributed import processes
+        from sweet_rl.online.reflect.loop import Loop
+        from sweet_rl.online.reflect.models import Checkpoints
 
         with processes.process_group(), TrainingRun("rl_finetune", settings, old) as run:
             for surprise in surprises:
@@ -136,10 +136,10 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
     """What learns, and what reflects."""
     import torch
 
-    from sweet_rl.algorithms.distributed.collectives import broadcast_parameters
-    from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
-    from sweet_rl.algorithms.reflect.trainer import Trainer
-    from sweet_rl.algorithms.reflect.values import Critic, ValueHead
+    from sweet_rl.online.distributed.collectives import broadcast_parameters
+    from sweet_rl.online.reflect.models import load_policy, load_reflector
+    from sweet_rl.online.reflect.trainer import Trainer
+    from sweet_rl.online.reflect.values import Critic, ValueHead
     from sweet_rl.types import derive_seed
 
     reflector = load_reflector(settings, say, training=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import given_flags
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 from sweet_rl.errors import UsageError
+from sweet_rl.online.reflect.settings import ReflectSettings
 
 
 @recorded("reflect supervised_pretrain", reads=("model_name", "task_file", "load_dir"))
@@ -29,8 +29,8 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     """
     from dataclasses import replace
 
-    from sweet_rl.algorithms.reflect import experiments
-    from sweet_rl.algorithms.reflect.texts import check_kind, read_texts
+    from sweet_rl.online.reflect import experiments
+    from sweet_rl.online.reflect.texts import check_kind, read_texts
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
@@ -52,11 +52,11 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     from sweet_rl.command_line.running import progress, silence_libraries
 
     silence_libraries()
-    from sweet_rl.algorithms.distributed import processes
-    from sweet_rl.algorithms.distributed.collectives import broadcast_parameters
-    from sweet_rl.algorithms.reflect.models import Checkpoints, load_policy
-    from sweet_rl.algorithms.reflect.sft import FineTuning
     from sweet_rl.commands.reflect.training_run import TrainingRun
+    from sweet_rl.online.distributed import processes
+    from sweet_rl.online.distributed.collectives import broadcast_parameters
+    from sweet_rl.online.reflect.models import Checkpoints, load_policy
+    from sweet_rl.online.reflect.sft import FineTuning
 
     with processes.process_group(), TrainingRun("supervised_pretrain", settings, old) as run:
 
@@ -85,8 +85,8 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
 def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
     """The texts as tokens; a published run passes over those without a marker."""
-    from sweet_rl.algorithms.reflect.pointing import PointingAgent, pointed
-    from sweet_rl.algorithms.reflect.texts import encode, encode_published
+    from sweet_rl.online.reflect.pointing import PointingAgent, pointed
+    from sweet_rl.online.reflect.texts import encode, encode_published
 
     if isinstance(agent, PointingAgent):
         return pointed(agent, texts, str(settings.task_file), settings.max_seq_length)

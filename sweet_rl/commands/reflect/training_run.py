@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Self
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.distributed import processes
-from sweet_rl.algorithms.reflect import experiments
-from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.running import on_interrupt
+from sweet_rl.online.distributed import processes
+from sweet_rl.online.reflect import experiments
+from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.tiny_models.reflect_models import TINY, make_reflect_model
 from sweet_rl.training.checkpoints import held
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from sweet_rl.algorithms.archer.actor import Utterance
-from sweet_rl.algorithms.archer.learners import ArcherLearner, make_learner
-from sweet_rl.algorithms.archer.learning import Draw, Say
-from sweet_rl.algorithms.archer.policy_updates import ActorRows
-from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.chat import ChatFormat
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.online.actor import Utterance
+from sweet_rl.online.learners import ArcherLearner, make_learner
+from sweet_rl.online.learning import Draw, Say
+from sweet_rl.online.policy_updates import ActorRows
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.studies.archer.settings import CONFIG, best_asker
 
 _ASKED = re.compile(r"^(.+\?) (\S.*)$", re.MULTILINE)

@@ -180,11 +180,11 @@ def _swap(study: OnlineStudy, method: str, seed: int) -> list[Step]:
 @recorded("demo_archer imitate", reads=("games_path",))
 def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int, **training: Any) -> None:
     """Make the policy of a seed; it learns to play as in the games."""
-    from sweet_rl.algorithms.archer.bc import demonstrations_of
-    from sweet_rl.algorithms.archer.replay import transitions
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
     from sweet_rl.commands.cloning import clone
+    from sweet_rl.online.bc import demonstrations_of
+    from sweet_rl.online.replay import transitions
     from sweet_rl.records import load_trajectories
     from sweet_rl.tiny_models.question_models import make_models
 
@@ -219,9 +219,9 @@ def measure(
 
 def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
     """The learner of a run, as the run left it or before it has learned."""
-    from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
+    from sweet_rl.online.learners import make_learner
     from sweet_rl.training.checkpoints import complete_checkpoints, load_state
 
     config = load_config(CONFIG, overrides)

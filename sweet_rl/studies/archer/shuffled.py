@@ -10,12 +10,12 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from sweet_rl.algorithms.archer.learners import ArcherLearner, make_learner
-from sweet_rl.algorithms.archer.learning import Draw, Say
-from sweet_rl.algorithms.archer.replay import Transition
-from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.chat import ChatFormat
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.online.learners import ArcherLearner, make_learner
+from sweet_rl.online.learning import Draw, Say
+from sweet_rl.online.replay import Transition
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.types import derive_seed
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.archer.replay import Transition, transitions
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import DataError
 from sweet_rl.grouping import other_places
+from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.preferences.ranking import moved
 from sweet_rl.records import load_trajectories, replace_file
 from sweet_rl.statistics import area_under_curve
@@ -34,7 +34,7 @@ def swap(games: str, output: str, *overrides: str) -> None:
             that name a word, the critic puts one that wins above one that does not (area under the ROC
             curve), after its own dialogue (`auc`) and after another's (`auc_swapped`).
     """
-    from sweet_rl.algorithms.archer.losses import advantages
+    from sweet_rl.online.losses import advantages
 
     pairs = list(_pairs(games))
     if not pairs:

@@ -1,0 +1,423 @@
+"""The policy over tokens: one causal language model that writes utterances and scores them.
+
+What it samples from is what it scores: prompts are padded on the left while sampling, positions come from the
+mask, the token that ends an utterance is part of it, and temperature and top-k count both times.
+Importing this module imports torch.
+
+Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary.
+
+Of prompts that begin each other (observations of one episode do) only the longest is read. Those that are left are laid out as
+trees where a model is wide enough (`sweet_rl.training.trees`), and read in one forward pass; what the model remembers of
+each token is handed to every prompt that goes through it.
+
+Axes there: P prompts, R rows of the layout, T places in a row, W places of the longest prompt, V vocabulary, H
+heads, D of a head.
+
+Published behaviour: docs/published/archer.md#policy, #deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.errors import UsageError
+from sweet_rl.online.critic import Recent
+from sweet_rl.policies.decoding import (
+    Decoder,
+    Prefill,
+    Request,
+    Written,
+    closing_ids,
+    end_tokens,
+    keep_likeliest,
+)
+from sweet_rl.training.attention import attention_span, inputs_of
+from sweet_rl.training.batches import Reader, question_of, to_device
+from sweet_rl.training.forward import ResponseHead, asked_at
+from sweet_rl.training.steps import padded_batches, shared_batches
+from sweet_rl.training.trees import chains, lay_out, neighbours
+
+WIDE = 256
+"""Hidden size from which on planning a tree costs less than it saves; a chain is planned at once."""
+
+
+class TreePrefill:
+    """Reads prompts for the sampling loop (`sweet_rl.policies.decoding.Decoder`)."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        config = model.config.get_text_config()
+        self._span = attention_span(model)
+        slides = getattr(config, "sliding_window", None) is not None
+        self.serves = self._span > 0 and not slides
+        """Whether this model's prompts can share tokens."""
+        if config.hidden_size < WIDE:
+            self._span = 0
+
+    def __call__(self, prompts: Sequence[Sequence[int]]) -> Prefill | None:
+        """Logits behind each prompt, its mask and the cache, padded on the left; None: nothing is shared."""
+        if not self.serves or len(prompts) < 2:
+            return None
+        found = chains([tuple(ids) for ids in prompts])
+        longest = [np.asarray(prompts[chain[-1]], dtype=np.uint32) for chain in found]
+        layout = lay_out(longest, attention_span=self._span)
+        if not layout.shares and len(found) == len(prompts):
+            return None
+        of = {number: at for chain, at in zip(found, layout.places, strict=True) for number in chain}
+        places = [of[number][: len(ids)] for number, ids in enumerate(prompts)]
+        device = self._model.device
+        where = [at[-1] for at in places]
+        question = to_device(question_of(layout, np.asarray(where)), device)
+        width = max(map(len, places))
+        padded = [[*[0] * (width - len(at)), *at.tolist()] for at in places]
+        mask = [[*[0] * (width - len(at)), *[1] * len(at)] for at in places]
+        where_PW = torch.tensor(padded, device=device)
+        inputs = inputs_of(self._model, question) | {"use_cache": True}
+        if not layout.shares:
+            inputs["attention_mask"] = torch.from_numpy(layout.ends_RT > 0).long().to(device)
+        with asked_at(self._model.get_output_embeddings(), question["predictors_K"]):
+            output = self._model(**inputs)
+        cache = output.past_key_values
+        for layer in cache.layers:
+            layer.keys, layer.values = _picked(layer.keys, where_PW), _picked(layer.values, where_PW)
+        return output.logits, torch.tensor(mask, device=device), cache
+
+
+def _picked(states_RHTD: Tensor, where_PW: Tensor) -> Tensor:
+    """Keys or values of each prompt's own tokens, as [P, H, W, D]."""
+    rows, heads, places, size = states_RHTD.shape
+    flat = states_RHTD.transpose(1, 2).reshape(rows * places, heads, size)
+    return flat[where_PW].transpose(1, 2)
+
+
+_SAID = 4096
+"""Utterances whose text is remembered: of short ones many are alike."""
+
+OBSERVATION = "{obs}"
+"""Where the observation stands in a template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """A turn of the policy: the text without its end token, and the tokens with it.
+
+    `finished` is False where the token limit cut it off. `logprobs` are those of the tokens when they were
+    sampled, of the untempered model; empty where they are not known.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finished: bool
+    logprobs: tuple[float, ...] = ()
+
+
+class Prompt(NamedTuple):
+    """What the model is given: the text, and its tokens."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+class TokenScores(NamedTuple):
+    """Log-probabilities of utterances' tokens, padded with 0; the baseline's values where there is one."""
+
+    logps_BT: Tensor
+    mask_BT: Tensor
+    values_BT: Tensor | None
+
+    @property
+    def logps_B(self) -> Tensor:
+        """Log-probabilities of whole utterances [B]: the sum over their tokens."""
+        return self.logps_BT.sum(dim=1)
+
+
+class TokenPolicy:
+    """A causal language model as a policy over utterances.
+
+    No dropout is ever active. An utterance ends with the first token whose text contains
+    `eos_str`, or with an end token of the model; text before `eos_str` inside that token belongs to it.
+
+    Args:
+        model: the bare transformers model (adapters in place); put into evaluation mode.
+        top_k: sample, and score, among so many tokens only; 0: among all.
+        eos_str: what ends an utterance; None: only end tokens do.
+        template: text around the observation, which stands at `{obs}`; it is never cut.
+        max_context: tokens of a prompt at most; less where the model has fewer positions. The oldest tokens
+            of the observation are dropped.
+        max_tokens_per_batch: tokens scored together at most, those of a common beginning once; four times as
+            many are sampled, with padding.
+        use_baseline: put a value head on the hidden states. It begins at 0 and gives them no gradients.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        *,
+        max_new_tokens: int = 32,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        eos_str: str | None = "\n",
+        template: str | None = None,
+        max_context: int = 512,
+        max_tokens_per_batch: int = 4096,
+        use_baseline: bool = False,
+    ) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.max_new_tokens, self.temperature, self.top_k = max_new_tokens, temperature, top_k
+        self.eos_str, self.template = eos_str, template
+        self.max_tokens_per_batch = max_tokens_per_batch
+        config: Any = model.config
+        text_config = config.get_text_config()
+        self._positions: int | None = getattr(text_config, "max_position_embeddings", None)
+        self.max_context = max_context
+        if self._positions is not None:
+            self.max_context = min(max_context, self._positions - max_new_tokens)
+        self.end_ids, self._closing = end_tokens(model, tokenizer), closing_ids(tokenizer)
+        self._stop_ids = self.end_ids | tokens_with(tokenizer, eos_str)
+        self._prefill = TreePrefill(model)
+        self._decoder = Decoder(model, self._stop_ids, self._spells_end, self._prefill)
+        self._head = ResponseHead(model, self._logprobs_of)
+        self._reader = Reader(pad_id=0, attention_span=attention_span(model))
+        self.prompt = Recent(self._make_prompt, lambda prompt: len(prompt.ids))
+        self._ids = Recent(self._encode, len)
+        self._text_of = lru_cache(_SAID)(self._make_text)
+        self.value_head: nn.Linear | None = None
+        if use_baseline:
+            self.value_head = nn.Linear(text_config.hidden_size, 1, device=self.device, dtype=self.dtype)
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+        if self.max_context < 1 or len(self.prompt("a").ids) > self.max_context:
+            raise UsageError(
+                f"max_new_tokens={max_new_tokens} and the template leave no room for an observation: prompts "
+                f"have {self.max_context} tokens at most. Shorten them, or raise max_context."
+            )
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model's parameters, where inputs have to be."""
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What scores come in: float32, or float64 if the model computes in that."""
+        return torch.promote_types(next(self.model.parameters()).dtype, torch.float32)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The trained weights: the model, or its adapter, and the value head if there is one."""
+        extra = list(self.value_head.parameters()) if self.value_head is not None else []
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad] + extra
+
+    # -- texts and tokens ---------------------------------------------------------------------------------
+
+    def _make_prompt(self, observation: str) -> Prompt:
+        if self.template is None:
+            ids = self._encode(observation)
+            if len(ids) <= self.max_context:
+                return Prompt(observation, ids)
+            begin = ids[:1] if ids[0] == self.tokenizer.bos_token_id else ()
+            ids = (*begin, *ids[len(ids) - self.max_context + len(begin) :])
+            return Prompt(self.decode(ids), ids)
+        kept = self.tokenizer(observation, add_special_tokens=False)["input_ids"]
+        text, ids = self._filled(observation)
+        while len(ids) > self.max_context and kept:
+            kept = kept[len(ids) - self.max_context :]
+            text, ids = self._filled(self.decode(kept))
+        return Prompt(text, ids)
+
+    def _filled(self, observation: str) -> tuple[str, tuple[int, ...]]:
+        text = str(self.template).replace(OBSERVATION, observation)
+        return text, self._encode(text)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        """Tokens of a prompt, with the begin token where the tokenizer adds one and the text has none."""
+        begin: str | None = self.tokenizer.bos_token
+        written = bool(begin) and text.startswith(str(begin))
+        ids: list[int] = self.tokenizer(text, add_special_tokens=not written)["input_ids"]
+        while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
+            ids = ids[:-1]
+        begin_id = self.tokenizer.bos_token_id
+        fallback = self.tokenizer.eos_token_id if begin_id is None else begin_id
+        return tuple(ids) or (0 if fallback is None else int(fallback),)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of an utterance's token ids, special tokens left out."""
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def utterance(self, observation: str, text: str) -> Utterance:
+        """Words from elsewhere as the policy would have written them: their tokens, then what ends them.
+
+        Cut where the model has no more positions.
+        """
+        prompt = self.prompt(observation)
+        spoken = text + (self.eos_str or "")
+        both = self._ids(prompt.text + spoken)  # imitation comes to the same turns again and again
+        if both[: len(prompt.ids)] == prompt.ids:
+            ids = both[len(prompt.ids) :]
+        else:
+            ids = tuple(self.tokenizer(spoken, add_special_tokens=False)["input_ids"])
+        if self.eos_str is None:
+            ids = (*ids, *self._closing)
+        room = len(ids) if self._positions is None else self._positions - len(prompt.ids)
+        return Utterance(text, ids[:room], finished=len(ids) <= room)
+
+    def known_utterance(self, observation: str, text: str, ids: tuple[int, ...] | None) -> Utterance:
+        """The utterance with these tokens if they spell the text; else as `utterance` makes it."""
+        if ids and self._text_of(ids) == text:
+            return Utterance(text, ids, finished=True)
+        return self.utterance(observation, text)
+
+    def _make_text(self, ids: tuple[int, ...]) -> str:
+        text = self.decode(ids)
+        return text if self.eos_str is None else text.split(self.eos_str)[0]
+
+    def _spells_end(self, ids: Sequence[int]) -> bool:
+        """Whether several tokens together spell a longer `eos_str`."""
+        if self.eos_str is None or len(self.eos_str) == 1:
+            return False
+        return self.eos_str in self.decode(ids[-4 * len(self.eos_str) :])
+
+    # -- sampling -----------------------------------------------------------------------------------------
+
+    def request(self, observation: str, seed: int, *, greedy: bool = False) -> Request:
+        """The request to the decoder: prompt ids, seed, temperature and limits."""
+        temperature = 0.0 if greedy else self.temperature
+        ids = self.prompt(observation).ids
+        return Request(ids, self.max_new_tokens, temperature, seed, self.top_k)
+
+    def write(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Utterance]], None, None]:
+        """Utterances as they end, by their places among the requests.
+
+        Prompts with a common prefix are neighbours where it can be read once; else those of similar lengths.
+        """
+        lengths = [len(request.prompt_ids) + self.max_new_tokens for request in requests]
+        most = 4 * self.max_tokens_per_batch
+        if self._prefill.serves:
+            order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
+            batches = padded_batches(lengths, most, order=order)
+        else:
+            batches = padded_batches(lengths, most)
+        for batch in batches:
+            for finished in self._decoder([requests[number] for number in batch]):
+                yield [(batch[place], self._spoken(written)) for place, written in finished]
+
+    def sample(
+        self, observations: Sequence[str], seeds: Sequence[int], *, greedy: bool = False
+    ) -> list[Utterance]:
+        """One utterance for each observation; it depends on its observation and its seed only."""
+        requests = [
+            self.request(observation, seed, greedy=greedy)
+            for observation, seed in zip(observations, seeds, strict=True)
+        ]
+        places = {request: place for place, request in reversed(list(enumerate(requests)))}
+        # The same observation with the same seed is written once; neighbours with the same prompt share it.
+        distinct = sorted(places.values(), key=lambda place: requests[place].prompt_ids)
+        found: dict[Request, Utterance] = {}
+        for finished in self.write([requests[place] for place in distinct]):
+            found |= {requests[distinct[number]]: utterance for number, utterance in finished}
+        return [found[request] for request in requests]
+
+    def _spoken(self, written: Written) -> Utterance:
+        return Utterance(self._text_of(written.token_ids), written.token_ids, written.ended, written.logprobs)
+
+    # -- scoring ------------------------------------------------------------------------------------------
+
+    def batches(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Iterator[list[int]]:
+        """Numbers of utterances to score together; neighbours' prompts have a common prefix."""
+        rows = [
+            np.asarray((*self.prompt(observation).ids, *utterance.token_ids), dtype=np.uint32)
+            for observation, utterance in zip(observations, utterances, strict=True)
+        ]
+        lengths = [len(row) for row in rows]
+        if self._reader.attention_span > 0:
+            order, shared = neighbours(rows)
+            yield from shared_batches(order, lengths, shared, self.max_tokens_per_batch)
+        else:
+            yield from padded_batches(lengths, self.max_tokens_per_batch)
+
+    def scores(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> TokenScores:
+        """Log-probabilities of the utterances' tokens under what they are sampled from, ends included.
+
+        All in one batch; with gradients where they are on. float32 at least, whatever the model computes in.
+        """
+        prompts = [self.prompt(observation).ids for observation in observations]
+        sequences, asked = [], []
+        for number, (prompt, utterance) in enumerate(zip(prompts, utterances, strict=True)):
+            sequences.append(np.asarray((*prompt, *utterance.token_ids), dtype=np.uint32))
+            asked.append((number, np.arange(len(prompt), len(sequences[-1]))))
+        question, places = self._reader.ask(sequences, asked)
+        question = to_device(question, self.device)
+        inputs = inputs_of(self.model, question)
+        with self._hidden_states() as seen, self._recomputing():
+            logps_K, _ = self._head.logprobs(
+                self.model, question["predictors_K"], question["targets_K"], inputs
+            )
+        width = max(map(len, places))
+        where_BT = torch.tensor([[*at, *[0] * (width - len(at))] for at in places], device=self.device)
+        mask_BT = torch.tensor([[1.0] * len(at) + [0.0] * (width - len(at)) for at in places])
+        mask_BT = mask_BT.to(self.device)
+        values_BT = None
+        if self.value_head is not None:
+            hidden_KH = seen[-1].flatten(0, 1)[question["predictors_K"]].detach().to(self.dtype)
+            values_BT = self.value_head(hidden_KH)[:, 0][where_BT]
+        return TokenScores(logps_K[where_BT].where(mask_BT > 0, 0.0), mask_BT, values_BT)
+
+    def _logprobs_of(self, logits_KV: Tensor, tokens_K: Tensor) -> Tensor:
+        """Under temperature and top-k; a token that was sampled is among the k whatever rounding says."""
+        if self.top_k > 0:
+            limits_K = torch.full_like(tokens_K, self.top_k)
+            kept_KV = keep_likeliest(logits_KV, limits_K)
+            logits_KV = kept_KV.scatter(1, tokens_K[:, None], logits_KV.gather(1, tokens_K[:, None]))
+        wide_KV = logits_KV.to(self.dtype) / self.temperature
+        return wide_KV.gather(1, tokens_K[:, None])[:, 0] - wide_KV.logsumexp(dim=1)
+
+    @contextmanager
+    def _recomputing(self) -> Iterator[None]:
+        """Layers compute activations again in training mode only; what is in them stays in the other."""
+        layers = [
+            module
+            for module in self.model.modules()
+            if torch.is_grad_enabled() and getattr(module, "gradient_checkpointing", False)
+        ]
+        for layer in layers:
+            layer.training = True
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.training = False
+
+    @contextmanager
+    def _hidden_states(self) -> Iterator[list[Tensor]]:
+        """What goes into the model's head, for the baseline."""
+        seen: list[Tensor] = []
+        if self.value_head is None:
+            yield seen
+            return
+        head: Any = self.model.get_output_embeddings()  # type: ignore[operator]
+        hook = head.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+
+def tokens_with(tokenizer: Any, text: str | None) -> frozenset[int]:
+    """Every token whose own text contains `text`; none where that is None."""
+    if text is None:
+        return frozenset()
+    spelled = tokenizer.batch_decode(
+        [[number] for number in range(len(tokenizer))], clean_up_tokenization_spaces=False
+    )
+    return frozenset(number for number, piece in enumerate(spelled) if text in piece)

@@ -1,0 +1,355 @@
+"""Two Q and two V critics over utterances, on one encoder.
+
+Observations and actions are encoded separately, and what a text becomes does not depend on what else is in
+its batch. So each distinct text is encoded once, in batches of similar lengths; of those that begin each
+other, as an episode's observations do, a causal encoder reads the longest only. Importing this module imports
+torch.
+
+Axes: N texts, B rows, T tokens, H hidden.
+
+Published behaviour: docs/published/archer.md#critic.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.chat import load_tokenizer
+from sweet_rl.online.losses import CriticValues
+from sweet_rl.policies.weights import pretrained
+from sweet_rl.training.steps import padded_batches
+from sweet_rl.training.trees import chains
+
+BUDGET_BYTES = 32 * 2**20
+"""Of one memory; about ten thousand observations of a question game."""
+
+_BYTES_OF_A_TOKEN, _BYTES_OF_A_LETTER = 36, 2
+
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Value]):
+    """A function of a text that remembers its newest results; safe to call from several threads.
+
+    Args:
+        tokens: how many tokens a result holds.
+        budget: bytes of all results and texts, about; the one that was asked for longest ago goes first.
+    """
+
+    def __init__(
+        self, make: Callable[[str], Value], tokens: Callable[[Value], int], budget: int = BUDGET_BYTES
+    ) -> None:
+        self._make, self._tokens, self._budget = make, tokens, budget
+        self._kept: dict[str, Value] = {}
+        self._held = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __call__(self, text: str) -> Value:
+        """The result for the text."""
+        with self._lock:
+            if text in self._kept:
+                self._kept[text] = value = self._kept.pop(text)  # the newest stand last
+                return value
+        value = self._make(text)
+        with self._lock:
+            if text not in self._kept:
+                self._kept[text] = value
+                self._held += self._size(text, value)
+                while self._held > self._budget and len(self._kept) > 1:
+                    oldest = next(iter(self._kept))
+                    self._held -= self._size(oldest, self._kept.pop(oldest))
+        return value
+
+    def _size(self, text: str, value: Value) -> int:
+        return _BYTES_OF_A_LETTER * len(text) + _BYTES_OF_A_TOKEN * self._tokens(value)
+
+
+Pooling = Literal["pooler", "first", "last", "mean"]
+"""How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
+first token), the first token's output as it is, the last token's beside the mean of the tokens' embeddings,
+or the mean of the outputs. What a causal model makes of its last token says what comes next: after every
+utterance the same. Which one it was the embeddings say."""
+
+_HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
+_WORTH = {"cpu": 256, "cuda": 4096}
+"""Tokens from which on a device is busy with a batch: padding then costs more than another batch. For models
+256 wide or wider; narrower ones need more."""
+
+
+class Distinct(NamedTuple):
+    """Unique texts, and the index among them of each requested text."""
+
+    texts: list[str]
+    places: list[int]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Distinct:
+        """The distinct ones in the order of their first appearance."""
+        numbers: dict[str, int] = {}
+        places = [numbers.setdefault(text, len(numbers)) for text in texts]
+        return cls(list(numbers), places)
+
+
+class TextEncoder:
+    """Texts to vectors with any transformers encoder. Not a module: it borrows one.
+
+    Args:
+        model: the encoder; always called without dropout.
+        tokenizer: that belongs to it; special tokens are added, the oldest tokens of a long text are dropped.
+        max_length: tokens of a text at most, special ones included; less where the model has fewer positions.
+        pooling: "auto" takes the pooler where the model has one; else the first token where the tokenizer
+            begins a text with a special one; the last one and the embeddings of a causal model;
+            else the mean.
+        half: compute in bfloat16; vectors come out in the weights' own precision.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        *,
+        max_length: int = 512,
+        pooling: Pooling | Literal["auto"] = "auto",
+        half: bool = False,
+    ) -> None:
+        self.model, self.tokenizer, self.half = model, tokenizer, half
+        config: Any = model.config
+        self._hidden: int = config.get_text_config().hidden_size
+        self.max_length = min(max_length, _positions(config) or max_length)
+        tokenizer.truncation_side = "left"
+        self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
+        self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
+        self.joined_width = 2 * self.width + (self._hidden if self.pooling == "last" else 0)
+        self.texts_read = 0
+        """Texts that the model was given so far: how a test knows that none was read twice."""
+        self._chained = self.pooling == "last" and _looks_back_only(model)
+        pad_id = tokenizer.pad_token_id
+        self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
+        self._adds_begin = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
+        self._ids = Recent(self._tokenize, len)
+        accepted = inspect.signature(model.forward).parameters
+        self._options = {"use_cache": False} if "use_cache" in accepted else {}
+
+    def lent_to(self, model: nn.Module) -> TextEncoder:
+        """The same for a copy of the model."""
+        return TextEncoder(
+            model, self.tokenizer, max_length=self.max_length, pooling=self.pooling, half=self.half
+        )
+
+    def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """Numbers of texts that are encoded together; those that one pass reads are not divided."""
+        rows = [self._ids(text) for text in texts]
+        found = self._chains(rows)
+        worth = _WORTH.get(self.device.type, math.inf) * max(1.0, (256 / self._hidden) ** 2)
+        lengths = [len(rows[chain[-1]]) for chain in found]
+        batches = padded_batches(lengths, max_tokens, worth_tokens=worth)
+        return [[number for place in batch for number in found[place]] for batch in batches]
+
+    def _chains(self, rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
+        return chains(rows) if self._chained else [[number] for number in range(len(rows))]
+
+    def tokens(self, texts: Sequence[str]) -> int:
+        """Tokens of all the texts, without padding."""
+        return sum(len(self._ids(text)) for text in texts)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the encoder's parameters, where inputs have to be."""
+        return next(self.model.parameters()).device
+
+    def __call__(self, texts: Sequence[str], max_tokens: int) -> Tensor:
+        """Vectors of the texts, as [N, width]; with gradients where they are on."""
+        batches = self.batches(texts, max_tokens)
+        features: Tensor = torch.cat(
+            [self._encode([self._ids(texts[n]) for n in batch]) for batch in batches]
+        )
+        order = torch.tensor([number for batch in batches for number in batch], device=features.device)
+        return features[order.argsort()]
+
+    def _encode(self, rows: Sequence[tuple[int, ...]]) -> Tensor:
+        """One batch, padded on the right."""
+        found = self._chains(rows)
+        read = [rows[chain[-1]] for chain in found]
+        self.texts_read += len(read)
+        device, dtype = self.device, next(self.model.parameters()).dtype
+        width = max(map(len, read))
+        ids_BT = torch.tensor([[*row, *[self._pad_id] * (width - len(row))] for row in read], device=device)
+        lengths_B = torch.tensor([len(row) for row in read], device=device)
+        mask_BT = (torch.arange(width, device=device) < lengths_B[:, None]).long()
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.half):
+            output = self.model(input_ids=ids_BT, attention_mask=mask_BT, **self._options)
+        if self.pooling == "pooler":
+            pooled: Tensor = output.pooler_output
+            return pooled.to(dtype)
+        hidden_BTH: Tensor = output.last_hidden_state.to(dtype)
+        if self.pooling == "first":
+            return hidden_BTH[:, 0]
+        if self.pooling == "mean":
+            return _means(hidden_BTH)[torch.arange(len(rows), device=device), lengths_B - 1]
+        model: Any = self.model
+        where = {number: place for place, chain in enumerate(found) for number in chain}
+        rows_N = torch.tensor([where[number] for number in range(len(rows))], device=device)
+        lasts_N = torch.tensor([len(row) - 1 for row in rows], device=device)
+        words_BTH = _means(model.get_input_embeddings()(ids_BT).to(dtype))
+        said_NH = nn.functional.layer_norm(words_BTH[rows_N, lasts_N], (self._hidden,))
+        return torch.cat([hidden_BTH[rows_N, lasts_N], said_NH], dim=1)
+
+    def joined(self, states_BH: Tensor, actions_BH: Tensor) -> Tensor:
+        """Vectors of observations and of utterances beside each other, as [B, joined_width].
+
+        Of a causal model the products, too, of what it expects next and the utterance's words: their sum is
+        about the utterance's logit, and heads learn slowly from sums what is one.
+        """
+        both = [states_BH, actions_BH]
+        if self.pooling == "last":
+            both.append(states_BH[:, : self._hidden] * actions_BH[:, self._hidden :])
+        return torch.cat(both, dim=1)
+
+    def _tokenize(self, text: str) -> tuple[int, ...]:
+        begin, begin_id = self.tokenizer.bos_token, self.tokenizer.bos_token_id
+        written = bool(begin) and text.startswith(str(begin))  # by a chat template
+        if written and self._adds_begin:
+            text = text.removeprefix(begin)
+        ids = self.tokenizer(text, truncation=True, max_length=self.max_length)["input_ids"]
+        if self.pooling == "last" and len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:
+            ids = ids[:-1]  # a policy has never read its own end
+        if written and ids[0] != begin_id:
+            ids = [begin_id, *ids[1:]]  # of a text that was cut
+        return tuple(ids) or (self._pad_id,)  # GPT-like tokenizers make nothing of an empty text
+
+
+class DoubleCritic(nn.Module):
+    """The encoder and four heads; the names of the weights are the published ones.
+
+    Args:
+        double: two members of each critic; else the first one's values stand for both, and the second one's
+            heads are never trained.
+    """
+
+    def __init__(
+        self,
+        base_lm: nn.Module,
+        tokenizer: Any,
+        *,
+        max_length: int = 512,
+        pooling: Pooling | Literal["auto"] = "auto",
+        double: bool = True,
+    ) -> None:
+        super().__init__()
+        self.single = not double
+        self.base_lm = base_lm
+        self.encoder = TextEncoder(base_lm, tokenizer, max_length=max_length, pooling=pooling)
+        width, joined = self.encoder.width, self.encoder.joined_width
+        self.critic1, self.critic2 = _head(joined, width), _head(joined, width)
+        self.v_critic1, self.v_critic2 = _head(width, width), _head(width, width)
+        self.eval()
+
+    def encode(self, texts: Sequence[str], max_tokens: int = 4096) -> Tensor:
+        """Vectors of texts, each distinct one encoded once, as [N, H]."""
+        distinct = Distinct.of(texts)
+        features = self.encoder(distinct.texts, max_tokens)
+        return features[torch.tensor(distinct.places, device=features.device)]
+
+    def q(self, states_BH: Tensor, actions_BH: Tensor) -> tuple[Tensor, Tensor]:
+        """Q1 and Q2 of encoded observations and actions, each as [B]."""
+        both_BH = self.encoder.joined(states_BH, actions_BH)
+        q1_B = self.critic1(both_BH)[:, 0]
+        return q1_B, self.critic2(both_BH)[:, 0] if not self.single else q1_B
+
+    def v(self, states_BH: Tensor) -> tuple[Tensor, Tensor]:
+        """V1 and V2 of encoded observations, each as [B]."""
+        v1_B = self.v_critic1(states_BH)[:, 0]
+        return v1_B, self.v_critic2(states_BH)[:, 0] if not self.single else v1_B
+
+    def forward(self, states_BH: Tensor, actions_BH: Tensor) -> CriticValues:
+        """All four values of encoded observations and actions."""
+        return CriticValues(*self.q(states_BH, actions_BH), *self.v(states_BH))
+
+    def read(
+        self, observations: Sequence[str], actions: Sequence[str], max_tokens: int = 4096
+    ) -> CriticValues:
+        """All four values of texts; every distinct text is encoded once."""
+        features = self.encode([*observations, *actions], max_tokens)
+        values: CriticValues = self(features[: len(observations)], features[len(observations) :])
+        return values
+
+
+@torch.no_grad()
+def soft_update(target: nn.Module, online: nn.Module, tau: float) -> None:
+    """Polyak averaging: target := (1 - tau) target + tau online. Buffers are copied."""
+    for theirs, ours in zip(target.parameters(), online.parameters(), strict=True):
+        theirs.mul_(1 - tau).add_(ours, alpha=tau)
+    for kept, copied in zip(target.buffers(), online.buffers(), strict=True):
+        kept.copy_(copied)
+
+
+def load_critic(
+    name: str, *, cache_dir: str | None = None, max_length: int = 512, seed: int = 0, double: bool = True
+) -> DoubleCritic:
+    """A critic on the encoder of a folder or hub name; heads are drawn from the seed.
+
+    A causal model's folder serves, too: its encoder is the model without its head.
+    """
+    from transformers import AutoModel
+
+    base, _ = pretrained(
+        name, lambda _: AutoModel, flag="critic_lm", cache_dir=cache_dir, dtype=torch.float32
+    )
+    tokenizer = load_tokenizer(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return DoubleCritic(base, tokenizer, max_length=max_length, double=double)
+
+
+def _head(width_in: int, width: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
+    )
+
+
+def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
+    if getattr(model, "pooler", None) is not None:
+        return "pooler"
+    begins = getattr(tokenizer, "cls_token_id", None)
+    ids = tokenizer("a")["input_ids"]
+    if begins is not None and ids[:1] == [begins]:
+        return "first"
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    )
+
+    config: Any = model.config
+    return "last" if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else "mean"
+
+
+def _means(states_BTH: Tensor) -> Tensor:
+    """Of all tokens up to each one."""
+    counts_T1 = torch.arange(1, states_BTH.shape[1] + 1, device=states_BTH.device)[:, None]
+    return states_BTH.cumsum(dim=1) / counts_T1
+
+
+def _looks_back_only(model: nn.Module) -> bool:
+    """Whether it is known that no token of a model sees those behind it."""
+    known = [module.is_causal for module in model.modules() if hasattr(module, "is_causal")]
+    return bool(known) and all(known)
+
+
+def _positions(config: Any) -> int | None:
+    """Tokens that the model has positions for; RoBERTa's begin behind the padding's id."""
+    text = config.get_text_config()
+    positions: int | None = getattr(text, "max_position_embeddings", None)
+    if not getattr(text, "position_biased_input", True):
+        return None  # DeBERTa counts distances only
+    if positions and "roberta" in text.model_type and "deberta" not in text.model_type:
+        positions -= text.pad_token_id + 1
+    return positions

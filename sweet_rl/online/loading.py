@@ -1,0 +1,246 @@
+"""Policies and critics from folders or the hub, on the device and in the precision of the settings.
+
+Published behaviour: docs/published/archer.md#policy, #configuration.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from sweet_rl.chat import load_tokenizer
+from sweet_rl.errors import UsageError, first_line
+from sweet_rl.online.actor import TokenPolicy
+from sweet_rl.online.critic import DoubleCritic, load_critic
+from sweet_rl.online.distributed.fsdp import shard
+from sweet_rl.online.distributed.processes import from_main, is_main
+from sweet_rl.online.settings import ArcherSettings
+from sweet_rl.policies.weights import pretrained
+from sweet_rl.training import models
+from sweet_rl.training.adapters import add_adapter
+from sweet_rl.training.checkpoints import TENSORS, load_state
+from sweet_rl.training.settings import ModelSettings
+from sweet_rl.types import derive_seed
+
+_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+
+def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
+    """The precision of computing: bfloat16 for "auto" on a GPU that has it, else float32."""
+    if settings.dtype == "auto":
+        half = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if half else torch.float32
+    dtype: torch.dtype = getattr(torch, settings.dtype)
+    return dtype
+
+
+def load_archer_critic(settings: ArcherSettings, device: torch.device) -> DoubleCritic:
+    """A critic with float32 weights and fresh heads."""
+    dtype = dtype_of(settings, device)
+    critic = load_critic(
+        settings.critic_lm,
+        cache_dir=settings.cache_dir,
+        max_length=settings.max_context,
+        seed=derive_seed(settings.seed, "critic"),
+        double=settings.double_critic,
+    )
+    critic.to(device, torch.float64 if dtype == torch.float64 else torch.float32)
+    critic.encoder.half = dtype == torch.bfloat16
+    return critic
+
+
+def load_actor(settings: ArcherSettings, device: torch.device) -> TokenPolicy:
+    """The policy, with its adapter if one is trained."""
+    return actor_of(*load_bare(settings, device), settings)
+
+
+def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]:
+    """The policy's model, adapter in place, and its tokenizer; sharded over processes if settings say so."""
+    dtype = dtype_of(settings, device)
+    frozen = settings.use_lora or settings.agent_type == "chai"
+    weights = dtype if frozen or dtype != torch.bfloat16 else torch.float32
+    tokenizer = load_tokenizer(settings.policy_lm)
+    half = dtype if weights != dtype else None
+    if settings.shard_with is not None:
+        model = _in_first(settings, weights)
+        shard(model, device, half)
+        return model, tokenizer
+    model = _whole(settings, weights).to(device)
+    if half == torch.bfloat16:  # every forward pass computes in it while the weights stay float32
+        model.forward = torch.autocast(next(model.parameters()).device.type, dtype=half)(model.forward)
+    return model, tokenizer
+
+
+def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
+    """The policy's model on the CPU."""
+    model, missing = pretrained(
+        settings.policy_lm, flag="policy_lm", cache_dir=settings.cache_dir, dtype=weights
+    )
+    if missing:
+        raise UsageError(
+            f"policy_lm: {settings.policy_lm!r} has no weights for {len(missing)} parts of a causal language "
+            f"model, such as {min(missing)!r}: it is an encoder, or not whole. Name another one."
+        )
+    if settings.checkpoint_path is not None:
+        load_weights(model, settings.checkpoint_path)
+    return _adapted(model, settings)
+
+
+def _adapted(model: Any, settings: ArcherSettings) -> Any:
+    """The model with a fresh adapter if one is trained."""
+    return with_adapter(model, settings) if settings.use_lora else model
+
+
+def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
+    """The policy's model, loaded by the first process only; elsewhere its shape, without memory."""
+    loaded: list[Any] = []
+
+    def load() -> tuple[type, Any, Any, dict[str, torch.dtype]]:
+        model = _whole(settings, weights)
+        loaded.append(model)
+        dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
+        return type(model), model.config, getattr(model, "generation_config", None), dtypes
+
+    kind, config, generation, dtypes = from_main(load)
+    if is_main():
+        return loaded[0]
+    with torch.device("meta"):
+        model: Any = _adapted(kind(config), settings)
+    for name, parameter in model.named_parameters():
+        parameter.data = parameter.data.to(dtypes[name])
+    model.to_empty(device="cpu")
+    model.tie_weights()
+    model.generation_config = generation
+    return model
+
+
+def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolicy:
+    """A policy of a model that is at hand, with the settings of utterances."""
+    if settings.gradient_checkpointing:
+        models.recompute_activations(model, ModelSettings(settings.policy_lm))
+    return TokenPolicy(
+        model,
+        tokenizer,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        eos_str=settings.eos_str,
+        template=settings.template,
+        max_context=settings.max_context,
+        max_tokens_per_batch=settings.max_tokens_per_batch,
+        use_baseline=settings.has_value_head,
+    )
+
+
+def with_adapter(model: Any, settings: ArcherSettings) -> Any:
+    """The bare model with a LoRA adapter in its layers; all else is frozen."""
+    names = settings.target_modules
+    if names == "auto":
+        found = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+        names = ",".join(_PROJECTIONS) if found.issuperset(_PROJECTIONS) else "all-linear"
+    adapter = ModelSettings(
+        pretrain=settings.policy_lm,
+        lora_rank=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=names,
+    )
+    wrapped = add_adapter(model, adapter, seed=derive_seed(settings.seed, "adapter"))
+    bare = wrapped.get_base_model()
+    object.__setattr__(bare, "adapter_of_policy", wrapped)  # not a submodule: it contains this one
+    return bare
+
+
+def load_weights(model: nn.Module, path: str) -> None:
+    """Put weights into the model: `.safetensors`, the published `.pt`, a run's checkpoint."""
+    try:
+        if Path(path).is_dir():
+            weights: Any = load_state(Path(path))
+        elif Path(path).suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            weights = load_file(path)
+        else:
+            weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UsageError(
+            f"checkpoint_path={path!r} cannot be read: {first_line(error)} "
+            "Name a .safetensors file or a .pt file that holds tensors only."
+        ) from error
+    weights = weights.get("model_state_dict", weights)
+    try:
+        missing, unexpected = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:  # the names fit, the sizes do not
+        raise UsageError(
+            f"checkpoint_path={path!r} holds weights of another model than policy_lm: "
+            f"{str(error).splitlines()[1].strip()}"
+        ) from error
+    tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
+    if set(missing) - tied or unexpected:
+        raise UsageError(
+            f"checkpoint_path={path!r} holds weights of another model: {len(missing)} are missing, "
+            f"{len(unexpected)} do not belong to policy_lm (such as {[*unexpected, *missing][0]!r})."
+        )
+
+
+POLICY, CRITIC, FINAL = "policy", "critic", "final"
+"""Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole."""
+
+_WEIGHTS = (
+    *("model.safetensors", "model.safetensors.index.json"),
+    *("pytorch_model.bin", "pytorch_model.bin.index.json"),
+)
+
+
+class Beginning(NamedTuple):
+    """One of the first three: a whole model, an adapter, or weights of `policy_lm`; a critic beside it."""
+
+    model: Path | None = None
+    adapter: Path | None = None
+    weights: Path | None = None
+    critic: Path | None = None
+
+
+def find_beginning(path: str) -> Beginning:
+    """What there is at `checkpoint_path`.
+
+    A folder that transformers loads, one of `run_bc` (its `policy/` and `critic/`), one of `run_archer` that
+    has ended (its `final/`), one of its checkpoints, an adapter's, or a file of weights.
+    """
+    place = Path(path).expanduser()
+    if place.is_file():
+        return Beginning(weights=place)
+    if not place.is_dir():
+        raise UsageError(f"checkpoint_path={path!r}: there is no such file or folder. {_MAY_BE}")
+    if (place / "config.json").is_file():
+        if any((place / name).is_file() for name in _WEIGHTS):
+            return Beginning(model=place)
+        raise UsageError(f"checkpoint_path={path!r} has a config.json, but no weights ({_WEIGHTS[0]}).")
+    if (place / "adapter_config.json").is_file():
+        return Beginning(adapter=place)
+    if (place / TENSORS).is_file():
+        return Beginning(weights=place)
+    for name in (POLICY, FINAL):
+        if (place / name).is_dir():
+            critic = place / CRITIC
+            found = find_beginning(str(place / name))
+            return found._replace(critic=critic) if (critic / "config.json").is_file() else found
+    if any(place.glob("checkpoint-*")):
+        raise UsageError(
+            f"checkpoint_path={path!r} is a run that has not ended: name one of its checkpoint-N folders, or "
+            "let it end, which makes its final/."
+        )
+    held = sorted(entry.name for entry in place.iterdir())[:5]
+    raise UsageError(
+        f"checkpoint_path={path!r} holds {', '.join(map(repr, held)) or 'nothing'}, and no model. {_MAY_BE}"
+    )
+
+
+_MAY_BE = (
+    "It may be a folder of run_bc, a model folder (config.json and weights), an adapter's, the folder of a "
+    "run_archer that has ended or one of its checkpoint-N, or a file: .safetensors, or .pt with "
+    "model_state_dict. `sweet-rl run_bc --output_dir FOLDER` makes one from nothing."
+)

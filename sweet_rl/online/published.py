@@ -1,0 +1,321 @@
+"""The published arithmetic with its known faults: what `compat: published` computes.
+
+Kept in one module, apart from the repaired path, and held to recorded outputs. What differs from there:
+
+- texts are padded on the side that the tokenizer prefers (GPT-2: the right), so that shorter rows of a batch
+  continue after padding, and their first token is scored at a padded place; scoring gives no positions;
+- sampling takes the likeliest 50 tokens, scoring all of them; what ends an utterance is not scored, and an
+  utterance does not end there but is cut there afterwards; log(softmax) underflows;
+- the replay buffer is drawn from over insertions (`replay.Ring.sample_published`, by the loop);
+- all gradients are clipped together, with those that the other phase has left behind;
+- no value is bootstrapped when an episode ends by its time limit;
+- a Mistral policy has micro-batches of 2, and BC of a Llama of 1, so their gradients are larger.
+
+Not reproduced: a buffer that takes the type of its first reward, and gradients that shrink with the number
+of processes. Importing this module imports torch.
+
+Axes: B rows, T tokens, O tokens of the padded observations.
+
+Published behaviour: docs/published/archer.md#policy, #behaviour-cloning, #online-chai, #one-update,
+#critic-targets, #policy-loss.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.chat import ChatFormat
+from sweet_rl.contracts import Policy
+from sweet_rl.errors import NonFiniteError
+from sweet_rl.online import losses
+from sweet_rl.online.actor import OBSERVATION, Utterance
+from sweet_rl.online.critic import DoubleCritic, soft_update
+from sweet_rl.online.learning import Draw, Learner, Say, copied
+from sweet_rl.online.loading import load_archer_critic, load_bare
+from sweet_rl.online.losses import CriticTargets, CriticValues
+from sweet_rl.online.players import Ask, Player
+from sweet_rl.online.replay import Transition
+from sweet_rl.online.settings import PUBLISHED_TOP_K, ArcherSettings
+from sweet_rl.policies.weights import device_of
+from sweet_rl.types import derive_seed
+
+LEADING_NEWLINES = 3
+MISTRAL_ROWS, LLAMA_ROWS = 2, 1
+
+
+class PublishedPolicy:
+    """`get_action` and `get_log_prob` of the published agent.
+
+    Args:
+        tokenizer: that belongs to it; its end token becomes its padding.
+        keep_end: Online CHAI keeps `eos_str` behind every utterance.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, settings: ArcherSettings, *, keep_end: bool = False
+    ) -> None:
+        self.model, self.tokenizer, self.settings = model.eval(), tokenizer, settings
+        self._keep_end = keep_end
+        tokenizer.truncation_side = "left"
+        tokenizer.pad_token = tokenizer.eos_token
+
+    @torch.no_grad()
+    def get_action(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
+        """An utterance for each observation, drawn with torch's global generator."""
+        context = self._batch([self._filled(text) for text in observations], max_length=512)
+        sampling: dict[str, Any] = {"do_sample": False}
+        if self.settings.do_sample and not greedy:
+            sampling = {"do_sample": True, "temperature": self.settings.temperature, "top_k": PUBLISHED_TOP_K}
+        logging.getLogger("transformers.generation.utils").setLevel(logging.ERROR)  # it warns of the padding
+        written = self.model.generate(
+            **context,
+            max_new_tokens=self.settings.max_new_tokens,
+            pad_token_id=self.tokenizer.eos_token_id,
+            **sampling,
+        )
+        new = written[:, context["input_ids"].shape[1] :]
+        return [self._cut(text) for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
+
+    def _cut(self, text: str) -> str:
+        for _ in range(LEADING_NEWLINES):
+            text = text.removeprefix("\n")
+        end = self.settings.eos_str
+        if end is None:
+            return text
+        return text.split(end)[0] + (end if self._keep_end else "")
+
+    def get_log_prob(
+        self, observations: Sequence[str], actions: Sequence[str], *, max_length: int | None = 512
+    ) -> Tensor:
+        """Summed log-probabilities of the actions without their ends, as [B]."""
+        filled = observations if max_length is None else [self._filled(text) for text in observations]
+        context, replies = self._batch(filled, max_length), self._batch(actions, max_length)
+        ids_BT = torch.cat([context["input_ids"], replies["input_ids"]], dim=1)
+        mask_BT = torch.cat([context["attention_mask"], replies["attention_mask"]], dim=1)
+        width = context["input_ids"].shape[1]
+        logits_BTV = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits[:, width - 1 : -1]
+        likely_BT = logits_BTV.softmax(dim=-1).gather(-1, replies["input_ids"][..., None])[..., 0]
+        logps_B: Tensor = (likely_BT.log() * replies["attention_mask"]).sum(dim=1)
+        return logps_B
+
+    def _filled(self, observation: str) -> str:
+        template = self.settings.template
+        return observation if template is None else template.replace(OBSERVATION, observation)
+
+    def _batch(self, texts: Sequence[str], max_length: int | None) -> Any:
+        limit = {} if max_length is None else {"truncation": True, "max_length": max_length}
+        batch = self.tokenizer(list(texts), return_tensors="pt", padding=True, **limit)
+        device = next(self.model.parameters()).device
+        return {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
+
+
+class PublishedLearner:
+    """The three learners as published, one micro-batch after the other.
+
+    Args:
+        critic: None for filtered BC.
+    """
+
+    def __init__(
+        self,
+        settings: ArcherSettings,
+        policy: PublishedPolicy,
+        critic: DoubleCritic | None,
+        chat_format: ChatFormat,
+        say: Say | None = None,
+    ) -> None:
+        self.settings, self.policy, self.critic = settings, policy, critic
+        self._format = chat_format
+        self._say: Say = say or (lambda _phase, _done, _total: None)
+        self._updates = 0
+        self.lm_optimizer = torch.optim.Adam(policy.model.parameters(), lr=settings.lm_lr)
+        self.target: DoubleCritic | None = None
+        self.critic_optimizer: torch.optim.Optimizer | None = None
+        if critic is not None:
+            self.target = copied(critic)
+            self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """Critic epochs, then actor epochs; or BC epochs."""
+        seed = derive_seed(self.settings.seed, "published", self._updates)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            info = self._update(draw, update_actor=update_actor)
+        self._updates += 1
+        return info
+
+    def _update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        settings, infos = self.settings, []
+        if self.critic is None or self.critic_optimizer is None or self.target is None:
+            for _ in range(settings.actor_epochs if update_actor else 0):
+                infos += self._epoch(
+                    draw, self.lm_optimizer, self.bc_loss, self._rows_of("llama", LLAMA_ROWS)
+                )
+            return losses.means(infos)
+        for number in range(settings.epochs):
+            infos += self._epoch(draw, self.critic_optimizer, self.critic_loss, settings.batch_size)
+            soft_update(self.target, self.critic, settings.tau)
+            self._say("critic", number + 1, settings.epochs)
+        info = losses.means(infos)
+        if settings.agent_type == "chai" or not update_actor:
+            return info
+        infos = []
+        for number in range(settings.actor_epochs):
+            rows = self._rows_of("mistral", MISTRAL_ROWS)
+            infos += self._epoch(draw, self.lm_optimizer, self.actor_loss, rows)
+            self._say("actor", number + 1, settings.actor_epochs)
+        return info | losses.means(infos)
+
+    def _rows_of(self, family: str, rows: int) -> int:
+        return rows if family in self.settings.policy_lm else self.settings.batch_size
+
+    def _epoch(self, draw: Draw, optimizer: Any, loss_of: Any, rows: int) -> list[dict[str, float]]:
+        """One optimizer step on G x B draws; the other optimizer's gradients stay, and count in the norm."""
+        drawn = draw(self.settings.rows_per_step)
+        optimizer.zero_grad()
+        infos = []
+        for start in range(0, len(drawn), rows):
+            loss, info = loss_of(drawn[start : start + rows])
+            if not bool(loss.isfinite()):
+                raise NonFiniteError(
+                    f"A loss is {loss.item()}; no step was made. compat=fixed has no log(softmax)."
+                )
+            loss.backward()
+            infos.append(info)
+        norm = nn.utils.clip_grad_norm_(self.parameters(), self.settings.max_grad_norm)
+        if not bool(norm.isfinite()):
+            raise NonFiniteError(f"The gradient's norm is {norm.item()}; no step was made. Try compat=fixed.")
+        optimizer.step()
+        return infos
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters of policy, critic and target that are clipped together."""
+        modules = (self.policy.model, self.critic, self.target)
+        return [p for module in modules if module is not None for p in module.parameters()]
+
+    def critic_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
+        """The critic loss of a micro-batch and its 28 numbers."""
+        if self.critic is None or self.target is None:
+            raise RuntimeError("filtered BC has no critic")
+        observations = [row.observation for row in rows]
+        weight = next(self.critic.parameters())
+        values = self.critic.read(observations, [row.action for row in rows])
+        with torch.no_grad():
+            chosen = self.target.read(observations, self.choose(observations))
+            nexts = self.target.read([row.next_observation for row in rows], observations)
+            rewards_B = torch.tensor([row.reward for row in rows]).to(weight)
+            bootstrap_mask_B = torch.tensor([not row.done for row in rows]).to(weight)
+            gamma = self.settings.gamma
+            targets = CriticTargets(
+                losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v1_B, gamma),
+                losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v2_B, gamma),
+                chosen.q1_B,
+                chosen.q2_B,
+            )
+        errors = losses.critic_losses(values, targets)
+        detached = CriticValues(*(tensor.detach() for tensor in values))
+        return errors.total_B.mean(), losses.critic_metrics(detached, targets, errors)
+
+    def actor_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
+        """The policy-gradient loss of a micro-batch and its 14 numbers."""
+        if self.critic is None:
+            raise RuntimeError("filtered BC has no critic")
+        observations = [row.observation for row in rows]
+        with torch.no_grad():
+            actions = self.choose(observations)
+            advantages_B = losses.advantages(self.critic.read(observations, actions))
+        logps_B = self.policy.get_log_prob(observations, actions)
+        losses_B = losses.policy_gradient_losses(logps_B, advantages_B)
+        return losses_B.mean(), losses.actor_metrics(losses_B, advantages_B)
+
+    def bc_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
+        """The imitation loss of a micro-batch; nothing is cut."""
+        observations, actions = [row.observation for row in rows], [row.action for row in rows]
+        logps_B = self.policy.get_log_prob(observations, actions, max_length=None)
+        loss = losses.imitation_losses(logps_B).mean()
+        return loss, {"bc.loss": loss.item()}
+
+    def choose(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
+        """What the agent does: one sample, or the best of five for the target critic."""
+        if self.settings.agent_type != "chai" or self.target is None:
+            return self.policy.get_action(observations, greedy=greedy)
+        rounds = [
+            self.policy.get_action(observations, greedy=greedy) for _ in range(self.settings.candidates)
+        ]
+        with torch.no_grad():
+            values = [self.target.read(observations, actions) for actions in rounds]
+        least_CB = torch.stack([torch.minimum(found.q1_B, found.q2_B) for found in values])
+        return [rounds[number][row] for row, number in enumerate(least_CB.argmax(dim=0).tolist())]
+
+    def gathered(self) -> AbstractContextManager[None]:
+        """Do nothing: there is one process, which holds all weights."""
+        return nullcontext()
+
+    def rollout_policy(self, *, greedy: bool) -> Policy:
+        """The agent at play; a batch draws from the seed of its first turn."""
+
+        def engine(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
+            with torch.random.fork_rng():
+                torch.manual_seed(asks[0].seed)
+                texts = self.choose([ask.observation for ask in asks], greedy=greedy)
+            yield [(place, Utterance(text, (), finished=True)) for place, text in enumerate(texts)]
+
+        return Player(self.settings.policy_lm, engine, self._format, lambda text: text, self.settings.seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The published five where there is a critic, the counter, and gradients.
+
+        Those of the policy's last step count in the norm of the critic's next one.
+        """
+        left = {n: p.grad for n, p in self.policy.model.named_parameters() if p.grad is not None}
+        state: dict[str, Any] = {
+            "gradients_left": left,
+            "model_state_dict": dict(self.policy.model.state_dict()),
+            "lm_optimizer_state_dict": self.lm_optimizer.state_dict(),
+            "updates": self._updates,
+        }
+        if self.critic is not None and self.target is not None and self.critic_optimizer is not None:
+            state |= {
+                "critic_state_dict": dict(self.critic.state_dict()),
+                "target_critic_state_dict": dict(self.target.state_dict()),
+                "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
+            }
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load what `state_dict` gave, gradients left from the last phase included."""
+        self.policy.model.load_state_dict(state["model_state_dict"])
+        for name, parameter in self.policy.model.named_parameters():
+            left = state["gradients_left"].get(name)
+            parameter.grad = None if left is None else left.to(parameter, copy=True)
+        self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
+        self._updates = state["updates"]
+        if self.critic is not None and self.target is not None and self.critic_optimizer is not None:
+            self.critic.load_state_dict(state["critic_state_dict"])
+            self.target.load_state_dict(state["target_critic_state_dict"])
+            self.critic_optimizer.load_state_dict(state["critic_optimizer_state_dict"])
+
+    def save_policy(self, folder: Path) -> None:
+        """The policy as a folder that transformers loads."""
+        whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
+        whole.save_pretrained(folder)
+        self.policy.tokenizer.save_pretrained(folder)
+
+
+def published_learner(
+    settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
+) -> Learner:
+    """The learner that the settings name, in published arithmetic."""
+    device = device_of(settings.device, "device")
+    model, tokenizer = load_bare(settings, device)
+    policy = PublishedPolicy(model, tokenizer, settings, keep_end=settings.agent_type == "chai")
+    filtered = settings.agent_type == "online_filteredbc"
+    critic = None if filtered else load_archer_critic(settings, device)
+    return PublishedLearner(settings, policy, critic, chat_format, say)

@@ -1,0 +1,442 @@
+"""A causal language model that plays: it chooses actions, or writes reflections.
+
+Prompts are read in batches of similar length, and a common prefix is read once.
+Every text stands where it would stand alone, so nothing depends on what else is in a batch. Importing this
+module imports torch.
+
+Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen from: labels, or the vocabulary.
+
+The first update after play computes with the same weights on the same prompts. Without dropout its forward
+pass is that of play, whose graphs are kept for it. Axes there: S steps, V what is chosen from, H hidden.
+
+Published behaviour: docs/published/reflect_rl.md#episodes, #models, #deviations.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sweet_rl import tracking
+from sweet_rl.errors import UsageError
+from sweet_rl.online.reflect.losses import entropy_of, sampling_logps
+from sweet_rl.online.reflect.sampling import Chosen, Sampling, draws_of, label_tokens
+from sweet_rl.online.reflect.texts import Example
+from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
+from sweet_rl.policies.prefixes import WeightsState
+from sweet_rl.training.adapters import bare_model
+from sweet_rl.training.attention import attention_span, inputs_of
+from sweet_rl.training.batches import question_of, to_device
+from sweet_rl.training.forward import Outputs, asked_at
+from sweet_rl.training.steps import padded_batches, shared_batches
+from sweet_rl.training.trees import lay_out, neighbours
+
+
+class Read(NamedTuple):
+    """One batch: numbers of its examples, what the model said, and the states behind the prompts."""
+
+    numbers: list[int]
+    logits_SV: Tensor
+    states_SH: Tensor
+
+
+class KeptPasses:
+    """What a policy read while it played, until an update takes it or its weights change."""
+
+    def __init__(self, model: Any) -> None:
+        self._weights = WeightsState(model)
+        self._room = 0
+        self._passes: list[tuple[Sequence[Example], Tensor, Tensor]] = []
+
+    def begin(self, tokens: int) -> None:
+        """Forget what was kept; keep what is read from now on, so many tokens of it at most."""
+        self._passes, self._room = [], tokens
+        self._weights.changed()
+
+    @contextmanager
+    def reading(self, tokens: int) -> Iterator[bool]:
+        """For one forward pass over so many tokens: whether it is kept, with gradients on; else without."""
+        keeps = tokens <= self._room
+        with torch.enable_grad() if keeps else torch.inference_mode():
+            yield keeps
+
+    def add(self, examples: Sequence[Example], tokens: int, logits_SV: Tensor, states_SH: Tensor) -> None:
+        """Keep a pass: for examples without a target, what was read in it."""
+        self._room -= tokens
+        self._passes.append((examples, logits_SV, states_SH))
+
+    def take(self, examples: Sequence[Example]) -> list[Read]:
+        """What was read of these examples, whatever their targets, pass by pass; forgets everything."""
+        passes, self._passes, self._room = self._passes, [], 0
+        if not passes or self._weights.changed():
+            return []
+        wanted: dict[Example, deque[int]] = defaultdict(deque)
+        for number, example in enumerate(examples):
+            wanted[example.without_target].append(number)
+        found = []
+        for asked, logits_SV, states_SH in passes:
+            rows = {row: wanted[example].popleft() for row, example in enumerate(asked) if wanted[example]}
+            if rows:
+                places = list(rows)
+                found.append(Read(list(rows.values()), logits_SV[places], states_SH[places]))
+        return found
+
+
+CACHED_TEXTS = 65_536
+"""Whose tokens are remembered."""
+_CPU_TOKENS = 1024
+"""Tokens of a batch on a CPU at most: more are no faster there, only longer padded, and the memory of large
+tensors is mapped anew each time, which takes longer than the products where graphs are kept."""
+
+_WORTH_SHARING = 0.5
+"""What share of all tokens must be read twice before that costs more than the masks of those that share."""
+
+
+class Agent:
+    """A model with its tokenizer, and what it chooses from.
+
+    Args:
+        labels: the world's labels, each one token: only they are scored (the shrunk head). None: the whole
+            vocabulary, whose text is the action.
+        dropout: keep the adapter's dropout active while playing, as published.
+        keeps_writing: no token ends a text, and special tokens stay in it, as published.
+    """
+
+    head: nn.Module | None = None
+    """What is trained beside the adapter, where there is something."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        sampling: Sampling,
+        *,
+        labels: Sequence[str] | None = None,
+        label_ids: Sequence[int] | None = None,
+        max_tokens_per_batch: int = 4096,
+        dropout: bool = False,
+        keeps_writing: bool = False,
+    ) -> None:
+        self.model, self.tokenizer, self.sampling = model, tokenizer, sampling
+        self.max_tokens_per_batch = max_tokens_per_batch
+        self._dropout, self._keeps_writing = dropout, keeps_writing
+        self.labels = tuple(labels) if labels is not None else None
+        if labels is not None and sampling.max_new_tokens != 1:
+            raise UsageError(
+                "--shrink_head writes one token; leave --max_new_tokens at 1, or --no_shrink_head."
+            )
+        self._label_ids: Tensor | None = None
+        if labels is not None:
+            ids = label_ids if label_ids is not None else label_tokens(tokenizer, labels)
+            self._label_ids = torch.tensor(ids, device=self.device)
+        bare: Any = bare_model(model)
+        self.config = bare.config.get_text_config()
+        self._positions: int | None = getattr(self.config, "max_position_embeddings", None)
+        writes = sampling.max_new_tokens
+        if self._positions is not None and writes >= self._positions:
+            raise UsageError(
+                f"This model reads {self._positions:,} tokens, and is to write {writes:,}: of a prompt "
+                "nothing would be left. Lower --max_new_tokens (of reflections --reflect_max_new_tokens)."
+            )
+        self._span = attention_span(bare)
+        self._bare = bare
+        self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
+        self._decoder = Decoder(_Plain(model), self._end_ids)
+        self.kept = KeptPasses(model)
+        """Of choices of one token."""
+        self.usage = tracking.meter(str(getattr(model.config, "name_or_path", "")), "agent")
+        self.encode = lru_cache(maxsize=CACHED_TEXTS)(self._encode)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model's parameters, where inputs have to be."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """All that has weights: the model, and a head of its own."""
+        return [self.model] if self.head is None else [self.model, self.head]
+
+    def trainable(self) -> list[nn.Parameter]:
+        """The parameters that are trained: those of the adapter, and of a head of its own."""
+        return [one for module in self.modules for one in module.parameters() if one.requires_grad]
+
+    # -- texts and tokens ---------------------------------------------------------------------------------
+
+    def _encode(self, prompt: str) -> tuple[int, ...]:
+        """Tokens of a prompt; a long one loses its beginning."""
+        ids: list[int] = self.tokenizer(prompt)["input_ids"]
+        while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
+            ids.pop()
+        room = len(ids) if self._positions is None else self._positions - self.sampling.max_new_tokens
+        return tuple(ids[-room:]) or (self.tokenizer.eos_token_id or 0,)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        if self.labels is not None:
+            return self.labels[ids[0]]
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=not self._keeps_writing, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def batches(
+        self, sequences: Sequence[Sequence[int]], most: int | None = None, *, written: bool = False
+    ) -> Iterator[list[int]]:
+        """Numbers of sequences to read together: neighbours have a common prefix, or similar lengths."""
+        most = most or self.max_tokens_per_batch
+        lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
+        if written:  # each text has a cache of its own, padded to the longest
+            yield from padded_batches(lengths, most, order=None if alike is None else alike[0])
+        elif alike is not None:
+            yield from shared_batches(alike[0], lengths, alike[1], most)
+        else:
+            yield from padded_batches(lengths, self._few(most))
+
+    def _few(self, tokens: int) -> int:
+        """So many tokens of a batch, on a CPU as few as are fast."""
+        return min(_CPU_TOKENS, tokens) if self.device.type == "cpu" else tokens
+
+    def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
+        """An order with common prefixes side by side, and how much each shares with the one before.
+
+        None where they share too little.
+        """
+        if not self._span:
+            return None
+        arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
+        order, shared = neighbours(arrays)
+        return (order, shared) if sum(shared) > _WORTH_SHARING * sum(map(len, arrays)) else None
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def read(
+        self, sequences: Sequence[Sequence[int]], places: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, Tensor]:
+        """What the model says behind some tokens: logits [K, V] in float32, and hidden states [K, H].
+
+        All in one batch, with gradients where they are on.
+        """
+        span = self._span if self._alike(sequences) else 0
+        layout = lay_out([np.asarray(ids, dtype=np.uint32) for ids in sequences], attention_span=span)
+        asked_K = np.concatenate([at[list(of)] for at, of in zip(layout.places, places, strict=True)])
+        question = to_device(question_of(layout, asked_K), self.device)
+        seen: list[Tensor] = []
+
+        def logits(logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
+            seen.append(hidden_KH)
+            return self._label_logits(logits_of, hidden_KH)
+
+        with asked_at(self._bare.get_output_embeddings(), question["predictors_K"], logits):
+            output = self.model(**inputs_of(self._bare, question))
+        return output.logits.float(), seen[0]
+
+    def _label_logits(self, logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
+        """The logits of the labels only, where there are labels (logits_small[i] = logits_full[id_i])."""
+        head, ids = self._bare.get_output_embeddings(), self._label_ids
+        if ids is None:
+            return logits_of(hidden_KH)
+        if type(head) is not nn.Linear:  # quantized, or with an adapter
+            return logits_of(hidden_KH)[:, ids]
+        bias = None if head.bias is None else head.bias[ids]
+        return functional.linear(hidden_KH, head.weight[ids], bias)
+
+    def _distribution(self, logits_KV: Tensor) -> Tensor:
+        return sampling_logps(
+            logits_KV,
+            temperature=self.sampling.temperature,
+            top_k=self.sampling.top_k,
+            top_p=self.sampling.top_p,
+        )
+
+    # -- playing ------------------------------------------------------------------------------------------
+
+    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Chosen]:
+        """One action for each prompt; it depends on the prompt and its seed."""
+        with dropout(self.model, active=self._dropout):
+            sequences = [self.encode(prompt) for prompt in prompts]
+            self.usage.requests += len(prompts)
+            found = [
+                _Choosing(list(ids), draws_of(seed, self.sampling))
+                for ids, seed in zip(sequences, seeds, strict=True)
+            ]
+            for number in range(self.sampling.max_new_tokens):
+                going = [one for one in found if not one.over]
+                for batch in self.batches([one.ids for one in going], 4 * self.max_tokens_per_batch):
+                    self._choose_next([going[place] for place in batch], number)
+        for ids, one in zip(sequences, found, strict=True):
+            self.usage.add(len(ids), len(one.tokens))
+        return [Chosen(self._text(one.tokens), tuple(one.tokens), one.logprob, one.entropy) for one in found]
+
+    def _choose_next(self, rows: Sequence[_Choosing], number: int) -> None:
+        sequences, tokens = [row.ids for row in rows], sum(len(row.ids) for row in rows)
+        with self.kept.reading(tokens) as keeps:
+            logits_BV, states_BH = self.read(sequences, [[len(ids) - 1] for ids in sequences])
+        if keeps:
+            self.kept.add([Example(tuple(ids), ()) for ids in sequences], tokens, logits_BV, states_BH)
+        logps_BV = self._distribution(logits_BV.detach())
+        draws_B = torch.tensor([row.draws[number] for row in rows], dtype=torch.float64, device=self.device)
+        tokens_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
+        logps = logps_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
+        entropies = entropy_of(logps_BV).tolist()
+        for row, token, logp, entropy in zip(rows, tokens_B.tolist(), logps, entropies, strict=True):
+            row.ids.append(token)
+            row.tokens.append(token)
+            row.logprob += logp
+            row.entropy += entropy
+            row.over = self.labels is None and token in self._end_ids
+
+    def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+        """A text behind each prompt; it depends on the prompt and its seed."""
+        sampling = self.sampling
+        requests = [
+            Request(
+                self.encode(prompt),
+                sampling.max_new_tokens,
+                sampling.temperature,
+                seed,
+                sampling.top_k,
+                sampling.top_p,
+            )
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        self.usage.requests += len(prompts)
+        texts = [""] * len(prompts)
+        lengths = [request.prompt_ids + (0,) * sampling.max_new_tokens for request in requests]
+        with dropout(self.model, active=self._dropout):
+            for batch in self.batches(lengths, 4 * self.max_tokens_per_batch, written=True):
+                for finished in self._decoder([requests[number] for number in batch]):
+                    for place, written in finished:
+                        ids = written.token_ids
+                        self.usage.add(len(requests[batch[place]].prompt_ids), len(ids))
+                        texts[batch[place]] = self._text(ids[:-1] if written.ended else ids)
+        return texts
+
+    # -- learning -----------------------------------------------------------------------------------------
+
+    def example(self, prompt: str, token_ids: Sequence[int]) -> Example:
+        """A prompt, and the choice behind it that is to be scored."""
+        return Example(self.encode(prompt), tuple(token_ids))
+
+    def logps(self, prompts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Tensor:
+        """Log-probability [S] of the choice after each prompt, summed over its tokens; one batch."""
+        return self.score([self.example(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)])[0]
+
+    def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Batch by batch, the numbers of its examples, and what `score` says of them.
+
+        What was kept of play comes first, and is not read again.
+        """
+        known = self.kept.take(examples)
+        for numbers, logits_SV, states_SH in known:
+            targets_S = torch.tensor([examples[n].target_ids[0] for n in numbers], device=self.device)
+            yield numbers, self._logps(logits_SV, targets_S), _known(states_SH)
+        read = {number for one in known for number in one.numbers}
+        rest = [number for number in range(len(examples)) if number not in read]
+        for batch in self._unread([examples[number] for number in rest]):
+            numbers = [rest[number] for number in batch]
+            yield numbers, *self.score([examples[number] for number in numbers])
+
+    def _unread(self, examples: Sequence[Example]) -> Iterator[list[int]]:
+        """Numbers of examples to score together."""
+        yield from self.batches([example.sequence for example in examples])
+
+    def _logps(self, logits_KV: Tensor, targets_K: Tensor) -> Tensor:
+        """Log-probabilities [K] of targets at the temperature of sampling, before anything is cut off."""
+        logits_KV = logits_KV / self.sampling.temperature
+        return logits_KV.gather(1, targets_K[:, None])[:, 0] - logits_KV.logsumexp(dim=1)
+
+    def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """Log-probability [S] of each example's target, summed over its tokens; one batch.
+
+        Beside it the hidden state behind each prompt [S, H], as of `hidden`, without gradients.
+        """
+        sequences, tokens = [one.sequence for one in examples], [one.target_ids for one in examples]
+        places = [range(len(all_) - len(ids), len(all_)) for all_, ids in zip(sequences, tokens, strict=True)]
+        logits_KV, hidden_KH = self.read(sequences, places)
+        rows = [number for number, ids in enumerate(tokens) for _ in ids]
+        targets_K = torch.tensor([token for ids in tokens for token in ids], device=self.device)
+        logps_K = self._logps(logits_KV, targets_K)
+        rows_K = torch.tensor(rows, device=self.device)
+        first_S = torch.searchsorted(rows_K, torch.arange(len(tokens), device=self.device))
+        return logps_K.new_zeros(len(tokens)).index_add(0, rows_K, logps_K), _known(hidden_KH[first_S])
+
+    def hidden(self, prompts: Sequence[str]) -> Tensor:
+        """The hidden state behind each prompt [S, H] in float32, without gradients; what a critic reads."""
+        sequences = [self._asked(prompt) for prompt in prompts]
+        found: list[Tensor] = [torch.zeros(0)] * len(prompts)
+        with torch.no_grad():
+            for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
+                part = [sequences[number] for number in batch]
+                _, hidden_KH = self.read(part, [[len(ids) - 1] for ids in part])
+                for number, row_H in zip(batch, _known(hidden_KH), strict=True):
+                    found[number] = row_H
+        return torch.stack(found)
+
+    def _asked(self, prompt: str) -> Sequence[int]:
+        """The tokens behind which a choice is made."""
+        return self.encode(prompt)
+
+
+def _known(hidden_KH: Tensor) -> Tensor:
+    """Hidden states as a critic reads them."""
+    return hidden_KH.detach().float()
+
+
+class _Plain:
+    """A model as the decoder calls it; peft models forward what they do not know."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.forward: Callable[..., Any] = bare_model(model).forward
+
+    def __call__(self, **inputs: Any) -> Any:
+        return self._model(**inputs)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self._model.parameters()).device  # type: ignore[no-any-return]
+
+
+class _Choosing:
+    """An action that is being written."""
+
+    def __init__(self, ids: list[int], draws: list[float]) -> None:
+        self.ids, self.draws = ids, draws
+        self.tokens: list[int] = []
+        self.logprob = self.entropy = 0.0
+        self.over = False
+
+
+@contextmanager
+def seeded_dropout(seed: int, *, active: bool) -> Iterator[None]:
+    """What is dropped depends on the seed, where anything is; torch's own random numbers stay as they are."""
+    with torch.random.fork_rng(enabled=active):
+        if active:  # setting a seed takes milliseconds
+            torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def dropout(model: Any, *, active: bool) -> Iterator[None]:
+    """The adapter's dropout is active, or not; that of the model itself never is."""
+    changed = [
+        module
+        for name, module in model.named_modules()
+        if "lora_dropout" in name and isinstance(module, nn.Dropout) and module.training != active
+    ]
+    for module in changed:
+        module.train(active)
+    try:
+        yield
+    finally:
+        for module in changed:
+            module.train(not active)

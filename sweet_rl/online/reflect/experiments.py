@@ -1,0 +1,286 @@
+"""Folders of runs: their metrics, their settings, and what a run inherits from another.
+
+Published behaviour: docs/published/reflect_rl.md#models.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.errors import StorageError, UsageError, missing_package
+from sweet_rl.online.reflect.settings import PLAIN, ReflectSettings, as_flags, settings_of
+from sweet_rl.records import check_yaml, replace_file
+from sweet_rl.training.checkpoints import check_same, identity_of, step_of
+from sweet_rl.types import Json, digest
+from sweet_rl.worlds import flags_of, world_of
+
+SETTINGS = "setting.yml"
+
+HEAD_FILE = "pointing_head.safetensors"
+"""In a checkpoint, the weights of a pointing head; there is none of a policy that writes labels."""
+
+TAKEN_OVER = ("model_name", "lora_r", "bf16", "fp16", "use_8bit", "use_4bit")
+"""Flags whose values come from the run that made the checkpoint, whatever is typed."""
+
+PLACES = ("model_name", "reflect_model_name", "load_dir", "reflect_load_dir")
+"""Flags that may name a folder beside the run's own."""
+
+_MODELS = ("model_name", "reflect_model_name")
+
+FREE = frozenset(
+    {
+        "max_steps", "save_steps", "save_total_limit", "logging_steps", "cache_dir", "ckpt_path", "device",
+        "max_tokens_per_batch", "sandbox_dir",
+    }
+)  # fmt: skip
+"""Flags that may change when a run is continued: they decide about nothing that was made."""
+
+
+def next_experiment(folder: Path, stage: str) -> Path:
+    """Make the folder of a new run: `NNN_stage`, one number above the largest there (the first is 000)."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            runs = (
+                path for path in folder.iterdir() if path.is_dir() and re.match(r"[0-9]{3,9}_", path.name)
+            )
+            numbers = [int(path.name.partition("_")[0]) for path in runs]
+            made = folder / f"{max(numbers, default=-1) + 1:03d}_{stage}"
+            try:
+                made.mkdir()
+            except FileExistsError:  # another run took the number just now
+                continue
+            return made
+    except OSError as error:
+        raise StorageError(
+            f"--ckpt_path {str(folder)!r}: no folder can be made there: {error.strerror}."
+        ) from error
+
+
+@contextmanager
+def starting(folder: Path | None) -> Iterator[None]:
+    """A new run's start: where the block fails, its folder is removed, and its number is free again."""
+    try:
+        yield
+    except BaseException:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def save_settings(folder: Path, settings: ReflectSettings) -> None:
+    """Write all flags as a flat map."""
+    _write_settings(folder, as_flags(settings))
+
+
+def read_settings(folder: Path) -> dict[str, Json]:
+    """The flags that a run's folder was made with; published ones are read as well."""
+    path = folder / SETTINGS
+    yaml = _yaml()
+    try:
+        check_yaml(text := path.read_text(encoding="utf-8"), path)
+        found = yaml.safe_load(text)
+    except FileNotFoundError as error:
+        runs = sorted(found.parent.name for found in folder.parent.glob(f"*/{SETTINGS}"))
+        hint = f" There are {', '.join(runs[-5:])} beside it." if runs else ""
+        raise UsageError(f"{str(folder)!r} is no run's folder: it has no {SETTINGS}.{hint}") from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        line = str(error).splitlines()[0]
+        raise UsageError(f"{str(path)!r} cannot be read: {line}.") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{str(path)!r} must hold a map of flags, got {type(found).__name__}.")
+    return _as_named_today(found)
+
+
+def _as_named_today(saved: Mapping[str, Json]) -> dict[str, Json]:
+    """Settings of a run that was started with earlier or published names of flags."""
+    named = {"max_turns" if name == "horizon" else str(name): value for name, value in saved.items()}
+    if "strict" in named:
+        named["compat"] = "published" if named.pop("strict") else "fixed"
+    return {"pointing_head": False} | named
+
+
+def check(settings: ReflectSettings) -> list[str]:
+    """Find out before anything is loaded what cannot work; what may surprise is returned, as sentences."""
+    if settings.mode != "test" and settings.trainer == "ppo" and not settings.use_critic:
+        raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
+    cuts = settings.top_p < 1 or 0 < settings.top_k < ReflectSettings.top_k
+    if settings.mode != "test" and settings.trainer == "ppo" and cuts and not settings.published:
+        raise UsageError(
+            "--trainer ppo compares an action's probability before and after an update, and --top_k and "
+            "--top_p change the one that it was drawn with. Leave them out, or take --trainer pg."
+        )
+    if settings.reflect_load_dir is not None and not settings.reflect and not settings.published:
+        raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
+    check_head(settings)
+    surprises = []
+    if settings.load_dir is not None:
+        if settings.pointing_head and not has_head(settings.load_dir):
+            surprises.append(f"{settings.load_dir} has no pointing head; a fresh one learns.")
+        made = _settings_of(checkpoint_folder(settings.load_dir))
+        if not settings.published and made.get("mode") == "train_SPT" and made.get("reflect"):
+            raise UsageError(
+                f"{settings.load_dir!r} is a reflection model's checkpoint (its run had --reflect), and a "
+                "policy's is needed. Name the run that was trained on sft.jsonl or sft_policy.jsonl."
+            )
+        if made.get("mode") == "train_RLFT" and made.get("env") != settings.env:
+            surprises.append(
+                f"{settings.load_dir} learned in {made.get('env')}, and plays {settings.env} now."
+            )
+    if settings.reflect and settings.reflect_load_dir is not None:
+        made = _settings_of(checkpoint_folder(settings.reflect_load_dir))
+        trained = made.get("mode") == "train_RLFT" or (
+            made.get("mode") == "train_SPT" and not made.get("reflect")
+        )
+        if trained and not settings.published:
+            raise UsageError(
+                f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
+                "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
+            )
+    if settings.task_file and settings.world.ignored(settings.task_file, settings.compat):
+        surprises.append(
+            f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
+        )
+    return surprises
+
+
+def check_head(settings: ReflectSettings) -> None:
+    """Find out before anything is loaded whether the policy can have a pointing head, if one is asked for."""
+    if not settings.pointing_head:
+        return
+    if not settings.world.action_head:
+        raise UsageError(
+            f"--pointing_head scores the commands that a state offers, and --env {settings.env} offers none. "
+            "It needs a list of commands at the end of every state, each on a line of its own such as "
+            "'3. go north', and what begins the list as the world's `action_head`. Leave --pointing_head "
+            "out, or take such a world."
+        )
+    if settings.mode == "train_SPT" and settings.reflect:
+        raise UsageError("--pointing_head is a policy's, and --reflect trains a reflection model. Drop one.")
+    if settings.mode == "test" and settings.load_dir is not None and not has_head(settings.load_dir):
+        raise UsageError(
+            f"{settings.load_dir!r} was trained without a pointing head. Leave --pointing_head out: a "
+            "checkpoint that has one is measured with it."
+        )
+
+
+def has_head(checkpoint: str) -> bool:
+    """Whether a checkpoint's policy points at commands."""
+    return (Path(checkpoint).expanduser() / HEAD_FILE).is_file()
+
+
+def checkpoint_folder(name: str) -> Path:
+    """The folder of an adapter's checkpoint."""
+    folder = Path(name).expanduser()
+    if (folder / "adapter_config.json").is_file():
+        return folder
+    beside = folder if folder.is_dir() else folder.parent
+    there = sorted((path.parent for path in beside.glob("checkpoint-*/adapter_config.json")), key=step_of)
+    hint = " supervised_pretrain and rl_finetune make some."
+    if there:
+        hint = f" {str(beside)!r} has {', '.join(path.name for path in there[-3:])}; name one of these."
+    raise UsageError(f"{name!r} is no checkpoint of an adapter: it has no adapter_config.json.{hint}")
+
+
+def beside(name: str, run: Path) -> str:
+    """What a run's settings name, also if they were made in another working folder, or moved with others."""
+    path = Path(name).expanduser()
+    moved = run.parent / path.parent.name / path.name
+    return str(moved) if not path.exists() and path.parent.name and moved.exists() else name
+
+
+def with_saved(settings: ReflectSettings, checkpoint: str | None) -> ReflectSettings:
+    """The settings with `TAKEN_OVER` from the run that made the checkpoint, if it is known; and its head."""
+    if checkpoint is None:
+        return settings
+    saved = _settings_of(Path(checkpoint).expanduser())
+    points = settings.pointing_head or has_head(checkpoint)
+    taken = {name: saved[name] for name in TAKEN_OVER if name in saved}
+    return replace(settings, pointing_head=points, **taken)
+
+
+def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:
+    """The settings with the model that `reflect_load_dir` was trained on, if its run is known.
+
+    Published: the model is always that of `--reflect_model_name`.
+    """
+    if settings.reflect_load_dir is None or settings.published:
+        return settings
+    saved = _settings_of(Path(settings.reflect_load_dir).expanduser())
+    return replace(settings, reflect_model_name=saved.get("model_name", settings.reflect_model_name))
+
+
+def _settings_of(checkpoint: Path) -> dict[str, Json]:
+    """Those of the run that made a checkpoint; none where it is not known."""
+    run = checkpoint.parent
+    return _placed(read_settings(run), run) if (run / SETTINGS).is_file() else {}
+
+
+def _placed(saved: dict[str, Json], run: Path) -> dict[str, Json]:
+    """A run's settings, with its places as they are found today."""
+    return saved | {name: beside(str(saved[name]), run) for name in PLACES if saved.get(name)}
+
+
+def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -> ReflectSettings:
+    """The settings of a run that is to be continued; what began it may be typed again."""
+    saved = read_settings(folder)
+    flags = as_flags(settings)
+    typed = {name: flags[name] for name in flags if name in given}
+    placed = flags | _placed(saved, folder)
+    own = flags_of(world_of(str(placed["env"])), learning=True)
+    before = settings_of(**{name: value for name, value in placed.items() if name in {*PLAIN, *own}})
+    compared = {
+        name: value
+        for name, value in typed.items()
+        if name not in FREE
+        and name != "mode"
+        and name in saved
+        and not (name in _MODELS and _names_model_in(folder, value, saved[name]))
+    }
+    check_same(
+        {f"--{name}": saved[name] for name in compared},
+        {f"--{name}": value for name, value in compared.items()},
+        f"The run {str(folder)!r}",
+        instead="start a new run with --load_dir",
+    )
+    return replace(before, **{name: value for name, value in typed.items() if name in FREE})
+
+
+def made_from(settings: ReflectSettings, data: Json) -> dict[str, Json]:
+    """All that decides about a run's weights, by flags: values, and digests of models and data."""
+    flags = {name: value for name, value in as_flags(settings).items() if name not in FREE}
+    used = [name for name in PLACES if settings.reflect or not name.startswith("reflect_")]
+    named = dict.fromkeys(PLACES) | {name: identity_of(flags[name]) for name in used}
+    return {f"--{name}": value for name, value in {**flags, **named, "task_file": digest(data)}.items()}
+
+
+def _names_model_in(folder: Path, typed: Json, saved: str) -> bool:
+    """Whether what was typed for a model is the name of one that the run made in its own folder."""
+    place = Path(saved)
+    return typed == place.name and place.parent.name == folder.resolve().name
+
+
+def save_changes(folder: Path, settings: ReflectSettings) -> None:
+    """Write those flags of a run that is continued which may change."""
+    saved, now = read_settings(folder), as_flags(settings)
+    changed = saved | {name: now[name] for name in FREE - {*PLACES, "ckpt_path"} if name in now}
+    if changed != saved:
+        _write_settings(folder, changed)
+
+
+def _write_settings(folder: Path, flags: Mapping[str, Json]) -> None:
+    replace_file(folder / SETTINGS, [_yaml().safe_dump(dict(flags), sort_keys=False).encode()])
+
+
+def _yaml() -> Any:
+    try:
+        import yaml  # comes with transformers
+    except ImportError as error:
+        raise missing_package("pyyaml", "reflect", needed_for="A run's setting.yml") from error
+    return yaml

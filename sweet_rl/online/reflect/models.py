@@ -1,0 +1,266 @@
+"""Policy and reflection model from folders or the hub: weights, precision, adapters.
+
+Published behaviour: docs/published/reflect_rl.md#models, #deviations, #file-formats.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sweet_rl import tracking
+from sweet_rl.chat import load_tokenizer
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.online.reflect.agent import Agent
+from sweet_rl.online.reflect.experiments import checkpoint_folder, has_head
+from sweet_rl.online.reflect.pointing import PointingAgent, PointingHead, load_head, save_head
+from sweet_rl.online.reflect.sampling import Sampling
+from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.policies.weights import device_of, pretrained
+from sweet_rl.training import checkpoints
+from sweet_rl.training.adapters import add_adapter, bare_model, load_adapter
+from sweet_rl.training.models import quantization
+from sweet_rl.training.settings import ModelSettings
+from sweet_rl.types import Json, derive_seed
+
+Say = Callable[[str], None]
+
+_MISTRAL = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head"
+
+
+def load_policy(
+    settings: ReflectSettings, labels: Sequence[str], say: Say = print, *, trains: bool = True
+) -> Agent:
+    """The policy with its adapter: that of `load_dir`, or a fresh one where it is to be trained."""
+    model, tokenizer = load_trained(
+        settings, settings.model_name, settings.load_dir, say, fresh=trains, trains=trains
+    )
+    if not trains and not settings.published:
+        model = merged(model)
+    sampling, more = Sampling.of(settings), _playing(settings, trains=trains)
+    if settings.pointing_head:
+        head, action_head = _pointing_head(model, settings), settings.world.action_head or ""
+        return PointingAgent(model, tokenizer, sampling, head=head, action_head=action_head, **more)
+    return Agent(model, tokenizer, sampling, labels=labels if settings.shrink_head else None, **more)
+
+
+def _playing(settings: ReflectSettings, *, trains: bool) -> dict[str, Any]:
+    """How an agent computes; beside one that trains its dropout is active as published."""
+    return {
+        "max_tokens_per_batch": settings.max_tokens_per_batch,
+        "dropout": trains and settings.published and not settings.disable_dropout,
+        "keeps_writing": settings.published,
+    }
+
+
+def _pointing_head(model: Any, settings: ReflectSettings) -> PointingHead:
+    """That of `load_dir`, or a fresh one, made from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(settings.seed, "pointing head"))
+        head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
+    if settings.load_dir is not None and has_head(settings.load_dir):
+        load_head(head, checkpoint_folder(settings.load_dir))
+    return head
+
+
+def load_reflector(settings: ReflectSettings, say: Say = print, *, training: bool = False) -> Agent | None:
+    """The frozen reflection model; None where nothing is reflected on."""
+    if not settings.reflect:
+        return None
+    model, tokenizer = load_trained(
+        settings, settings.reflect_model_name, settings.reflect_load_dir, say, fresh=False, trains=False
+    )
+    if not settings.published:
+        model = merged(model)
+    with tracking.role("reflection"):
+        return Agent(
+            model,
+            tokenizer,
+            Sampling.of(settings, reflection=True),
+            **_playing(settings, trains=training),
+        )
+
+
+def load_trained(
+    settings: ReflectSettings, name: str, checkpoint: str | None, say: Say, *, fresh: bool, trains: bool
+) -> tuple[Any, Any]:
+    """A model in evaluation mode, with the checkpoint's adapter or a fresh one, and its tokenizer."""
+    folder = None if checkpoint is None else checkpoint_folder(checkpoint)
+    has_tokenizer = folder is not None and (folder / "tokenizer_config.json").is_file()
+    tokenizer = load_tokenizer(str(folder) if has_tokenizer else name)
+    device = device_of(settings.device)
+    model = _base(settings, name, device, say)
+    if folder is not None:
+        model = _with_trained_adapter(model, folder, settings, trains=trains)
+    elif fresh:
+        model = _with_fresh_adapter(model, settings, name)
+    if not getattr(bare_model(model), "is_quantized", False):
+        model.to(device)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    if settings.disable_dropout:  # whatever mode the model is in
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+    return model.eval(), tokenizer
+
+
+def merged(model: Any) -> Any:
+    """A model that is not trained any more, with its adapter added to its weights: less to compute.
+
+    A quantized one stays as it is: its weights could not hold the adapter exactly.
+    """
+    if not hasattr(model, "merge_and_unload") or getattr(bare_model(model), "is_quantized", False):
+        return model
+    return model.merge_and_unload()
+
+
+def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) -> Any:
+    options: dict[str, Any] = {"dtype": torch.float32}
+    if (quantized := _quantization(settings, device, say)) is not None:
+        options = {"quantization_config": quantized, "device_map": {"": device}}
+    model, _ = pretrained(name, cache_dir=settings.cache_dir, **options)
+    _fuse_activations(model)
+    return model
+
+
+def _fuse_activations(model: nn.Module) -> None:
+    """GPT-2's activation in one go: transformers computes the same in eight, a tenth of an update on CPUs."""
+    from transformers.activations import NewGELUActivation
+
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, NewGELUActivation):
+                setattr(module, name, nn.GELU(approximate="tanh"))
+
+
+def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> Any:
+    """How weights are stored smaller; None: they are not."""
+    if not (settings.use_8bit or settings.use_4bit):
+        return None
+    if device.type != "cuda":
+        if settings.use_4bit:
+            raise UsageError("--use_4bit needs a CUDA device; leave it out to compute in float32.")
+        say("Without a CUDA device models are loaded in float32, not in 8 bits (as with --no_use_8bit).")
+        return None
+    return quantization(
+        "--use_8bit (the default) or --use_4bit",
+        load_in_8bit=settings.use_8bit and not settings.use_4bit,
+        load_in_4bit=settings.use_4bit,
+        bnb_4bit_use_double_quant=settings.use_nested_quant,
+        bnb_4bit_compute_dtype=getattr(torch, settings.bnb_4bit_compute_dtype),
+        bnb_4bit_quant_type=settings.bnb_4bit_quant_type,
+    )
+
+
+def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any:
+    adapter = ModelSettings(
+        pretrain=name,
+        lora_rank=settings.lora_r,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=target_modules(model, name)
+        if settings.target_modules == "auto"
+        else settings.target_modules,
+    )
+    return add_adapter(model, adapter, seed=derive_seed(settings.seed, "adapter"))
+
+
+def target_modules(model: Any, name: str) -> str:
+    """Names of the modules that get adapters, by commas: peft's own for the kind of model."""
+    kind = model.config.model_type
+    if "mistral" in name.lower() or kind == "mistral":
+        return _MISTRAL
+    try:
+        from peft.utils import (
+            TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN,
+        )
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for="reflect") from error
+    return ",".join(KNOWN[kind]) if kind in KNOWN else "all-linear"
+
+
+def _with_trained_adapter(model: Any, folder: Path, settings: ReflectSettings, *, trains: bool) -> Any:
+    """The adapter of a checkpoint, in its own rank and scale; published: in those of the flags."""
+    changes: dict[str, Any] = {"lora_dropout": 0.0 if settings.disable_dropout else settings.lora_dropout}
+    if settings.published:
+        changes |= {"lora_alpha": settings.lora_alpha, "r": settings.lora_r}
+    flag = "--model_name (or --reflect_model_name)"
+    return load_adapter(model, folder, flag=flag, trains=trains, **changes)
+
+
+def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Adapter and tokenizer as a folder that `load_dir` and peft load."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a base model in a folder has no card on the hub
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+class Checkpoints:
+    """The checkpoints in a run's folder: the published layout, and the state that exact resuming needs.
+
+    | in `checkpoint-N/` | holds |
+    |---|---|
+    | adapter_config.json, adapter_model.safetensors, README.md | the policy's adapter, as peft writes it |
+    | tokenizer files | the policy's |
+    | critic/score.pt | the critic's head, if there is one |
+    | pointing_head.safetensors | the pointing head, with `--pointing_head` |
+    | logs.json | the iterations since the checkpoint before |
+    | trainer_state.json | how far the run is, and the iterations with which levels begin |
+    | manifest.json | sizes and digests of the files, and what the run was made from |
+    | state/ | optimizer, memory, place in the data; of the newest two checkpoints only |
+
+    Published behaviour: docs/published/reflect_rl.md#online-loop, #file-formats.
+    """
+
+    def __init__(self, folder: Path, keep: int | None = None) -> None:
+        self.folder, self._keep = folder, keep
+        self.made_from: dict[str, Json] = {}
+        """Flags, models and data; a checkpoint of others is refused."""
+
+    def save(
+        self,
+        done: int,
+        agent: Agent,
+        state: Any,
+        *,
+        summary: Mapping[str, Json],
+        logs: Sequence[Json] | None = None,
+        critic: nn.Module | None = None,
+    ) -> None:
+        """Write the checkpoint after `done` iterations or updates, at once or not at all."""
+        with checkpoints.writing(self.folder, done, summary, self.made_from) as made:
+            save_agent(agent.model, agent.tokenizer, made)
+            if agent.head is not None:
+                save_head(agent.head, made)
+            if critic is not None:
+                (made / "critic").mkdir()
+                torch.save(critic.state_dict(), made / "critic" / "score.pt")
+            if logs is not None:
+                (made / "logs.json").write_text(json.dumps(list(logs)), encoding="utf-8")
+            (made / _STATE).mkdir()
+            checkpoints.save_state(made / _STATE, state)
+        if self._keep is not None:
+            checkpoints.rotate(self.folder, keep=self._keep, max_gb=float("inf"))
+        for older in checkpoints.complete_checkpoints(self.folder)[:-2]:
+            shutil.rmtree(older / _STATE, ignore_errors=True)
+
+    def newest(self, say: Say = print) -> Any:
+        """The state of the newest checkpoint that is whole; None where there is none at all."""
+        instead = (
+            f"start a new run, from a checkpoint that is whole with --load_dir {self.folder}/checkpoint-N"
+        )
+        found = checkpoints.resumable(self.folder, self.made_from, say, instead=instead)
+        return None if found is None else checkpoints.load_state(found / _STATE)
+
+
+_STATE = "state"

@@ -1,0 +1,212 @@
+"""Supervised fine-tuning of the policy or the reflection model on the text after the marker.
+
+An update minimises the mean negative log-likelihood over all target tokens of its rows; published, the mean
+over micro-batches of their means. Processes divide an update's rows and add up gradients.
+
+Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.online.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
+from sweet_rl.online.distributed.processes import is_main
+from sweet_rl.online.reflect.agent import Agent, seeded_dropout
+from sweet_rl.online.reflect.models import Checkpoints
+from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.online.reflect.texts import Example, Order
+from sweet_rl.online.reflect.trainer import TRIES
+from sweet_rl.training.adapters import bare_model
+from sweet_rl.training.metrics import Guard
+from sweet_rl.training.models import recompute_activations
+from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.steps import rate_factor
+from sweet_rl.types import derive_seed
+
+_OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")
+
+
+class FineTuning:
+    """A run: its model, its texts, its folder.
+
+    Args:
+        agent: with an adapter, and the whole head or a pointing one.
+        checkpoints: what the first process writes; None in the others.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        examples: Sequence[Example],
+        settings: ReflectSettings,
+        checkpoints: Checkpoints | None,
+        tell: Callable[[int, Mapping[str, float]], object] = lambda *_: None,
+        say: Callable[[str], object] = print,
+    ) -> None:
+        self._agent, self._examples, self._settings = agent, examples, settings
+        self._tell = tell
+        self._checkpoints = checkpoints
+        self._parameters = agent.trainable()
+        self._optimizer = optimizer_of(self._parameters, settings, agent.device, say)
+        self._factor = _rates(settings)
+        self._log: list[dict[str, float]] = []
+        self._guard = Guard("the model", TRIES)
+        self._order = Order(
+            [len(example.sequence) for example in examples],
+            batch=settings.per_device_train_batch_size * settings.gradient_accumulation_steps,
+            seed=settings.seed,
+            by_length=settings.group_by_length,
+        )
+        if settings.gradient_checkpointing:
+            recompute_activations(bare_model(agent.model), ModelSettings(settings.model_name, lora_rank=1))
+
+    def run(self, done: int = 0) -> None:
+        """Make the updates from `done` on."""
+        with _training(self._agent.model):
+            for update in range(done, self._settings.max_steps):
+                loss = self._update(update)
+                numbers = {"step": update + 1, "loss": loss, "learning_rate": self._rate(update)}
+                self._tell(update + 1, numbers)
+                if (update + 1) % self._settings.logging_steps == 0:
+                    self._log.append(numbers)
+                last = update + 1 == self._settings.max_steps
+                if last or (update + 1) % self._settings.save_steps == 0:
+                    self._save(update + 1)
+
+    def _rate(self, update: int) -> float:
+        return self._settings.learning_rate * self._factor(update)
+
+    def _update(self, update: int) -> float:
+        rows = self._order.rows(update)
+        scales = self._scales(rows)
+        mine = own_rows(len(rows))
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate(update)
+        self._optimizer.zero_grad(set_to_none=True)
+        device = self._agent.device
+        whole = torch.zeros((), dtype=torch.float64, device=device)
+        examples = [self._examples[rows[at]] for at in mine]
+        seed = derive_seed(self._settings.seed, "dropout", update, rank())
+        with (
+            seeded_dropout(seed, active=not self._settings.disable_dropout),
+            _training(self._agent.model),
+            _precision(self._settings, device),
+        ):
+            for batch, logps_S, _ in self._agent.scored(examples):
+                weights_S = torch.tensor([scales[mine[at]] for at in batch], device=device)
+                loss = -(logps_S * weights_S).sum()
+                loss.backward()  # type: ignore[no-untyped-call]
+                whole += loss.detach()
+        found = float(all_reduce_sum(whole))
+        texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {self._settings.task_file}"
+        clipped_step(
+            self._optimizer,
+            self._parameters,
+            self._settings.max_grad_norm,
+            partial(self._guard.check, found, rows=texts, number=update + 1),
+        )
+        return found
+
+    def _scales(self, rows: Sequence[int]) -> list[float]:
+        """What each row's summed log-likelihood counts for."""
+        tokens = [len(self._examples[row].target_ids) for row in rows]
+        if not self._settings.published:
+            return [1 / sum(tokens)] * len(rows)
+        size = self._settings.per_device_train_batch_size
+        micro = [sum(tokens[at : at + size]) for at in range(0, len(rows), size)]
+        return [1 / (micro[place // size] * len(micro)) for place in range(len(rows))]
+
+    # -- disk ---------------------------------------------------------------------------------------------
+
+    def _save(self, done: int) -> None:
+        if not is_main() or self._checkpoints is None:
+            return
+        state = {
+            "done": done,
+            "parameters": [parameter.detach() for parameter in self._parameters],
+            "optimizer": self._optimizer.state_dict(),
+            "log": self._log,
+        }
+        summary = {"global_step": done, "log_history": self._log}
+        self._checkpoints.save(done, self._agent, state, summary=summary)
+
+    def load(self, state: Any) -> int:
+        """Continue from a checkpoint's state (`Checkpoints.newest`); returns the updates that are done."""
+        if state is None:
+            return 0
+        with torch.no_grad():
+            for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
+                parameter.copy_(saved)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._log = list(state["log"])
+        return int(state["done"])
+
+
+def optimizer_of(
+    parameters: Sequence[nn.Parameter],
+    settings: ReflectSettings,
+    device: torch.device,
+    say: Callable[[str], object],
+) -> torch.optim.Optimizer:
+    """AdamW, kept in the memory that its name gives where that is possible."""
+    name = settings.optim
+    if name not in _OPTIMIZERS:
+        raise UsageError(f"--optim must be one of {', '.join(_OPTIMIZERS)}, got {name!r}.")
+    options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if name in {"adamw_torch", "adamw_hf"}:
+        return torch.optim.AdamW(parameters, **options)
+    if device.type != "cuda":
+        say(f"Without a CUDA device --optim {name} is plain AdamW.")
+        return torch.optim.AdamW(parameters, **options)
+    try:
+        from bitsandbytes import optim  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise missing_package("bitsandbytes", "quantization", needed_for=f"--optim {name}") from error
+    kinds = {
+        "paged_adamw_32bit": optim.PagedAdamW32bit,
+        "paged_adamw_8bit": optim.PagedAdamW8bit,
+        "adamw_bnb_8bit": optim.AdamW8bit,
+    }
+    made: torch.optim.Optimizer = kinds[name](parameters, **options)
+    return made
+
+
+def _rates(settings: ReflectSettings) -> Callable[[int], float]:
+    """Factors of the learning rate; published "constant" has no warm-up."""
+    names = {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}
+    name = settings.lr_scheduler_type
+    return rate_factor(
+        names.get(name, name),
+        steps=settings.max_steps,
+        warmup_ratio=0.0 if name == "constant" else settings.warmup_ratio,
+        published=settings.published,
+    )
+
+
+@contextmanager
+def _training(model: nn.Module) -> Iterator[None]:
+    """Dropout of model and adapter is active, as published for fine-tuning."""
+    if model.training:  # telling every layer takes a tenth of a small model's update
+        yield
+        return
+    model.train()
+    try:
+        yield
+    finally:
+        model.eval()
+
+
+def _precision(settings: ReflectSettings, device: torch.device) -> AbstractContextManager[Any]:
+    """What is computed in; weights that are trained stay in float32."""
+    if device.type != "cuda" or not (settings.bf16 or settings.fp16):
+        return nullcontext()
+    dtype = torch.float16 if settings.fp16 else torch.bfloat16
+    return torch.autocast("cuda", dtype=dtype)

@@ -1,0 +1,307 @@
+"""Updates of the policy and its critic from played episodes.
+
+A step's loss depends on nothing but the step, so processes divide the steps and add up gradients: the update
+is that of one process. Importing this module imports torch.
+
+Axes: S steps.
+
+Published behaviour: docs/published/reflect_rl.md#online-loop, #losses, #deviations.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.errors import UsageError, no_such
+from sweet_rl.online.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
+from sweet_rl.online.reflect.agent import Agent, dropout, seeded_dropout
+from sweet_rl.online.reflect.losses import (
+    advantages,
+    policy_gradient_loss,
+    ppo_loss,
+    q_values,
+    value_loss,
+)
+from sweet_rl.online.reflect.play import Played, Step
+from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.online.reflect.values import Critic
+from sweet_rl.training.metrics import Guard
+from sweet_rl.types import derive_seed
+
+_Loss: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Of a batch: its log-probabilities [S], the states behind its prompts [S, H], its steps' numbers [S]."""
+
+
+class Update(NamedTuple):
+    """Losses of one trainer call: means over steps; None where nothing was updated."""
+
+    loss: float | None = None
+    critic_loss: float | None = None
+
+
+class Row(NamedTuple):
+    """A step with the cost that remained from it on."""
+
+    step: Step
+    q: float
+
+
+class Trainer:
+    """Policy gradient or PPO, and the critic's regression.
+
+    Args:
+        critic: None: costs themselves are the advantages.
+    """
+
+    def __init__(self, agent: Agent, settings: ReflectSettings, critic: Critic | None = None) -> None:
+        if settings.trainer == "ppo" and critic is None:
+            raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
+        self.agent, self.critic, self._settings = agent, critic, settings
+        self._parameters = agent.trainable()
+        self.optimizer = _adam(self._parameters, settings)
+        self.critic_optimizer = None if critic is None else _adam(list(critic.head.parameters()), settings)
+        self._pooled: list[list[Played]] = []
+        self._critic_data: list[Row] = []
+        self._updates = 0
+        self._calls = 0
+        self._guard, self._critic_guard = Guard("the policy", TRIES), Guard("the critic", TRIES, unit="step")
+
+    def keep_play(self) -> None:
+        """What the policy reads from now on is kept for the next update, where that computes the same."""
+        settings = self._settings
+        one_token = self.agent.sampling.max_new_tokens == 1
+        same = (
+            settings.disable_dropout and not settings.published and settings.gradient_accumulation_steps == 1
+        )
+        self.agent.kept.begin(settings.kept_tokens if one_token and same else 0)
+
+    def train(self, episodes: Sequence[Played]) -> Update:
+        """Learn from episodes, together with those of the calls before it that were kept for an update.
+
+        None of these is empty: a call without episodes does nothing.
+        """
+        episodes = [episode for episode in episodes if episode.steps]
+        if not episodes:
+            return Update()
+        self._pooled.append(list(episodes))
+        if len(self._pooled) < self._settings.gradient_accumulation_steps:
+            return Update()
+        pooled, self._pooled = self._pooled, []
+        rows = [row for call in pooled for episode in call for row in self.rows(episode)]
+        newest = [row for episode in pooled[-1] for row in self.rows(episode)]
+        if self.critic is not None:
+            self._critic_data += newest if self._settings.published else rows  # published: the newest only
+        self._updates += 1
+        loss = self._update_policy(rows)
+        critic_loss = None
+        if self.critic is not None and self._updates % self._settings.critic_update_freq == 0:
+            critic_loss = self._update_critic(self._critic_data)
+            self._critic_data = []
+        return Update(loss, critic_loss)
+
+    def rows(self, episode: Played) -> list[Row]:
+        """An episode's steps with their Q values."""
+        costs = [step.cost for step in episode.steps]
+        entropies = [step.entropy for step in episode.steps]
+        found = q_values(costs, entropies, self._settings.entropy_coef)
+        return [Row(step, q) for step, q in zip(episode.steps, found, strict=True)]
+
+    # -- the policy ---------------------------------------------------------------------------------------
+
+    def _update_policy(self, rows: Sequence[Row]) -> float:
+        """One optimizer step (PPO: several); the mean loss over steps, and over PPO's passes."""
+        mine = [rows[number] for number in own_rows(len(rows))]
+        if self._settings.trainer == "pg":
+            return self._pass(mine, len(rows), self._gradient(mine))
+        if self._settings.trainer != "ppo":
+            raise no_such("--trainer", self._settings.trainer, ("pg", "ppo"))
+        advantages_S = self._advantages(mine)
+        old_S = torch.tensor([row.step.logprob for row in mine], device=self.agent.device)
+        clip = self._settings.ppo_clip_coef
+        losses = [
+            self._pass(
+                mine, len(rows), lambda logps, _, at: ppo_loss(logps, old_S[at], advantages_S[at], clip)
+            )
+            for _ in range(self._settings.ppo_update_iter)
+        ]
+        return sum(losses) / len(losses)
+
+    def _gradient(self, rows: Sequence[Row]) -> _Loss:
+        """The policy gradient's loss of a batch.
+
+        Without dropout a critic that reads what the policy reads is told its states by the update itself.
+        """
+        critic, plain = self.critic, self._settings.disable_dropout and not self._settings.published
+        if critic is None or not critic.shared or not plain:
+            advantages_S = self._advantages(rows)
+            return lambda logps, _, at: policy_gradient_loss(logps, advantages_S[at])
+        q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
+        return lambda logps, states, at: policy_gradient_loss(
+            logps, advantages(q_S[at], critic.head(states).detach())
+        )
+
+    def _advantages(self, rows: Sequence[Row]) -> Tensor:
+        """Of these steps, from values before the update."""
+        q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
+        if self.critic is None or not rows:
+            return advantages(q_S)
+        if self._settings.published:  # values depend on what they are read beside: as many as published
+            size = self._settings.per_device_train_batch_size
+            prompts = [row.step.prompt for row in rows]
+            parts = [self.critic.values(prompts[at : at + size]) for at in range(0, len(prompts), size)]
+            return advantages(q_S, torch.cat(parts))
+        return advantages(q_S, self.critic.values([row.step.prompt for row in rows]))
+
+    def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
+        """One optimizer step over these rows of `total`; the mean loss over all."""
+        self._calls += 1
+        self.optimizer.zero_grad(set_to_none=True)
+        device, published = self.agent.device, self._settings.published
+        whole = torch.zeros((), device=device, dtype=torch.float64)
+        bad: list[Row] = []
+        active = not self._settings.disable_dropout
+        seed = derive_seed(self._settings.seed, "dropout", self._calls, rank())
+        with seeded_dropout(seed, active=active), dropout(self.agent.model, active=active):
+            examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows]
+            for batch, logps_S, states_SH in self.agent.scored(examples):
+                loss = loss_of(logps_S, states_SH, torch.tensor(batch, device=device)) / total
+                if not torch.isfinite(loss):
+                    bad += [rows[at] for at in batch]
+                    if published:
+                        continue
+                loss.backward()  # type: ignore[no-untyped-call]
+                whole += loss.detach()
+        found, told = float(all_reduce_sum(whole)), _told(bad or rows)
+        clipped_step(
+            self.optimizer,
+            self._parameters,
+            self._settings.max_grad_norm,
+            partial(self._guard.check, found, rows=told, number=self._calls),
+        )
+        return found
+
+    # -- the critic ---------------------------------------------------------------------------------------
+
+    def _update_critic(self, rows: Sequence[Row]) -> float:
+        """Passes of regression over the rows; the mean loss.
+
+        A step sees `per_device_train_batch_size` x `gradient_accumulation_steps` rows and minimises the mean
+        over them; published, only the last micro-batch of them counts.
+        """
+        critic, settings = self.critic, self._settings
+        if critic is None or self.critic_optimizer is None:
+            raise RuntimeError("there is no critic")
+        size, compat = settings.per_device_train_batch_size, settings.compat
+        parameters = list(critic.head.parameters())
+        features_SH = None if compat == "published" else critic.features([row.step.prompt for row in rows])
+        q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
+        losses: list[float] = []
+        for number in range(settings.critic_update_iter):
+            order = list(range(len(rows)))
+            random.Random(derive_seed(settings.seed, "critic", self._updates, number)).shuffle(order)
+            group = size * settings.gradient_accumulation_steps
+            for start in range(0, len(order), group):
+                chosen = order[start : start + group]
+                self.critic_optimizer.zero_grad(set_to_none=True)
+                if features_SH is None:
+                    losses += self._published_step(critic, rows, chosen)
+                else:
+                    mine = [chosen[at] for at in own_rows(len(chosen))]
+                    loss = value_loss(q_S[mine], critic.head(features_SH[mine])) / len(chosen)
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    losses += [float(all_reduce_sum(loss.detach().double()))] * len(chosen)
+                found, told = losses[-1], _told([rows[at] for at in chosen])
+                clipped_step(
+                    self.critic_optimizer,
+                    parameters,
+                    settings.max_grad_norm,
+                    partial(self._critic_guard.check, found, rows=told),
+                )
+        return sum(losses) / len(losses)
+
+    def _published_step(self, critic: Critic, rows: Sequence[Row], chosen: Sequence[int]) -> list[float]:
+        """Gradients of the last micro-batch alone, divided by their number; losses of all."""
+        size, losses = self._settings.per_device_train_batch_size, []
+        for start in range(0, len(chosen), size):
+            part = [rows[number] for number in chosen[start : start + size]]
+            q_S = torch.tensor([row.q for row in part], device=self.agent.device)
+            features_SH = critic.features([row.step.prompt for row in part])
+            mean = value_loss(q_S, critic.head(features_SH)) / len(part)
+            for parameter in critic.head.parameters():
+                parameter.grad = None
+            (mean / self._settings.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
+            losses.append(float(mean.detach()) / self._settings.gradient_accumulation_steps)
+        return losses
+
+    # -- state --------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """All that later updates depend on, as tensors and plain data."""
+        return {
+            "parameters": [parameter.detach() for parameter in self._parameters],
+            "optimizer": self.optimizer.state_dict(),
+            "critic": None if self.critic is None else self.critic.head.state_dict(),
+            "critic_optimizer": None if self.critic_optimizer is None else self.critic_optimizer.state_dict(),
+            "pooled": [[episode_state(episode) for episode in call] for call in self._pooled],
+            "critic_data": [[list(_step_state(row.step)), row.q] for row in self._critic_data],
+            "updates": self._updates,
+            "calls": self._calls,
+        }
+
+    def load(self, state: Any) -> None:
+        """Load parameters, optimizers and pooled episodes of `state`."""
+        with torch.no_grad():
+            for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
+                parameter.copy_(saved)
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.critic is not None and self.critic_optimizer is not None:
+            self.critic.head.load_state_dict(state["critic"])
+            self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+        self._pooled = [[episode_of(episode) for episode in call] for call in state["pooled"]]
+        self._critic_data = [Row(_step_of(step), q) for step, q in state["critic_data"]]
+        self._updates, self._calls = state["updates"], state["calls"]
+
+
+TRIES = (
+    "The newest checkpoint is from before it. Begin a new run, from a checkpoint with --load_dir, with a "
+    "lower --learning_rate or --max_grad_norm, or without --bf16, --use_8bit and --use_4bit."
+)
+
+
+def _told(rows: Sequence[Row]) -> str:
+    """Steps of played episodes for a message: how many, and the first."""
+    if not rows:
+        return "none in this process"
+    first = rows[0].step
+    return f"{len(rows)} played steps, the first {first.action!r} after ...{first.prompt[-60:]!r}"
+
+
+def episode_state(episode: Played) -> list[Any]:
+    """An episode as plain data for a checkpoint; `episode_of` reads it back."""
+    steps = [_step_state(step) for step in episode.steps]
+    return [episode.task_id, episode.seed, float(episode.threshold), steps, episode.failure, episode.told]
+
+
+def episode_of(state: Sequence[Any]) -> Played:
+    """The episode that `episode_state` made plain data of."""
+    task_id, seed, threshold, steps, failure, *told = state  # before 0.1 nothing was told
+    return Played(task_id, seed, threshold, tuple(_step_of(step) for step in steps), failure, *told)
+
+
+def _step_state(step: Step) -> list[Any]:
+    return [step.prompt, step.action, list(step.token_ids), step.logprob, step.entropy, float(step.cost)]
+
+
+def _step_of(state: Sequence[Any]) -> Step:
+    prompt, action, token_ids, logprob, entropy, cost = state
+    return Step(prompt, action, tuple(token_ids), logprob, entropy, cost)
+
+
+def _adam(parameters: Sequence[nn.Parameter], settings: ReflectSettings) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)

@@ -1,0 +1,270 @@
+"""Online runs: their logs and folders, going on after a kill, and what is remembered."""
+
+import json
+
+import pytest
+import torch
+
+from sweet_rl.errors import EpisodeError, NonFiniteError, StorageError, UsageError
+from sweet_rl.online.reflect.losses import policy_gradient_loss
+from sweet_rl.online.reflect.models import Checkpoints
+from sweet_rl.online.reflect.trainer import Trainer
+from sweet_rl.types import Failure, StopReason
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+from tests.online.reflect import taxi
+from tests.online.reflect.tiny import golden
+from tests.states import same_state
+
+CRITIC = {"use_critic": True, "shared_critic": True, "trainer": "ppo"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return taxi.make_model(tmp_path_factory.mktemp("model"))
+
+
+def run(flags, folder=None, state=None):
+    entries = taxi.Entries()
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+    with taxi.opened(flags, folder, [entries]) as loop:
+        loop.run(state)
+        return loop.state(flags.max_steps), entries.all
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [{}, CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}, {"pointing_head": True, **CRITIC}],
+)
+def test_a_run_that_is_continued_is_the_run_that_was_not_stopped(tmp_path, model, extra, monkeypatch):
+    flags = taxi.settings(model, lora_dropout=0.2, **extra)
+    whole, entries = run(flags, tmp_path / "a")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(taxi.Entries, "log", killed_in(2))
+        run(flags, tmp_path / "b")
+    state = Checkpoints(tmp_path / "b").newest()
+    assert state["done"] == 2
+    rest, later = run(flags, tmp_path / "b", state)
+    assert later == entries[2:]
+    assert same_state(rest, whole)
+    assert whole["trainer"]["optimizer"]["state"], "nothing was learnt"
+
+
+def killed_in(iteration):
+    def log(self, done, entry):
+        if entry["iter"] == iteration:
+            raise Killed
+
+    return log
+
+
+def test_logs_and_files_are_as_published(tmp_path, model, shared):
+    recorded = golden(shared, "rl_loop_and_plots")
+    flags = taxi.settings(model, reflect=True, use_critic=True, shared_critic=True)
+    run(flags, tmp_path / "run")
+    found = tmp_path / "run" / "checkpoint-2"
+    logs = json.loads((found / "logs.json").read_text())
+    assert [entry["iter"] for entry in logs] == [0, 1]
+    assert list(logs[0]) == recorded["log_entry_keys"]
+    assert list(logs[0]["log"][0]["detail"][0]) == recorded["detail_keys"]
+    assert {"README.md", "adapter_config.json", "critic", "logs.json"} <= {
+        path.name for path in found.iterdir()
+    }
+    assert (found / "critic" / "score.pt").is_file()
+    assert (found / "state").is_dir()
+    first = logs[0]["log"][0]["detail"][0]
+    assert first["generation"]["role"] == "assistant"
+    assert " # Analyze:\n" in first["prompt"]
+    assert first["prompt"].endswith(" # Action:\n")
+    total = sum(step["cost"] for step in logs[0]["log"][0]["detail"])
+    assert first["Q_value"] == pytest.approx(total)
+
+
+def test_published_taxi_without_curriculum_never_succeeds(model, shared):
+    recorded = golden(shared, "rl_loop_and_plots")["no_taxi_curriculum_succ"]
+    flags = taxi.settings(model, taxi_curriculum=False, curriculum_index=-1, compat="published", max_steps=2)
+    state, entries = run(flags)
+    assert [entry["succ"] for entry in entries] == recorded
+    assert state["replay"] == []
+    assert [len(entry["log"]) for entry in entries] == [3, 3]  # as many as a micro-batch has rows
+
+
+def test_successes_are_remembered_and_a_new_level_forgets_them(model, monkeypatch):
+    monkeypatch.setattr(TaxiGame, "success_threshold", property(lambda _: 0.52))  # half of them
+    changed = {"per_device_eval_batch_size": 8, "max_steps": 3}
+    state, entries = run(taxi.settings(model, **changed))
+    assert (
+        len(state["replay"]) == sum(round(entry["succ"] * 8) for entry in entries) > 8 * entries[-1]["succ"]
+    )
+    state, entries = run(taxi.settings(model, **changed, curriculum_index=-1))
+    assert len(state["replay"]) == round(entries[-1]["succ"] * 8)
+
+
+def test_episodes_that_the_world_breaks_are_counted_and_nothing_is_learned_from_them(model, monkeypatch):
+    """Every third game breaks at its second step, and would have been a success by what it had cost."""
+    monkeypatch.setattr(TaxiGame, "success_threshold", property(lambda _: 99.0))
+    step, reset, learned = TaxiGame.step, TaxiGame.reset, []
+
+    def counting(game, task, *, seed):
+        game.breaks, game.taken = seed % 3 == 0, 0
+        return reset(game, task, seed=seed)
+
+    def breaking(game, label):
+        game.taken += 1
+        if game.breaks and game.taken == 2:
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("lost", "the road is gone"))
+        return step(game, label)
+
+    def learn(trainer, episodes):
+        learned.extend(episodes)
+        return train(trainer, episodes)
+
+    train = Trainer.train
+    monkeypatch.setattr(TaxiGame, "reset", counting)
+    monkeypatch.setattr(TaxiGame, "step", breaking)
+    monkeypatch.setattr(Trainer, "train", learn)
+    state, entries = run(taxi.settings(model, per_device_eval_batch_size=12))
+    failed = [len(entry.get("failed", ())) for entry in entries]
+    assert sum(failed) > 0
+    assert min(failed) < 12
+    assert [len(entry["log"]) for entry in entries] == [12 - count for count in failed]
+    assert all(entry["succ"] == 1 for entry in entries)
+    assert all("the road is gone" in text for entry in entries for text in entry.get("failed", ()))
+    assert learned
+    assert all(episode.failure is None for episode in learned)
+    assert len(state["replay"]) == 48 - sum(failed)
+
+
+def test_a_critic_of_its_own_reads_without_the_adapter(model):
+    flags = taxi.settings(model, use_critic=True, shared_critic=False, max_steps=2)
+    _, entries = run(flags)
+    assert entries[1]["critic_loss"] != [None, None]
+    with taxi.opened(flags) as loop:
+        critic = loop._trainer.critic
+        before = critic.features(["a b"])
+        for parameter in loop._trainer.agent.trainable():
+            parameter.data += 0.5
+        assert torch.equal(critic.features(["a b"]), before)
+
+
+def test_labels_that_are_no_tokens_are_refused(model):
+    from sweet_rl.chat import load_tokenizer
+    from sweet_rl.chat.reflect_format import CHOICES
+    from sweet_rl.online.reflect.sampling import label_tokens
+
+    tokenizer = load_tokenizer(model)
+    assert len(set(label_tokens(tokenizer, CHOICES))) == 252
+    with pytest.raises(UsageError, match=r"none for '1234'.*--pointing_head"):
+        label_tokens(tokenizer, ["0", "1234"])
+
+
+@pytest.mark.parametrize("extra", [{}, {"pointing_head": True}])
+def test_without_dropout_the_update_itself_tells_the_critic_its_states(model, extra, monkeypatch):
+    """One reading less of each step, and the update is the same."""
+    flags = taxi.settings(
+        model,
+        use_critic=True,
+        shared_critic=True,
+        critic_update_freq=1,
+        disable_dropout=True,
+        max_steps=2,
+        **extra,
+    )
+    once, entries = run(flags)
+    monkeypatch.setattr(Trainer, "_gradient", read_before)
+    twice, expected = run(flags)
+    losses = [entry["loss"] + entry["critic_loss"] for entry in entries]
+    assert losses == [
+        pytest.approx(entry["loss"] + entry["critic_loss"], rel=1e-4, abs=1e-6) for entry in expected
+    ]
+    pairs = zip(once["trainer"]["parameters"], twice["trainer"]["parameters"], strict=True)
+    assert all(torch.allclose(one, other, atol=1e-3) for one, other in pairs)
+    assert entries[0]["loss"][0] != pytest.approx(0)
+
+
+def read_before(trainer, rows):
+    values_S = trainer._advantages(rows)
+    return lambda logps, _, at: policy_gradient_loss(logps, values_S[at])
+
+
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+def test_the_bonus_for_entropy_makes_no_success(model, monkeypatch, compat):
+    """Published: a first step that is worth less than the threshold is one, whatever the episode cost."""
+    played, train = [], Trainer.train
+
+    def learn(trainer, episodes):
+        played.append(list(episodes))
+        return train(trainer, episodes)
+
+    monkeypatch.setattr(Trainer, "train", learn)
+    flags = taxi.settings(model, entropy_coef=5.0, curriculum_index=2, compat=compat)
+    state, entries = run(flags)
+    fresh = played[::2]  # then come those of replay
+    won = [sum(episode.succeeded for episode in its) / len(its) for its in fresh]
+    assert max(won) < 1
+    if compat == "fixed":
+        assert [entry["succ"] for entry in entries] == won
+        costs = [sum(episode.cost for episode in its) / len(its) for its in fresh]
+        assert [entry["cost"] for entry in entries] == pytest.approx(costs)
+    else:
+        assert all(entry["succ"] == 1 and entry["cost"] < -5 for entry in entries)
+        assert state["replay"]
+
+
+def test_without_a_critic_nothing_is_kept_for_one(model):
+    state, _ = run(taxi.settings(model))
+    assert state["trainer"]["critic_data"] == []
+    state, _ = run(taxi.settings(model, use_critic=True, shared_critic=True, critic_update_freq=1000))
+    assert len(state["trainer"]["critic_data"]) > 20
+
+
+def test_a_policy_that_has_diverged_ends_the_run(model):
+    with pytest.raises(
+        NonFiniteError, match=r"Update \d+ of the policy is not a finite number.*--learning_rate"
+    ):
+        run(taxi.settings(model, learning_rate=1e30))
+
+
+@pytest.mark.parametrize(
+    ("extra", "what"), [({}, "Update 2 of the policy"), (CRITIC, "Step 1 of the critic")]
+)
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights(model, extra, what, monkeypatch):
+    """The update's losses are finite; a hook makes one of the gradients infinite."""
+    trainers, init = [], Trainer.__init__
+
+    def made(trainer, *arguments, **more):
+        init(trainer, *arguments, **more)
+        trainers.append(trainer)
+        weight = trainer.critic.head.score[0].weight if extra else trainer.agent.trainable()[0]
+        weight.register_hook(lambda grad: grad * (1 if trainer._updates < 2 else torch.inf))
+
+    monkeypatch.setattr(Trainer, "__init__", made)
+    with pytest.raises(
+        NonFiniteError, match=rf"{what} is not a finite number \(loss .*, norm .*(inf|nan)\).*--learning"
+    ):
+        run(taxi.settings(model, **extra))
+    (trainer,) = trainers
+    modules = [*trainer.agent.modules, *([trainer.critic.head] if extra else [])]
+    assert all(weight.isfinite().all() for module in modules for weight in module.parameters())
+
+
+def test_a_broken_checkpoint_is_put_aside_and_the_one_before_it_goes_on(tmp_path, model, capsys):
+    flags = taxi.settings(model, max_steps=3, save_steps=1)
+    whole, _ = run(flags, tmp_path / "a")
+    assert not (tmp_path / "a/checkpoint-1/state").exists()  # of the newest two only
+    (tmp_path / "a/checkpoint-3/state/state.json").write_text("{")
+    state = Checkpoints(tmp_path / "a").newest()
+    assert state["done"] == 2
+    assert "checkpoint-3' is damaged and not used: state/state.json has 1 bytes" in capsys.readouterr().out
+    assert (tmp_path / "a/damaged-checkpoint-3/state/state.json").read_text() == "{"
+    assert same_state(run(flags, tmp_path / "a", state)[0], whole)
+    for name in ("checkpoint-2", "checkpoint-3"):
+        (tmp_path / "a" / name / "state/state.safetensors").unlink()
+    there = sorted((tmp_path / "a").rglob("*"))
+    with pytest.raises(StorageError, match=r"checkpoint-3: .* is missing; checkpoint-2: .*--load_dir"):
+        Checkpoints(tmp_path / "a").newest()
+    assert sorted((tmp_path / "a").rglob("*")) == there

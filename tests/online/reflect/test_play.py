@@ -1,0 +1,162 @@
+"""Episodes in step: prompts, who is asked, failures, and that nothing depends on the others."""
+
+from typing import NamedTuple
+
+from sweet_rl.errors import EpisodeError
+from sweet_rl.online.reflect.play import OthersReflections, Rules, play
+from sweet_rl.text_game import GameStep
+from sweet_rl.types import Failure, StopReason, Task
+
+HEAD = "\nThe actions you can take now is:"
+
+
+class Done(NamedTuple):
+    text: str
+    token_ids: tuple
+    logprob: float
+    entropy: float
+
+
+class Game:
+    head, instruction, max_labels, success_threshold = HEAD, "Think.", ("0", "1"), 0
+
+    def __init__(self):
+        self.steps, self.closed = 0, False
+
+    @property
+    def text(self):
+        return f"state {self.task} {self.steps}{HEAD}\n0\n1\n"
+
+    labels = max_labels
+
+    def reset(self, task, *, seed):
+        self.task = task.task_id
+        if task.task_id == "broken":
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad", "no such world"))
+        return self.text
+
+    def step(self, label):
+        self.steps += 1
+        over = label == "1" or self.steps == 3
+        return GameStep(self.text, 1.0 if label == "1" else -0.5, label == "1", over, {})
+
+    def close(self):
+        self.closed = True
+
+
+def task(name):
+    return Task(name, "", "", "", {}, {})
+
+
+class Actor:
+    def __init__(self, chosen):
+        self.chosen, self.prompts, self.seeds = chosen, [], []
+
+    def choose(self, prompts, seeds):
+        self.prompts.append(list(prompts))
+        self.seeds.append(list(seeds))
+        return [Done(self.chosen(prompt), (0,), -0.5, 0.7) for prompt in prompts]
+
+
+class Reflector:
+    def __init__(self):
+        self.prompts = []
+
+    def write(self, prompts, seeds):
+        self.prompts.append(list(prompts))
+        return ["I think. # Action:\n9" for _ in prompts]
+
+
+def test_an_episode_costs_what_its_steps_cost_and_ends_for_itself():
+    actor = Actor(lambda prompt: "1" if "state a 1" in prompt else "0")
+    a, b = play(Game, [task("a"), task("b")], [1, 2], actor)
+    assert ([step.cost for step in a.steps], a.succeeded) == ([0.5, -1.0], True)
+    assert ([step.cost for step in b.steps], b.succeeded) == ([0.5, 0.5, 0.5], False)
+    assert [len(prompts) for prompts in actor.prompts] == [2, 2, 1]
+    assert actor.prompts[0][0] == f"state a 0{HEAD}\n0\n1\n # Action:\n"
+    assert len({seed for seeds in actor.seeds for seed in seeds}) == 5
+
+
+def test_the_policy_reads_what_was_reflected_up_to_where_it_acts():
+    actor, reflector = Actor(lambda _: "1"), Reflector()
+    play(Game, [task("a")], [1], actor, reflector)
+    assert reflector.prompts == [["Think.\nstate a 0 # Analyze:\n"]]
+    assert actor.prompts == [[f"Think.\nstate a 0 # Analyze:\nI think. {HEAD}\n0\n1\n # Action:\n"]]
+
+
+class Echo:
+    """Reflects by repeating what it was shown."""
+
+    def write(self, prompts, seeds):
+        return [prompt.splitlines()[1].removesuffix(" # Analyze:") for prompt in prompts]
+
+
+def test_every_state_is_given_the_reflection_of_another():
+    actor = Actor(lambda prompt: "0" if "state c" in prompt.partition("Analyze")[0] else "1")
+    play(Game, [task(name) for name in "abc"], [1, 2, 3], actor, OthersReflections(Echo()))
+    read = [
+        [prompt.split(" # Analyze:\n")[1].partition("\n")[0] for prompt in step] for step in actor.prompts
+    ]
+    assert read == [["state b 0", "state c 0", "state a 0"], ["state a 0"], ["state a 0"]]  # c is left alone
+
+
+def test_states_that_are_played_one_at_a_time_get_others_reflections_too():
+    reads = OthersReflections(Echo())
+    prompts = [f"Think.\nstate {name} # Analyze:\n" for name in "abcb"]
+    assert [reads.write([prompt], [1])[0][-1] for prompt in prompts] == ["a", "a", "a", "a"]
+    assert (reads.states, reads.own) == (4, 1)  # of the first one there is no other
+
+
+def test_where_all_reflections_are_alike_there_is_no_other():
+    assert OthersReflections(Reflector()).write(["p", "q"], [1, 2]) == ["I think. # Action:\n9"] * 2
+
+
+def test_nobody_is_asked_with_probability_0_and_some_between():
+    actor, reflector = Actor(lambda _: "0"), Reflector()
+    play(Game, [task("a")], [1], actor, reflector, Rules(reflect_prob=0.0))
+    assert reflector.prompts == []
+    assert actor.prompts[0] == [f"Think.\nstate a 0 # Analyze:\n{HEAD}\n0\n1\n # Action:\n"]
+    play(Game, [task("a")] * 40, range(40), actor, reflector, Rules(reflect_prob=0.5))
+    assert 0 < len(reflector.prompts[0]) < 40
+    together = Reflector()
+    play(Game, [task("a")] * 40, range(40), actor, together, Rules(reflect_prob=0.5, one_draw=True))
+    assert {len(prompts) for prompts in together.prompts} <= {40}
+
+
+def test_what_an_episode_draws_does_not_depend_on_the_others():
+    alone, beside = Actor(lambda _: "0"), Actor(lambda _: "0")
+    play(Game, [task("b")], [2], alone)
+    play(Game, [task("a"), task("b")], [1, 2], beside)
+    assert [seeds[0] for seeds in alone.seeds] == [seeds[1] for seeds in beside.seeds]
+
+
+def test_a_broken_world_spoils_one_episode():
+    broken, whole = play(Game, [task("broken"), task("b")], [1, 2], Actor(lambda _: "1"))
+    assert "no such world" in broken.failure
+    assert not broken.succeeded
+    assert whole.succeeded
+
+
+def test_only_the_first_step_is_played_where_asked():
+    (episode,) = play(Game, [task("a")], [1], Actor(lambda _: "0"), rules=Rules(first_step=True))
+    assert len(episode.steps) == 1
+
+
+def test_where_an_episode_ends_the_next_begins_at_once():
+    """And each is what it is where all begin together."""
+    names = ["a", "b", "broken", "c", "d", "e"]
+    games, told = [], []
+    actor = Actor(lambda prompt: "1" if "state a" in prompt or "state d 1" in prompt else "0")
+
+    def made():
+        games.append(Game())
+        assert sum(not game.closed for game in games) <= 2
+        return games[-1]
+
+    tasks = [task(name) for name in names]
+    found = play(made, tasks, range(6), actor, at_once=2, tell=told.append)
+    assert [len(prompts) for prompts in actor.prompts] == [2, 1, 2, 2, 2, 1, 1, 1]
+    assert found == play(Game, tasks, range(6), Actor(actor.chosen))
+    assert [episode.task_id for episode in found] == names
+    assert sum(told) == 6
+    assert all(game.closed for game in games)

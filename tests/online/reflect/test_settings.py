@@ -1,0 +1,238 @@
+"""The 75 published flags, their defaults and how they are typed; the curriculum's schedule."""
+
+from dataclasses import replace
+
+import pytest
+
+from sweet_rl.commands.reflect.flags import own_flags, reflect_stage
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import flags_of
+from sweet_rl.online.reflect.experiments import continued, save_settings
+from sweet_rl.online.reflect.playground import Schedule, equal_starts, starts_of
+from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.worlds.auto_explore import LEARNED_TASKS
+from tests.online.reflect.tiny import golden
+
+ENVS = ("taxi", "alfworld", "auto_explore")
+OURS = {
+    *("seed", "compat", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules"),
+    *("reflect_temperature", "pointing_head", "kept_tokens"),
+}
+"""Flags that the published code does not have."""
+
+
+@reflect_stage(mode="test")
+def stage(flags: ReflectSettings, /, report: "str | None" = None, *, resume: "str | None" = None) -> None:
+    """A stage.
+
+    Args:
+        report: a file.
+        resume: a folder.
+        flags: the published ones.
+    """
+    stage.got = (report, flags)
+
+
+def rewrite(*words):
+    return stage.rewrite_arguments(list(words))
+
+
+def test_names_and_defaults_are_the_published_ones(shared):
+    """Of the flags 64 are any world's, 11 those of one; the file of tasks is AutoExplore's."""
+    recorded = {flag["name"]: flag for flag in golden(shared, "data_and_cli")["cli_flags"]}
+    settings = {env: as_flags(ReflectSettings(env=env)) for env in ENVS}
+    known = settings["taxi"] | settings["alfworld"] | settings["auto_explore"]
+    known["horizon"] = known.pop("max_turns")  # both are taken
+    assert (len(recorded), set(known) - set(recorded)) == (75, OURS)
+    assert ReflectSettings().env == "auto_explore"
+    for name, flag in recorded.items():
+        if name == "task_file":
+            assert (known[name], LEARNED_TASKS) == (None, flag["default"])
+            continue
+        assert known[name] == flag["default"], name
+        kind = "float" if name == "weight_decay" else kinds()[name]
+        assert kind in flag["type"] or name == "weight_decay", name
+
+
+def kinds():
+    flags = [*stage.flags, *(one for env in ENVS for one in flags_of(own_flags(env)))]
+    return {name: one.annotation.partition(" ")[0] for one in flags for name in one.names}
+
+
+IDLE = {"num_train_epochs", "map_size", "random_map", "is_slippery", "sandbox_dir", "discretize_actions"}
+"""Published flags that do nothing."""
+
+
+def test_every_flag_that_does_something_has_its_line_of_help():
+    from sweet_rl.cli import help_text
+
+    for env, own in (
+        ("auto_explore", "repo_dir"),
+        ("taxi", "taxi_curriculum"),
+        ("alfworld", "disable_alfworld"),
+    ):
+        text = help_text("stage", stage, arguments=["--env", env])
+        for name in ("report", *as_flags(ReflectSettings(env=env))):
+            assert (f"--{name}" in text) is (name not in IDLE), name
+        assert f"--{own}" in text
+    assert "--options" not in text
+    assert "--flags" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "rewritten"),
+    [
+        (["--shrink_head"], ["--shrink_head=True"]),
+        (["--no_shrink_head"], ["--shrink_head=False"]),
+        (["--shrink_head=False"], ["--shrink_head=False"]),
+        (["--shrink_head", "no"], ["--shrink_head=False"]),
+        (["--no_use_8bit"], ["--use_8bit=False"]),
+        (["--reflect"], ["--reflect=True"]),
+        (["--reflect=yes"], ["--reflect=True"]),
+        (["--temperature", "0.5"], ["--temperature=0.5"]),
+        (["--reflect_load", "x"], ["--reflect_load_dir=x"]),
+        (["--max-steps", "5"], ["--max_steps=5"]),
+        (["--hor", "5"], ["--horizon=5"]),
+        (["--no_shrink"], ["--shrink_head=False"]),
+        (["--weight_decay", "0.01"], ["--weight_decay=0.01"]),
+        (["--curriculum_index", "-1"], ["--curriculum_index=-1"]),
+        (["a.json", "--reflect", "b"], ["a.json", "--reflect=True", "b"]),
+        (["--reflectload_dir=x"], ["--reflectload_dir=x"]),
+    ],
+)
+def test_a_command_line_is_read_as_published(words, rewritten):
+    assert rewrite(*words) == rewritten
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--re", "x"], "is not unique"),
+        (["--load_dir"], "needs a value"),
+        (["--load_dir", "--reflect"], "needs a value"),
+        (["--reflect=maybe"], "true or false"),
+        (["--strict", "--weight_decay", "0.01"], "whole number in the published"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(words, message):
+    with pytest.raises(UsageError, match=message):
+        rewrite(*words)
+
+
+@pytest.mark.parametrize(("strict", "compat"), [("true", "published"), ("false", "fixed")])
+def test_a_run_that_was_begun_with_the_old_name_goes_on_as_it_was(tmp_path, strict, compat):
+    (tmp_path / "setting.yml").write_text(f"env: taxi\nstrict: {strict}\nhorizon: 7\n")
+    before = continued(tmp_path, ReflectSettings(env="taxi"), ())
+    assert (before.compat, before.max_turns) == (compat, 7)
+
+
+def test_what_was_typed_counts_when_a_run_goes_on_whatever_the_default(tmp_path):
+    (tmp_path / "setting.yml").write_text("env: taxi\nmax_steps: 5\nlearning_rate: 0.5\n")
+    usual = ReflectSettings(env="taxi")
+    assert continued(tmp_path, usual, ()).max_steps == 5
+    assert continued(tmp_path, usual, {"max_steps", "quiet"}).max_steps == usual.max_steps
+    with pytest.raises(UsageError, match=f"--learning_rate was 0.5, is {usual.learning_rate}"):
+        continued(tmp_path, usual, {"learning_rate"})
+
+
+def test_what_began_a_run_may_be_typed_again(tmp_path):
+    run = tmp_path / "000_rl_finetune"
+    run.mkdir()
+    (run / "setting.yml").write_text(f"env: taxi\nmodel_name: {run}/tiny\nreflect_model_name: gpt2\n")
+    usual = ReflectSettings(env="taxi", model_name="tiny", reflect_model_name="gpt2")
+    assert continued(run, usual, {"model_name", "reflect_model_name"}).model_name == f"{run}/tiny"
+    with pytest.raises(UsageError, match=r"--model_name was '.*tiny', is 'other'"):
+        continued(run, replace(usual, model_name="other"), {"model_name"})
+    saved = f"env: taxi\nload_dir: somewhere\ntask_file: {run}/tasks.jsonl\n"
+    (run / "setting.yml").write_text(saved)
+    for name, value in (("load_dir", None), ("task_file", "tasks.jsonl")):  # no models of this run
+        with pytest.raises(UsageError, match=f"--{name} was '.*', is "):
+            continued(run, replace(usual, **{name: value}), {name})
+
+
+def test_an_unknown_flag_is_refused_with_a_suggestion():
+    from sweet_rl.command_line import read
+
+    with pytest.raises(UsageError, match="did you mean --reflect_load_dir"):
+        read(stage, rewrite("--reflect_laod_dir=x"))
+
+
+def test_values_reach_the_stage():
+    stage(report="r", max_steps=3)
+    assert stage.got == ("r", ReflectSettings(mode="test", max_steps=3))
+
+
+@pytest.mark.parametrize("wrong", [{"trainer": "sac"}, {"top_p": 1.5}, {"max_steps": 0}])
+def test_values_out_of_range_are_refused(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        ReflectSettings(**wrong)
+
+
+def test_a_world_that_there_is_not_is_refused():
+    with pytest.raises(UsageError, match="There is no world 'mars'"):
+        ReflectSettings(env="mars")
+
+
+def test_options_of_the_world_reach_the_stage():
+    stage(env="taxi", taxi_curriculum=True)
+    assert as_flags(stage.got[1])["taxi_curriculum"] is True
+    assert stage.got[1].rules.max_turns == 15
+
+
+def test_starts_of_levels(shared):
+    data = golden(shared, "data_and_cli")
+    for case in data["curriculum"]["schedules"]:
+        sizes = [len(level) for level in case["levels"]]
+        steps = case["args"]["max_steps"]
+        assert starts_of(sizes, steps, compat="published") == case["trigger_set"]
+        if steps >= sum(sizes):
+            assert starts_of(sizes, steps) == case["trigger_set"]
+        else:
+            assert starts_of(sizes, steps) == [0, 2, 3, 3]
+    for case in data["taxi_configer"]:
+        assert equal_starts(len(case["dataset"]), case["args"]["max_steps"]) == case["trigger_set"]
+
+
+def test_published_levels_that_begin_together_are_one():
+    ours, published = [
+        Schedule([4, 2], [0, 0], batch=2, seed=0, compat=compat).level_at(7)
+        for compat in ("fixed", "published")
+    ]
+    assert (ours, published) == (1, 0)
+
+
+def test_a_pass_takes_every_item_once_and_the_next_is_shuffled():
+    longer = Schedule([5, 3], [0, 60], batch=2, seed=1)
+    longer.restore({"level": 1, "passed": 0, "position": 0})
+    assert longer.draw(8)[:2] == (False, 1), "a run that became longer went back to an easier level"
+    schedule = Schedule([5, 3], [0, 6], batch=2, seed=1)
+    drawn = [schedule.draw(iteration) for iteration in range(9)]
+    assert [begins for begins, _, _ in drawn] == [True, *[False] * 5, True, False, False]
+    first, second = ([item for _, _, items in drawn[a : a + 3] for item in items] for a in (0, 3))
+    assert sorted(first) == sorted(second) == list(range(5))
+    assert first != second
+    assert [len(items) for _, _, items in drawn] == [2, 2, 1, 2, 2, 1, 2, 1, 2]
+    assert {level for _, level, _ in drawn[6:]} == {1}
+
+
+def test_a_schedule_goes_on_where_it_was():
+    schedule = Schedule([7], [0], batch=2, seed=3)
+    for iteration in range(5):
+        schedule.draw(iteration)
+    other = Schedule([7], [0], batch=2, seed=3)
+    other.restore(schedule.place.state())
+    assert [other.draw(i) for i in (5, 6)] == [schedule.draw(i) for i in (5, 6)]
+
+
+def test_options_of_other_worlds_are_left_out_where_published_lines_have_them(tmp_path):
+    line = ["--env", "taxi", "--repo_dir", "x", "--with_prompt"]
+    assert rewrite(*line, "--strict") == ["--env=taxi", "--with_prompt=True", "--compat=published"]
+    assert rewrite(*line, "--compat", "published") == rewrite(*line, "--strict")
+    assert rewrite(*line) == ["--env=taxi", "--repo_dir=x", "--with_prompt=True"]  # and is refused later
+
+
+def test_a_run_that_goes_on_is_of_its_folders_world(tmp_path):
+    save_settings(tmp_path, ReflectSettings(env="taxi"))
+    words = [f"--resume={tmp_path}", "--taxi_curriculum"]
+    assert rewrite(*words) == [words[0], "--taxi_curriculum=True", "--env=taxi"]
+    assert rewrite(f"--resume={tmp_path / 'absent'}") == [f"--resume={tmp_path / 'absent'}"]
