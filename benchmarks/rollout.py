@@ -39,7 +39,7 @@ from sweet_rl.types import Message, Task, UserContext
 from sweet_rl.users.faults import FaultProfile
 from sweet_rl.users.server_process import start_server
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.dialogue.parsing import parse_published
+from sweet_rl.worlds.dialogue import parse_published
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_STEPS = 6

@@ -36,7 +36,7 @@ from sweet_rl.worlds.adventures.scenes import listed_actions
 from sweet_rl.worlds.auto_explore.commands import extract_commands
 from sweet_rl.worlds.backend_programming.human.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.human.reading import answer_served
-from sweet_rl.worlds.dialogue.parsing import PARSERS
+from sweet_rl.worlds.dialogue import PARSERS
 from sweet_rl.worlds.frontend_design.agents.canvas import Canvas
 from sweet_rl.worlds.frontend_design.agents.edits import apply_remarks
 from sweet_rl.worlds.guess_my_city.oracle.rules import _rules

@@ -26,7 +26,7 @@ from sweet_rl.pages.html import extract_html
 from sweet_rl.types import NO_ANSWER, Json, Message, Score, Task, Trajectory
 from sweet_rl.viewer.rows import rewards_turns
 from sweet_rl.worlds import Options, world_in
-from sweet_rl.worlds.dialogue.parsing import parse_published
+from sweet_rl.worlds.dialogue import parse_published
 
 METRICS = ("combined", "ssim", "colour", "text", "layout")
 """What may become the reward of a page."""

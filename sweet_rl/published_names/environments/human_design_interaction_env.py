@@ -12,7 +12,7 @@ from typing import Any
 from sweet_rl.prompts import fill
 from sweet_rl.types import NO_ANSWER
 from sweet_rl.users.model import DATA_URLS, vision_content
-from sweet_rl.worlds.dialogue.parsing import ParsedAction
+from sweet_rl.worlds.dialogue import ParsedAction
 
 from ..utils.webpage_utils import extract_html_snippet, get_driver, render_full_html
 from .human_interaction_env import HumanInteractionEnv, View, ask

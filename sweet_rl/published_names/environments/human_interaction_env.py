@@ -13,7 +13,7 @@ from typing import Any, Final
 from sweet_rl.prompts import dialogue_string, fill
 from sweet_rl.types import NO_ANSWER, NO_RESPONSE, Json, Message
 from sweet_rl.users.model import SYSTEM_PROMPT
-from sweet_rl.worlds.dialogue.parsing import ParsedAction, parse_published
+from sweet_rl.worlds.dialogue import ParsedAction, parse_published
 
 HUMAN_RESPONSE_CHARACTER_LIMIT = 400
 """Characters of a reply that the agent gets to see."""

@@ -77,7 +77,7 @@ class BackendProgramming(Dialogue):
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Open dialogues with `user`, who knows the hidden function."""
         from sweet_rl.worlds.backend_programming.env import BackendEnv
-        from sweet_rl.worlds.dialogue.parsing import PARSERS
+        from sweet_rl.worlds.dialogue import PARSERS
 
         if user is None or not isinstance(options, DialogueOptions):
             raise UsageError(f"{self.name} needs a simulated human, and options of its own.")

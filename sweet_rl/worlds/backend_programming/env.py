@@ -5,8 +5,7 @@ Published behaviour: docs/published/sweet_rl.md#backend-programming.
 
 from __future__ import annotations
 
-from sweet_rl.worlds.dialogue.env import DialogueEnv
-from sweet_rl.worlds.dialogue.parsing import ParsedAction
+from sweet_rl.worlds.dialogue import DialogueEnv, ParsedAction
 
 
 class BackendEnv(DialogueEnv):
@@ -15,7 +14,7 @@ class BackendEnv(DialogueEnv):
     Args:
         user: who answers; shared by many episodes.
         max_turns: agent turns at most; the last one counts as the answer whatever it says.
-        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`.
+        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.PARSERS`.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".
     """

@@ -85,7 +85,7 @@ class FrontendDesign(Dialogue):
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Dialogues with `user`, who is shown pictures."""
         from sweet_rl.pages import open_renderer
-        from sweet_rl.worlds.dialogue.parsing import PARSERS
+        from sweet_rl.worlds.dialogue import PARSERS
         from sweet_rl.worlds.frontend_design.env import FrontendEnv
 
         design = options if isinstance(options, DesignOptions) else DesignOptions()

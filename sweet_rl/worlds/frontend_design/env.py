@@ -17,8 +17,7 @@ from sweet_rl.errors import EpisodeError
 from sweet_rl.pages import PageContext, RenderedPage, Renderer, RenderFailed
 from sweet_rl.pages.html import extract_html
 from sweet_rl.types import Failure, Json, StopReason, Task
-from sweet_rl.worlds.dialogue.env import DialogueEnv
-from sweet_rl.worlds.dialogue.parsing import ParsedAction, parse_published
+from sweet_rl.worlds.dialogue import DialogueEnv, ParsedAction, parse_published
 
 
 class Pictures(Protocol):
@@ -44,7 +43,7 @@ class FrontendEnv(DialogueEnv):
         renderer: pages to pictures; shared as well.
         pictures: keeps the pictures.
         max_turns: agent turns at most.
-        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`; the
+        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.PARSERS`; the
             marker ends the episode and cuts nothing.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".

@@ -16,7 +16,7 @@ from sweet_rl.types import (
     UserReply,
 )
 from sweet_rl.worlds.backend_programming.env import BackendEnv
-from sweet_rl.worlds.dialogue.parsing import parse_fixed
+from sweet_rl.worlds.dialogue import parse_fixed
 
 # The last two let an exception escape in the original; we record them.
 FAILURES = {

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet_rl.types import ANSWER_MARKER
-from sweet_rl.worlds.dialogue import DialogueOptions
-from sweet_rl.worlds.dialogue.parsing import OUTPUT_MARKER, parse_fixed, parse_published
+from sweet_rl.worlds.dialogue import OUTPUT_MARKER, parse_fixed, parse_published
 
 A, O = ANSWER_MARKER, OUTPUT_MARKER  # noqa: E741
 
@@ -55,7 +54,3 @@ def test_published_output_is_a_prefix_and_visible_is_in_it(text):
     parsed = parse_published(text)
     assert text.startswith(parsed.output)
     assert parsed.visible in parsed.output
-
-
-def test_the_fixed_parser_is_taken_under_its_earlier_name():
-    assert DialogueOptions(parser="strict") == DialogueOptions(parser="fixed")

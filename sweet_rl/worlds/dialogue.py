@@ -1,0 +1,234 @@
+"""What the two worlds of ColBench share: an agent asks a simulated human, and submits an answer.
+
+The agent talks until it announces its answer or has used up its turns. Rewards are 0: answers are graded
+afterwards, by `sweet_rl.grading`.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming, #frontend-design, #in-episodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from sweet_rl.contracts import User
+from sweet_rl.errors import EpisodeError
+from sweet_rl.flags import flag
+from sweet_rl.types import (
+    ANSWER_MARKER,
+    NO_ANSWER,
+    Failure,
+    Json,
+    Message,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    UserContext,
+)
+from sweet_rl.worlds.base import Answerer, World
+from sweet_rl.worlds.options import Options
+
+HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"
+"""Where ColBench is."""
+
+OUTPUT_MARKER: Final = "OUTPUT:"
+_MARKER_AT_LINE_START = re.compile(rf"^[ \t]*{re.escape(ANSWER_MARKER)}", re.MULTILINE)
+
+
+def published_data(path: Path) -> str:
+    """The command that downloads ColBench so that one of its files lies at the path."""
+    folder = path.parent.parent if path.parent.name == "backend_tasks" else path.parent
+    return f"hf download {HUB_REPOSITORY} --repo-type dataset --local-dir {folder} (docs/training.md)"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAction:
+    """`visible` is what the human and later prompts see, `output` the recorded raw text.
+
+    `answer` is the text handed in, or None when the agent did not answer.
+    """
+
+    visible: str
+    output: str
+    answer: str | None
+
+
+def parse_published(text: str) -> ParsedAction:
+    """The published step protocol: `OUTPUT:` is cut first, then the answer marker is searched in the rest.
+
+    An answer announced before `OUTPUT:` is lost, and code that contains a marker is cut at it.
+    """
+    visible, output = text, text
+    if OUTPUT_MARKER in text:
+        before, visible, *_ = text.split(OUTPUT_MARKER)
+        output = before + OUTPUT_MARKER + visible
+    answer = visible.split(ANSWER_MARKER)[1] if ANSWER_MARKER in visible else None
+    return ParsedAction(visible, output, answer)
+
+
+def parse_fixed(text: str) -> ParsedAction:
+    """The repaired protocol: an announced answer always counts, and nothing in it is taken for a marker.
+
+    The answer begins after the first marker at the start of a line (else after the first one anywhere) and
+    runs to the end. Blanks on the marker's own line are dropped, so that code that starts there is not an
+    indentation error. Text before a final `OUTPUT:` stays private, as published.
+    """
+    at_line_start = _MARKER_AT_LINE_START.search(text)
+    start = at_line_start.end() - len(ANSWER_MARKER) if at_line_start else text.find(ANSWER_MARKER)
+    if start < 0:
+        _, marker, visible = text.partition(OUTPUT_MARKER)
+        return ParsedAction(visible if marker else text, text, None)
+    _, marker, output = text[:start].rpartition(OUTPUT_MARKER)
+    spoken = output if marker else text[:start]
+    answer = text[start + len(ANSWER_MARKER) :]
+    return ParsedAction(spoken + text[start:], text, answer.lstrip(" \t"))
+
+
+PARSERS: Final[dict[str, Callable[[str], ParsedAction]]] = {
+    "published": parse_published,
+    "fixed": parse_fixed,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DialogueOptions(Options):
+    """Options of dialogues with a simulated human."""
+
+    parser: Literal["published", "fixed"] = flag(
+        "published",
+        "how the agent's text is read: published (compares with released data) or fixed (an announced answer "
+        "always counts).",
+    )
+    user_failure: Literal["stop", "reply"] = flag(
+        "stop",
+        "when the human cannot be asked: stop (the episode has failed: it has no score and can be played again) "
+        'or reply (the published "No response.", recorded).',
+    )
+
+
+class Dialogue(World):
+    """A world where a simulated human answers and an answer is submitted; subclasses define the answer."""
+
+    max_turns = 10
+    options = DialogueOptions
+    answered_by: ClassVar[Answerer] = "human"
+
+    def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
+        """Whether it passed all tests."""
+        return reward == 1
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """In the order that rows of these worlds have."""
+        settings: dict[str, Json] = {"task_type": self.name, "max_steps": self.turns(options)}
+        if isinstance(options, DialogueOptions):
+            settings |= {"parser": options.parser, "user_failure": options.user_failure}
+        return settings
+
+
+class DialogueEnv:
+    """One episode between an agent and a human; worlds fill in `_begin`, `_consider`, `_hand_in`, `_context`.
+
+    Args:
+        user: who answers; shared by many episodes.
+        max_turns: agent turns at most; the last one ends the episode whatever it says.
+        parser: how the agent's text is read, one of `PARSERS`.
+        stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
+            published "No response.".
+
+    Attributes:
+        reply_limit: Unicode characters of a reply that the agent gets to see.
+    """
+
+    reply_limit: ClassVar[int]
+
+    def __init__(
+        self,
+        user: User,
+        *,
+        max_turns: int = 10,
+        parser: Callable[[str], ParsedAction] = parse_published,
+        stop_on_user_failure: bool = False,
+    ) -> None:
+        self._user, self._max_turns, self._parse = user, max_turns, parser
+        self._stop_on_user_failure = stop_on_user_failure
+        self._done, self._steps = True, 0
+        self._answer: str | None = NO_ANSWER
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin: the agent sees the request and nothing else."""
+        self._task, self._seed = task, seed
+        self._messages = [Message("user", task.problem_description)]
+        self._answer, self._steps, self._done = NO_ANSWER, 0, True
+        await self._begin()
+        self._done = False
+        return self._observe()
+
+    async def step(self, action: str) -> StepResult:
+        """One agent turn and, unless it was the last, the human's reply."""
+        if self._done:
+            return StepResult(action, action, None, terminated=True, answer=self._answer, info=self._info())
+        self._steps += 1
+        parsed = self._parse(action)
+        self._messages.append(Message("assistant", parsed.visible))
+        failures = await self._consider(parsed)
+        answered = parsed.answer is not None
+        if answered or self._steps >= self._max_turns:
+            self._done, self._answer = True, self._hand_in(parsed)
+            return StepResult(
+                content=parsed.visible,
+                output=parsed.output,
+                observation=None,
+                terminated=answered,
+                truncated=not answered,
+                stop_reason=StopReason.ANSWERED if answered else StopReason.TURN_LIMIT,
+                answer=self._answer,
+                failures=failures,
+                info=self._info(),
+            )
+        reply = await self._user.reply(self._context())
+        if reply.failure is not None:
+            failure = self._now(reply.failure)
+            if self._stop_on_user_failure:
+                self._done = True
+                raise EpisodeError(StopReason.USER_FAILED, failure)
+            failures = (*failures, failure)
+        self._messages.append(Message("user", reply.content[: self.reply_limit]))
+        return StepResult(
+            parsed.visible, parsed.output, self._observe(), failures=failures, info=self._info()
+        )
+
+    async def close(self) -> None:
+        """Nothing to free: the user outlives the episode."""
+
+    async def _begin(self) -> None:
+        """Make ready what the task needs."""
+
+    async def _consider(self, _parsed: ParsedAction) -> tuple[Failure, ...]:
+        """Do what the turn asks of the world; returns what failed without ending the episode."""
+        return ()
+
+    def _hand_in(self, parsed: ParsedAction) -> str | None:
+        """The answer of an episode that ends with this turn."""
+        raise NotImplementedError
+
+    def _context(self) -> UserContext:
+        """What the human may know."""
+        return UserContext(
+            problem_description=self._task.problem_description,
+            hidden_information=self._task.hidden_information,
+            messages=tuple(self._messages),
+        )
+
+    def _info(self) -> Mapping[str, Json]:
+        """Fields of the episode's row that belong to this world alone."""
+        return {}
+
+    def _now(self, failure: Failure) -> Failure:
+        return replace(failure, turn=self._steps - 1)
+
+    def _observe(self) -> Observation:
+        return Observation(self._task.task_id, tuple(self._messages), self._seed)
