@@ -23,7 +23,7 @@ from sweet_rl import tracking
 from sweet_rl.cli import stages
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.runs.facts import digest_of
-from sweet_rl.runs.reading import survey
+from sweet_rl.runs.reading import runs_below
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/runs_of_each_stage.md"
@@ -102,7 +102,7 @@ def page(folders: list[str]) -> None:
         subprocess.run(command, cwd=ROOT, check=True)
         found: dict[str, Mapping[str, Any]] = {}
         for place in (*folders, folder):
-            for run in survey(Path(place)).runs:
+            for run in runs_below(Path(place)):
                 found.setdefault(str(run.content["stage"]), run.content)
     missing = [name for name in stages() if name not in found]
     print(f"no record of: {', '.join(missing)}")

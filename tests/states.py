@@ -1,7 +1,23 @@
 """Comparing what runs left behind."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
+
+from sweet_rl.runs.facts import entries_of
+from sweet_rl.runs.reading import runs_below
+from sweet_rl.tracking import is_record
+
+DATA = {".jsonl", ".json", ".html", ".parquet", ".safetensors", ".pdf", ".png", ".txt"}
+
+
+def without_record(folder):
+    """Names of the files below a folder, of the kinds that stages write, that no run's record names."""
+    runs = runs_below(folder)
+    outputs = {Path(run.content["folder"], one["path"]) for run in runs for one in run.content["outputs"]}
+    files = [path for path in entries_of(folder) if path.suffix in DATA and not is_record(path)]
+    return [path.name for path in files if not outputs & {path, *path.parents}]
 
 
 def same_state(one, other):

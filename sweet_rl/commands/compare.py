@@ -65,7 +65,7 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     from sweet_rl.evaluation.sources import Source, Training, labels_of, opened
     from sweet_rl.records import replace_file
     from sweet_rl.runs import new_file
-    from sweet_rl.runs.live import now
+    from sweet_rl.runs.facts import now
 
     page = None if flags.html is None else Path(flags.html)
     if page is not None:

@@ -26,8 +26,8 @@ from sweet_rl.evaluation.sources import EPISODES
 from sweet_rl.flags import listed
 from sweet_rl.openai_client import shown
 from sweet_rl.records import read_rows, replace_file
-from sweet_rl.runs.continuing import has_failed
-from sweet_rl.runs.live import now
+from sweet_rl.runs import has_failed
+from sweet_rl.runs.facts import now
 from sweet_rl.statistics import Estimate
 from sweet_rl.types import Json, Task, digest
 from sweet_rl.version import __version__

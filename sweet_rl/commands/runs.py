@@ -12,10 +12,7 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.common import Below, Prices
 
 if TYPE_CHECKING:
-    from sweet_rl.runs.reading import Found, Price, Survey
-
-_SHOWN = 20
-"""So many files without a record are named in the table; --json names all."""
+    from sweet_rl.runs.reading import Found, Price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,29 +34,31 @@ def runs(flags: RunsFlags, /) -> None:
     """List the runs whose outputs are in a folder: what made each file, when, with what, at what cost.
 
     Every stage leaves a record with what it writes: run.json in a folder, FILE.run.json beside a file. The
-    table is sorted by date. Below it stand files that are no longer what a run has read or written, and files
-    that no run says it wrote: your own, or made without this library. Nothing is changed.
+    table is sorted by date. Nothing is changed.
     """
     import json as encoder
     from pathlib import Path
 
-    from sweet_rl.runs.reading import load_prices, survey
+    from sweet_rl.runs.reading import load_prices, runs_below
 
     if not Path(flags.folder).is_dir():
         raise UsageError(f"There is no folder {flags.folder!r}.")
     table = load_prices(flags.prices) if flags.prices is not None else None
-    found = survey(Path(flags.folder))
+    found = runs_below(Path(flags.folder))
     if flags.run is not None:
         print(encoder.dumps(_priced(_one(found, flags.run, flags.folder), table), indent=1))
     elif flags.json:
-        print(encoder.dumps(_as_json(found, table), indent=1))
+        listed = [_priced(one, table) | {"record": str(one.place)} for one in found]
+        print(encoder.dumps({"runs": listed}, indent=1))
+    elif found:
+        print("\n".join(_table([_cells(_priced(one, table)) for one in found])))
     else:
-        print("\n".join(_lines(found, flags.folder, table)))
+        print(f"No run has left a record in {flags.folder}.")
 
 
-def _one(found: Survey, wanted: str, folder: str) -> Found:
-    ids = [str(one.content["id"]) for one in found.runs]
-    fitting = [one for one in found.runs if str(one.content["id"]).startswith(wanted)]
+def _one(found: Sequence[Found], wanted: str, folder: str) -> Found:
+    ids = [str(one.content["id"]) for one in found]
+    fitting = [one for one in found if str(one.content["id"]).startswith(wanted)]
     if not fitting:
         raise UsageError(f"No run in {folder!r} begins with {wanted!r}{suggestion(wanted, ids)}.")
     if len(fitting) > 1:
@@ -74,30 +73,6 @@ def _priced(found: Found, prices: Mapping[str, Price] | None) -> dict[str, Any]:
 
     content = dict(found.content) | {"status": found.status}
     return content | ({"cost": cost_of(content["usage"], prices)} if prices is not None else {})
-
-
-def _as_json(found: Survey, prices: Mapping[str, Price] | None) -> dict[str, Any]:
-    return {
-        "runs": [_priced(one, prices) | {"record": str(one.place)} for one in found.runs],
-        "changed": [
-            {"id": one.content["id"], "source": source, "state": state} for one, source, state in found.stale
-        ],
-        "without_record": [str(path) for path in found.unrecorded],
-    }
-
-
-def _lines(found: Survey, folder: str, prices: Mapping[str, Price] | None) -> list[str]:
-    lines = _table([_cells(_priced(one, prices)) for one in found.runs]) if found.runs else []
-    lines = lines or [f"No run has left a record in {folder}."]
-    if found.stale:
-        lines += ["", "Not what was read or written:"]
-        lines += [f"  {one.content['id']}  {source}  {state}" for one, source, state in found.stale]
-    if found.unrecorded:
-        lines += ["", "Files without a record:"]
-        lines += [f"  {path}" for path in found.unrecorded[:_SHOWN]]
-        if len(found.unrecorded) > _SHOWN:
-            lines.append(f"  ... and {len(found.unrecorded) - _SHOWN} more (--json names them)")
-    return lines
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

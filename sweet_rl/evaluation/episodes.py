@@ -26,7 +26,7 @@ from sweet_rl.records import (
     trajectory_from_row,
     trajectory_to_row,
 )
-from sweet_rl.runs.continuing import has_failed
+from sweet_rl.runs import has_failed
 from sweet_rl.types import NO_ANSWER, FinishReason, Json, StopReason, Trajectory
 from sweet_rl.worlds import Options, World, options_of, two_worlds, world_in, world_named_in, world_of
 

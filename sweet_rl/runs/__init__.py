@@ -1,18 +1,187 @@
-"""Runs on disk: which episodes a file has, how it is resumed, and the record of where it came from.
+"""Runs on disk. Here: which episodes a file has, whether they were made the same way, their final order.
 
-`continuing` is for stages that append episodes; `record` keeps a `run.json` with every output, `reading`
-finds and reads them. `facts` and `live` are what a record says.
+`record` keeps a `run.json` with every output, `facts` are what it says of library, machine and files, and `reading`
+reads records and what they cost.
+
+Published behaviour: docs/published/sweet_rl.md#row-order.
 """
 
-from sweet_rl.runs.continuing import (
-    HOW_TO_MIX,
-    Run,
-    check_settings,
-    finish,
-    new_file,
-    new_folder,
-    open_journal,
-    plan,
-)
+from __future__ import annotations
 
-__all__ = ["HOW_TO_MIX", "Run", "check_settings", "finish", "new_file", "new_folder", "open_journal", "plan"]
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
+from sweet_rl.rollout import Episode
+from sweet_rl.types import Json, StopReason
+
+Key = tuple[str, int]
+
+_FAILED = frozenset(reason.value for reason in StopReason if reason.failed)
+
+HOW_TO_MIX = "Use the settings of the first run, choose another output, or pass --force_continue to mix them."
+"""What a person can do about a file that was made another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A file with some of its episodes done: each one's place in the finished file, those not played again, the rest."""
+
+    order: Mapping[Key, int]
+    done: frozenset[Key]
+    todo: tuple[Episode, ...]
+
+
+def open_journal(path: str | Path, *, to_continue: bool, overwrite: bool) -> Journal:
+    """Open the output file; never change rows unless a flag allows it.
+
+    Raises:
+        UsageError: the file has rows and no flag says what to do with them.
+        StorageError, DataError: see `Journal`.
+    """
+    target = Path(path)
+    if overwrite and to_continue:
+        raise UsageError("--overwrite and --to_continue exclude each other.")
+    if target.is_dir():
+        raise UsageError(f"--output_path {str(path)!r} is a folder; name a .jsonl file in it.")
+    if target.exists() and target.stat().st_size and not to_continue and not overwrite:
+        raise UsageError(
+            f"{str(path)!r} already holds a run. Pass --to_continue to finish it, --overwrite to start "
+            "again, or choose another --output_path."
+        )
+    return Journal(target, overwrite=overwrite)
+
+
+def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
+    """Raise UsageError, before any work, where a file that is made all at once must not be written."""
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise UsageError(f"--{flag} {str(path)!r} is a folder; name a file in it.")
+    if not overwrite and target.exists() and target.stat().st_size:
+        raise UsageError(
+            f"{str(path)!r} exists already. Pass --overwrite to replace it, or choose another --{flag}."
+        )
+
+
+def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
+    """The same for a folder whose files are made all at once."""
+    target = Path(path).expanduser()
+    if target.is_file():
+        raise UsageError(f"--{flag} {str(path)!r} is a file; name a folder.")
+    if not overwrite and target.is_dir() and any(target.iterdir()):
+        raise UsageError(
+            f"{str(path)!r} holds something already. Pass --overwrite to replace it, or choose another "
+            f"--{flag}."
+        )
+
+
+def plan(
+    episodes: Sequence[Episode],
+    rows: Sequence[tuple[int, dict[str, Json]]],
+    *,
+    settings: Mapping[str, Json],
+    path: str | Path,
+    force: bool = False,
+    retry_failed: bool = True,
+    repair: str = HOW_TO_MIX,
+) -> Run:
+    """Compare the rows on disk with the plan.
+
+    An episode that failed is played again. Its row stays until a complete run is brought into order; of
+    several rows of one episode the last counts, and all before it must have failed.
+
+    Args:
+        episodes: all episodes in final order (`sweet_rl.rollout.schedule`).
+        rows: what the file holds, with line numbers.
+        settings: what this run would write into `provenance.settings`.
+        path: the file, for errors.
+        force: accept rows of other tasks and settings; they are kept.
+        retry_failed: False leaves episodes that failed as they are.
+        repair: what a person can do about a file that was made another way.
+
+    Raises:
+        UsageError: the file was made from other tasks or with other settings, and `force` is not set.
+        DataError: an episode that did not fail is in the file twice.
+    """
+    keys = [(episode.task.task_id, episode.sample_index) for episode in episodes]
+    order = {key: i for i, key in enumerate(keys)}
+    wanted = {key: episode.task.row for key, episode in zip(keys, episodes, strict=True)}
+    done: dict[Key, int] = {}
+    failed: set[Key] = set()
+    for position, (line, row) in enumerate(rows):
+        key = _key(row, position, keys)
+        where = f"{str(path)!r}, line {line}"
+        if not force:
+            # A repeat beyond --repeats of a task that is wanted: the file was once made with more repeats.
+            if key not in wanted and (key[0], 0) not in wanted:
+                raise UsageError(f"{where}: this episode is of a task that is not among yours. {repair}")
+            if key in wanted and row.get("task") != wanted[key]:
+                raise UsageError(f"{where}: the task {key[0]!r} differs from yours of that name. {repair}")
+            theirs = (row.get("provenance") or {}).get("settings")
+            if theirs is not None:
+                check_settings(theirs, settings, where, repair)
+        if key in done and key not in failed:
+            raise DataError(
+                "is an episode that is in the file twice",
+                path=path,
+                line=line,
+                field="task_id, sample_index",
+                value=key,
+                repair=f"Delete this line or line {done[key]}.",
+            )
+        done[key] = line
+        (failed.add if has_failed(row) else failed.discard)(key)
+    kept = done.keys() - failed if retry_failed else done.keys()
+    todo = tuple(episode for key, episode in zip(keys, episodes, strict=True) if key not in kept)
+    return Run(order, frozenset(kept), todo)
+
+
+def has_failed(row: Mapping[str, Json]) -> bool:
+    """Whether a row is of an episode that failed (`Trajectory.failed`)."""
+    reason = row.get("stop_reason")
+    return isinstance(reason, str) and reason in _FAILED
+
+
+def check_settings(
+    theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, repair: str = HOW_TO_MIX
+) -> None:
+    """Refuse to continue a file that was made with other settings.
+
+    Args:
+        theirs: the settings of a row on disk.
+        ours: those of this run.
+        where: the row, for the message.
+        repair: what a person can do.
+    """
+    changed = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+    if changed:
+        differences = ", ".join(f"{n} was {theirs.get(n)!r}, is {ours.get(n)!r}" for n in changed)
+        raise UsageError(f"{where}: the file was made with other settings: {differences}. {repair}")
+
+
+def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
+    """Bring a complete file into the published order, at once or not at all.
+
+    Of an episode that failed and was played again the last row stays. Rows that are not among the wanted ones
+    (`force`) follow in the order in which they stand. Returns the rows of episodes that failed.
+    """
+    stamp = stamp_of(path)
+    rows = [row for _, row in read_rows(path)]
+    wanted = list(run.order)
+    keys = [_key(row, i, wanted) for i, row in enumerate(rows)]
+    last = {key: i for i, key in enumerate(keys)}
+    stay = [i for i, key in enumerate(keys) if last[key] == i or not has_failed(rows[i])]
+    in_order = sorted(stay, key=lambda i: run.order.get(keys[i], len(wanted)))
+    if in_order != list(range(len(rows))):
+        replace_rows(path, (rows[i] for i in in_order), stamp)
+    return [rows[i] for i in in_order if has_failed(rows[i])]
+
+
+def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:
+    """The identity of a row; of one without (a published file) by its place."""
+    task_id, sample_index = row.get("task_id"), row.get("sample_index", 0)
+    if isinstance(task_id, str) and isinstance(sample_index, int):
+        return task_id, sample_index
+    return keys[position] if position < len(keys) else ("", position)

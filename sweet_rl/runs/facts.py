@@ -16,6 +16,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from importlib import metadata
 from io import BufferedReader
 from pathlib import Path
@@ -34,28 +36,25 @@ _NOT_OF_RUNS: Final = frozenset({"dev", "docs", "bench"})
 """Extras whose packages no stage imports."""
 
 
+def now() -> str:
+    """The date and the time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of the library, of Python, and of installed packages that affect numbers."""
     found = {"sweet_rl": __version__, "python": platform.python_version()}
-    for name in dict.fromkeys((*_PACKAGES, *_of_extras())):
-        try:
+    extras = list[str]()  # what the library names in its extras, such as the engines of worlds
+    with suppress(metadata.PackageNotFoundError):  # not installed, but on the path
+        for line in metadata.requires("sweet_rl") or ():
+            named = re.match(r"([\w.-]++)(?:\[.*?\])?+[^;]*+;.*extra == [\"']([\w-]+)", line)
+            if named and named[1] != "sweet_rl" and named[2] not in _NOT_OF_RUNS:
+                extras.append(named[1])
+    for name in dict.fromkeys((*_PACKAGES, *extras)):
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
-
-
-def _of_extras() -> Iterator[str]:
-    """The packages that the library names in its extras, such as the engines of worlds."""
-    try:
-        wanted = metadata.requires("sweet_rl") or ()
-    except metadata.PackageNotFoundError:  # not installed, but on the path
-        return
-    for line in wanted:
-        found = re.match(r"([\w.-]++)(?:\[.*?\])?+[^;]*+;.*extra == [\"']([\w-]+)", line)
-        if found and found[1] != "sweet_rl" and found[2] not in _NOT_OF_RUNS:
-            yield found[1]
 
 
 @functools.cache
@@ -88,9 +87,16 @@ def commit() -> str:
 @functools.cache
 def machine() -> dict[str, Json]:
     """Kernel, processor, cores that we may use, and memory."""
+    processor = platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        processor = next(names, processor)
+    except OSError:
+        processor = platform.processor() or processor
     return {
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": processor,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
@@ -103,15 +109,6 @@ def gpus() -> list[str]:
     if cuda is None or not getattr(cuda, "is_initialized", bool)():  # not loaded, or only just being loaded
         return []
     return [str(cuda.get_device_name(place)) for place in range(cuda.device_count())]
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -130,15 +127,24 @@ def _git(folder: Path, *words: str) -> str:
 
 
 _WEIGHTS: Final = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf"})
-_WHOLE: Final = 64 << 20
-_END: Final = 1 << 20
-_PIECE: Final = 64 << 10
-_PIECES: Final = 62
+_WHOLE: Final = 64 << 20  # bytes of a file of weights whose digest covers all of it
+_END, _PIECE, _PIECES = 1 << 20, 64 << 10, 62
 
 
 def digest_of(path: Path) -> dict[str, Json]:
     """`bytes`, `mtime` (seconds) and `sha256` of a file; of a folder `files`, `bytes` and `sha256`."""
-    return _of_folder(path) if path.is_dir() else of_open_file(path.open("rb"), path.suffix)
+    if not path.is_dir():
+        return of_open_file(path.open("rb"), path.suffix)
+    whole, number, size, sampled = hashlib.sha256(), 0, 0, False
+    for file in entries_of(path):
+        if is_record(file) or not file.is_file():
+            continue
+        one = digest_of(file)
+        name = file.relative_to(path).as_posix()
+        whole.update(f"{name}\0{one['bytes']}\0{one['sha256']}\n".encode("utf-8", "surrogateescape"))
+        number, size, sampled = number + 1, size + one["bytes"], sampled or "sampled" in one
+    found: dict[str, Json] = {"files": number, "bytes": size, "sha256": whole.hexdigest()}
+    return found | ({"sampled": True} if sampled else {})
 
 
 def identity_of(model: str | Path) -> str:
@@ -152,9 +158,17 @@ def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
     with file:
         facts = os.fstat(file.fileno())
         found: dict[str, Json] = {"bytes": facts.st_size, "mtime": facts.st_mtime}
-        if suffix in _WEIGHTS and facts.st_size > _WHOLE:
-            return found | {"sha256": _sampled(file, facts.st_size), "sampled": True}
-        return found | {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        if suffix not in _WEIGHTS or facts.st_size <= _WHOLE:
+            return found | {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        digest = hashlib.sha256(str(facts.st_size).encode())
+        digest.update(file.read(_END))
+        room = facts.st_size - 2 * _END - _PIECE
+        for piece in range(_PIECES):
+            file.seek(_END + room * piece // (_PIECES - 1))
+            digest.update(file.read(_PIECE))
+        file.seek(facts.st_size - _END)
+        digest.update(file.read(_END))
+        return found | {"sha256": digest.hexdigest(), "sampled": True}
 
 
 def unchanged(path: Path, then: Json) -> bool | None:
@@ -174,36 +188,8 @@ def unchanged(path: Path, then: Json) -> bool | None:
         return None
 
 
-def files_of(folder: Path) -> Iterator[Path]:
-    """The files below a folder in the order of their names, without hidden ones and records."""
-    return (path for path in entries_of(folder) if not is_record(path) and path.is_file())
-
-
 def entries_of(folder: Path) -> Iterator[Path]:
     """What is no folder below a folder, in the order of the names, without what is hidden."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
-
-
-def _of_folder(folder: Path) -> dict[str, Json]:
-    whole, number, size, sampled = hashlib.sha256(), 0, 0, False
-    for path in files_of(folder):
-        one = digest_of(path)
-        name = path.relative_to(folder).as_posix()
-        whole.update(f"{name}\0{one['bytes']}\0{one['sha256']}\n".encode("utf-8", "surrogateescape"))
-        number, size, sampled = number + 1, size + one["bytes"], sampled or "sampled" in one
-    found: dict[str, Json] = {"files": number, "bytes": size, "sha256": whole.hexdigest()}
-    return found | ({"sampled": True} if sampled else {})
-
-
-def _sampled(file: BufferedReader, size: int) -> str:
-    digest = hashlib.sha256(str(size).encode())
-    digest.update(file.read(_END))
-    room = size - 2 * _END - _PIECE
-    for piece in range(_PIECES):
-        file.seek(_END + room * piece // (_PIECES - 1))
-        digest.update(file.read(_PIECE))
-    file.seek(size - _END)
-    digest.update(file.read(_END))
-    return digest.hexdigest()

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from sweet_rl.chat.names import folder_of
 from sweet_rl.errors import UsageError
-from sweet_rl.runs.facts import entries_of, unchanged
+from sweet_rl.runs.facts import entries_of
 from sweet_rl.tracking import RECORD, Usage, is_record
 from sweet_rl.types import Json
 
@@ -39,13 +37,7 @@ _Usage: Any = msgspec.defstruct(
 _Cost: Any = msgspec.defstruct("_Cost", [("usd", float | None)])
 _Progress: Any = msgspec.defstruct(
     "_Progress",
-    [
-        ("unit", str),
-        ("done", int),
-        ("total", int),
-        ("failed", int, 0),
-        ("per_s", float | None, None),
-    ],
+    [("unit", str), ("done", int), ("total", int), ("failed", int, 0), ("per_s", float | None, None)],
 )
 _Record: Any = msgspec.defstruct(
     "_Record",
@@ -105,16 +97,10 @@ def trained_from(critic: str | Path) -> str | None:
     return str(there) if there.is_dir() else base
 
 
-_DEEP = 20
-"""Runs behind runs that are looked at: more than a chain of stages has, so that a circle ends."""
-
-
-def worlds_behind(path: str | Path, deep: int = _DEEP) -> set[str]:
+def worlds_behind(path: str | Path, deep: int = 20) -> set[str]:
     """The worlds whose dialogues an output was made from; none where no record says it.
 
-    Args:
-        path: a file or folder, such as a critic's.
-        deep: how many runs behind it are looked at.
+    `deep`: how many runs behind it are looked at: more than a chain of stages has, so that a circle ends.
     """
     found = maker_of(Path(path).expanduser()) if deep else None
     if found is None:
@@ -135,11 +121,22 @@ def summed(usages: Iterable[Usage]) -> dict[str, dict[str, Json]]:
 
     Who only asked a server which models it has asked none of them.
     """
-    return added(
-        {usage.role: {usage.model: _row(usage)}}
-        for usage in usages
-        if usage.requests and (usage.model or usage.replies)
-    )
+    parts: list[dict[str, dict[str, Json]]] = []
+    for usage in usages:
+        if usage.requests and (usage.model or usage.replies):
+            known = usage.replies > usage.uncounted or not usage.replies
+            row = {
+                "requests": usage.requests,
+                "retries": sum(usage.retries.values()),
+                "failed_requests": sum(usage.failed.values()),
+                "replies": usage.replies,
+                "replies_without_usage": usage.uncounted,
+                "prompt_tokens": usage.prompt_tokens if known else None,
+                "completion_tokens": usage.completion_tokens if known else None,
+                "reasoning_tokens": usage.reasoning_tokens,
+            }
+            parts.append({usage.role: {usage.model: row}})
+    return added(parts)
 
 
 def added(parts: Iterable[Mapping[str, Mapping[str, Json]]]) -> dict[str, dict[str, Json]]:
@@ -149,30 +146,15 @@ def added(parts: Iterable[Mapping[str, Mapping[str, Json]]]) -> dict[str, dict[s
         for role, models in part.items():
             for model, row in models.items():
                 old = totals.setdefault(role, {}).get(model)
-                totals[role][model] = dict(row) if old is None else _plus(old, row)
+                if old is None:
+                    totals[role][model] = dict(row)
+                    continue
+                both: dict[str, Json] = {name: old.get(name, 0) + row.get(name, 0) for name in _NUMBERS}
+                for name in _TOKENS:
+                    known = [one[name] for one in (old, row) if one.get(name) is not None]
+                    both[name] = sum(known) if known else None
+                totals[role][model] = both
     return totals
-
-
-def _row(usage: Usage) -> dict[str, Json]:
-    known = usage.replies > usage.uncounted or not usage.replies
-    return {
-        "requests": usage.requests,
-        "retries": sum(usage.retries.values()),
-        "failed_requests": sum(usage.failed.values()),
-        "replies": usage.replies,
-        "replies_without_usage": usage.uncounted,
-        "prompt_tokens": usage.prompt_tokens if known else None,
-        "completion_tokens": usage.completion_tokens if known else None,
-        "reasoning_tokens": usage.reasoning_tokens,
-    }
-
-
-def _plus(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
-    both: dict[str, Json] = {name: one.get(name, 0) + other.get(name, 0) for name in _NUMBERS}
-    for name in _TOKENS:
-        known = [row[name] for row in (one, other) if row.get(name) is not None]
-        both[name] = sum(known) if known else None
-    return both
 
 
 _FORMAT = (
@@ -199,17 +181,22 @@ def load_prices(path: str) -> dict[str, Price]:
         raise UsageError(f"--prices {path!r} is broken: {error}. {_FORMAT}") from error
     if not isinstance(table, dict):
         raise UsageError(f"--prices {path!r} holds no table. {_FORMAT}")
-    return {name: _price(name, entry, path) for name, entry in table.items()}
+    prices: dict[str, Price] = {}
+    for name, entry in table.items():
+        fits = isinstance(entry, dict) and set(entry) == {"input", "output"}
+        if not fits or not all(
+            isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf
+            for v in entry.values()
+        ):
+            raise UsageError(f"--prices {path!r}: {name!r} is {entry!r}. {_FORMAT}")
+        prices[name] = Price(**entry)
+    return prices
 
 
 def cost_of(usage: Mapping[str, Mapping[str, Json]], prices: Mapping[str, Price]) -> dict[str, Json]:
     """Dollars by role, and in all; null where a price or a number of tokens is unknown: `unknown` says which.
 
     A model that never replied has cost nothing.
-
-    Args:
-        usage: by role, then by model, as in a record.
-        prices: the table.
     """
     roles: dict[str, Json] = {}
     unknown: list[str] = []
@@ -233,17 +220,6 @@ def cost_of(usage: Mapping[str, Mapping[str, Json]], prices: Mapping[str, Price]
         {"unknown": unknown} if unknown else {}
     )
 
-
-def _price(name: str, entry: Json, path: str) -> Price:
-    if isinstance(entry, dict) and set(entry) == {"input", "output"}:
-        values = entry["input"], entry["output"]
-        if all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf for v in values):
-            return Price(*values)
-    raise UsageError(f"--prices {path!r}: {name!r} is {entry!r}. {_FORMAT}")
-
-
-_DATA: Final = frozenset({".jsonl", ".json", ".html", ".parquet", ".safetensors", ".pdf", ".png", ".txt"})
-"""Suffixes of what stages write."""
 
 _SILENT_S: Final = 60.0
 
@@ -269,84 +245,10 @@ class Found:
         return "running" if silent < _SILENT_S else "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """The records below a folder.
-
-    `unrecorded` are files that no run says it wrote. `stale` are paths that a run's record no longer fits: an
-    input or an output file that is another one now, or not there any more.
-    """
-
-    runs: list[Found]
-    unrecorded: list[Path]
-    stale: list[tuple[Found, str, str]]
-
-
-def survey(folder: Path) -> Survey:
-    """Everything below a folder, oldest run first."""
-    files = list(entries_of(folder))
+def runs_below(folder: Path) -> list[Found]:
+    """The runs whose records are below a folder, oldest first."""
     found: dict[str, Found] = {}
-    for place in files:
+    for place in entries_of(folder):
         if is_record(place) and (content := read_record(place)) is not None:
             found.setdefault(str(content["id"]), Found(place, content))
-    runs = sorted(found.values(), key=lambda run: (str(run.content.get("started")), str(run.content["id"])))
-    outputs = {path for run in runs for path in _outputs(run)}
-    folders = {place.parent.resolve() for place in files if place.name == RECORD and read_record(place)}
-    return Survey(
-        runs,
-        [path for path in files if path.suffix in _DATA and not _is_known(path.resolve(), outputs, folders)],
-        [(run, source, how) for run in runs for source, how in [*_stale(run), *_lost(run, runs)]],
-    )
-
-
-def _is_known(path: Path, outputs: set[Path], folders: set[Path]) -> bool:
-    return is_record(path) or path in outputs or any(above in folders for above in path.parents)
-
-
-def _outputs(run: Found) -> Iterable[Path]:
-    for output in run.content.get("outputs") or []:
-        if (path := _now_at(run, str(output.get("path")))) is not None:
-            yield path
-
-
-def _stale(run: Found) -> Iterable[tuple[str, str]]:
-    own = {
-        str(output.get("path")): output for output in run.content.get("outputs") or [] if "sha256" in output
-    }
-    for entry in run.content.get("inputs") or []:
-        source = str(entry.get("source"))
-        if "sha256" not in entry or folder_of(source) is not None:  # ours are checked where they are loaded
-            continue
-        path = _now_at(run, source)
-        then = own.get(source, entry)  # what it has changed itself
-        same = None if path is None else unchanged(path, then)
-        if not same:
-            yield source, "input changed" if same is False else "input gone"
-
-
-def _lost(run: Found, runs: Sequence[Found]) -> Iterable[tuple[str, str]]:
-    """Files that the run wrote last, and that are others now."""
-    written = str(run.content.get("updated"))
-    later = {path for one in runs if str(one.content.get("updated")) > written for path in _outputs(one)}
-    for entry in run.content.get("outputs") or []:
-        if "sha256" not in entry or "files" in entry:
-            continue
-        path = _now_at(run, str(entry["path"]))
-        if path is None:
-            yield str(entry["path"]), "output gone"
-        elif path not in later and not unchanged(path, entry):
-            yield str(entry["path"]), "output changed"
-
-
-def _now_at(run: Found, path: str) -> Path | None:
-    """Where a path of the record is now: as then, or as far from the record as then; None where nowhere."""
-    then = Path(str(run.content.get("folder") or ""), path).expanduser()
-    if then.exists():
-        return then.resolve()
-    for output in run.content.get("outputs") or []:
-        made = Path(str(run.content.get("folder") or ""), str(output.get("path"))).expanduser()
-        was_in = made if run.place.name == RECORD else made.parent
-        moved = Path(os.path.normpath(run.place.parent / os.path.relpath(then, was_in)))
-        if moved.exists():
-            return moved.resolve()
-    return None
+    return sorted(found.values(), key=lambda run: (str(run.content.get("started")), str(run.content["id"])))

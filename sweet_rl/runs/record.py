@@ -7,9 +7,11 @@ and then, and at the end; a run that was killed leaves one that says "running".
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,16 +20,16 @@ from datetime import UTC, datetime
 from glob import escape
 from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from sweet_rl import trackers
 from sweet_rl.chat.names import folder_of
-from sweet_rl.errors import BudgetSpent, StorageError, UsageError
+from sweet_rl.errors import BudgetSpent, StorageError, UsageError, first_line
 from sweet_rl.flags.common import Budget
 from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
-from sweet_rl.runs.facts import digest_of, of_open_file
-from sweet_rl.runs.live import Live, now
+from sweet_rl.runs.facts import digest_of, now, of_open_file
 from sweet_rl.runs.reading import Price, added, cost_of, maker_of, place_of, read_record, summed
 from sweet_rl.tracking import RECORD, Destination, Progress, Usage
 from sweet_rl.types import Json
@@ -38,12 +40,15 @@ _EVERY_S: Final = 5.0
 _PER_SESSION: Final = ("stage", "settings", "seeds", "inputs", "versions", "library", "machine")
 """What a session that was continued says for itself where the last one differs."""
 
+_COUNTED: Final = ("requests", "retries", "failed_requests", "prompt_tokens", "completion_tokens")
 _SECRET_NAMES: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECASE)
 _SECRET_FLAG: Final = re.compile(r"(--?(?:api[-_]key|token|password)[ =]+)[^\s\"'\\]+", re.IGNORECASE)
 
 
 class Record:
     """The state of a run's record; a listener of `sweet_rl.tracking`.
+
+    Numbers that have steps of their own, such as losses, come by `logs`; those of a rollout are taken now and then.
 
     Args:
         stage: its name.
@@ -74,7 +79,6 @@ class Record:
         self._step, self._flags = step, dict(settings)
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
         self._session |= {"boot": facts.boot()}
-        self._live = Live()
         if argv is not None:
             self._session["argv"] = argv
         self._begun, self._folder = time.monotonic(), str(_absolute(Path()))
@@ -90,6 +94,15 @@ class Record:
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._keeper: threading.Thread | None = None
+        self._progress: Progress | None = None
+        self._progress_begun, self._progress_took_s = time.monotonic(), 0.0
+        self._seen: tuple[Any, ...] = ()  # of the progress, when it moved last
+        self._moved = now()
+        self._ticked: int | None = None
+        self._step_logged: int | None = None
+        self._newest: dict[str, float] = {}
+        self._destination = Destination()
+        self._trackers: list[trackers.Tracker] = []
 
     def uses(self, usage: Usage) -> None:
         """A model has been opened."""
@@ -139,18 +152,65 @@ class Record:
     def progresses(self, progress: Progress) -> None:
         """Work of known length begins; what was before it has its last numbers."""
         with self._lock:
-            self._live.tick(summed(self._usage))
-            self._live.progresses(progress)
+            self._tick()
+            self._progress, self._progress_begun, self._ticked = progress, time.monotonic(), None
+            self._look()
 
     def logs(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Take the numbers of a step."""
+        """Take the numbers of a step; what is no number is left out, and the step itself."""
+        found = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
+        found.pop("step", None)
         with self._lock:
-            self._live.log(step, numbers)
+            self._keep_numbers(step, found)
+            self._track(step, found)
 
     def logs_to(self, destination: Destination) -> None:
         """Send numbers there, from the first output on."""
         if self._writes_here:
-            self._live.logs_to(destination)
+            self._destination = trackers.usable(destination)
+
+    def _tick(self) -> None:
+        """Take what the progress says, if it has moved: its own numbers, and for trackers speed and tokens."""
+        progress = self._progress
+        if progress is None or progress.done in {self._ticked, progress.first}:
+            return
+        self._ticked = progress.done
+        self._look()
+        numbers = dict(progress.numbers)
+        if numbers:
+            self._keep_numbers(progress.done, numbers)
+        speed = self._per_s(progress)
+        numbers |= {f"{progress.unit}s_per_s": speed} if speed is not None else {}
+        numbers |= {"failed": progress.failed} if progress.failed else {}
+        for role, models in summed(self._usage).items():
+            for name in _COUNTED:
+                known = [row[name] for row in models.values() if row.get(name) is not None]
+                numbers |= {f"{role}.{name}": sum(known)} if any(known) else {}
+        self._track(max(progress.done, self._step_logged or 0), numbers)
+
+    def _keep_numbers(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._step_logged, self._moved = step, now()
+        self._newest |= numbers
+
+    def _track(self, step: int, numbers: Mapping[str, float]) -> None:
+        for tracker in list(self._trackers):
+            try:
+                tracker.log(step, numbers)
+            except Exception as error:  # noqa: BLE001 - hours of work do not end for a curve
+                self._trackers.remove(tracker)
+                _warn(tracker, error)
+
+    def _per_s(self, progress: Progress) -> float | None:
+        """Units of this session per second; None before the first."""
+        done = progress.done - progress.first
+        return done / max(self._progress_took_s, 1e-9) if done > 0 else None
+
+    def _look(self) -> None:
+        """Note when anything has moved last, as far as it was looked at."""
+        seen = () if (at := self._progress) is None else (at.unit, at.total, at.done, at.phase)
+        if seen != self._seen:
+            self._seen, self._moved = seen, now()
+            self._progress_took_s = time.monotonic() - self._progress_begun
 
     def sets(self, settings: Mapping[str, object]) -> None:
         """Add settings that no flag holds; a later value replaces an earlier one."""
@@ -215,45 +275,53 @@ class Record:
             return
         for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
             torn.unlink(missing_ok=True)
-        if self._keeper is None:
-            self._open_trackers(place)
+        if self._keeper is None:  # the first output: trackers are beside it, or in it where it is a folder
+            self._trackers = trackers.opened(
+                self._destination,
+                folder=place.with_name(place.name.removesuffix(RECORD) + "tensorboard"),
+                run=self.id,
+                stage=self.stage,
+                continues=bool(self._earlier),
+                config=json.loads(self._shown(self.settings)),
+            )
         self._save()
         if self._keeper is None:
             self._keeper = threading.Thread(target=self._keep, daemon=True, name="run record")
             self._keeper.start()
 
-    def _open_trackers(self, place: Path) -> None:
-        """Beside the first output; in it, where that is a folder."""
-        name = place.name.removesuffix(RECORD) + "tensorboard"
-        config = json.loads(self._shown(self.settings))
-        self._live.open(
-            place.with_name(name), run=self.id, stage=self.stage, continues=bool(self._earlier), config=config
-        )
-
     def close(self, status: str, error: str | None = None, *, refused: bool = False) -> None:
-        """The run is over.
-
-        Args:
-            status: finished, interrupted or failed.
-            error: why.
-            refused: it may not run as it was asked for: where it has made nothing, the records are those that were there.
-        """
+        """The run is over; one that was refused and has made nothing leaves the records that were there."""
         self._ended.set()
         if self._keeper is not None and status == "finished":
             self._keeper.join()
         if status == "finished" and self._places and self._writes_here:
             self._digest_inputs()
-        self._close_inputs()
+        while self._unread:
+            if (file := self._unread.pop()[2]) is not None:
+                file.close()
         with self._lock:
-            self._live.tick(summed(self._usage))
-            self._live.close()
+            self._tick()
+            open_ones, self._trackers = self._trackers, []
+            for tracker in open_ones:
+                try:
+                    tracker.close()
+                except Exception as problem:  # noqa: BLE001 - the run itself is whole
+                    _warn(tracker, problem)
         if not self._places or not self._writes_here:
             return
         with self._lock:
             self._session |= {"finished": now(), "status": status} | ({"error": error} if error else {})
             idle = refused and not summed(self._usage)
             if idle and all(_state_of(path) == self._before[path][1] for path in self._places):
-                self._put_back()
+                for path, place in self._places.items():
+                    before, state = self._before[path]
+                    if before is not None:
+                        replace_file(place, [before])
+                        continue
+                    place.unlink(missing_ok=True)
+                    with suppress(OSError):
+                        if state is None:
+                            path.rmdir()
                 return
             for path, place in list(self._places.items()):
                 if not path.exists():  # nothing came of it
@@ -269,17 +337,6 @@ class Record:
                 if status == "finished":
                     raise
 
-    def _put_back(self) -> None:
-        for path, place in self._places.items():
-            before, state = self._before[path]
-            if before is not None:
-                replace_file(place, [before])
-                continue
-            place.unlink(missing_ok=True)
-            with suppress(OSError):
-                if state is None:
-                    path.rmdir()
-
     def _go_on(self, old: dict[str, Json]) -> None:
         """This session continues an earlier run; of several, the one whose output was named first."""
         if old["id"] == self.id:
@@ -288,11 +345,8 @@ class Record:
             self._about.setdefault("continues", []).append(old["id"])
             return
         self.id = old["id"]
-        self._about |= {
-            name: old[name]
-            for name in ("replaces", "parent", "continues", "begun_without_record")
-            if name in old
-        }
+        names = ("replaces", "parent", "continues", "begun_without_record")
+        self._about |= {name: old[name] for name in names if name in old}
         self._about["started"] = old.get("started")
         *before, last = old["sessions"] or [{}]
         if last.get("status") == "running":
@@ -309,7 +363,7 @@ class Record:
             wait_s = _EVERY_S
             with suppress(StorageError), self._lock:
                 if not self._ended.is_set():
-                    self._live.tick(summed(self._usage))
+                    self._tick()
                     self._save()
 
     def _digest_inputs(self) -> None:
@@ -322,12 +376,6 @@ class Record:
                 found = digest_of(path) if file is None else of_open_file(file, path.suffix)
                 with self._lock:
                     entry.update(found)
-
-    def _close_inputs(self) -> None:
-        while self._unread:
-            file = self._unread.pop()[2]
-            if file is not None:
-                file.close()
 
     def _now(self) -> dict[str, Json]:
         """What a record says of its last session beside `sessions`."""
@@ -374,7 +422,22 @@ class Record:
             content["step"] = {"name": self._step, "flags": self._flags}
         if os.environ.get("WORLD_SIZE", "1") != "1":
             content["processes"] = int(os.environ["WORLD_SIZE"])
-        content |= self._live.content() | self._about | self._now()
+        if (progress := self._progress) is not None:
+            self._look()
+            speed = self._per_s(progress)
+            content["progress"] = {
+                "unit": progress.unit,
+                "done": progress.done,
+                "total": progress.total,
+                "failed": progress.failed,
+                "phase": progress.phase,
+                "per_s": None if speed is None else float(f"{speed:.4g}"),
+                "moved": self._moved,
+            }
+        if self._newest:
+            finite = {name: value if math.isfinite(value) else None for name, value in self._newest.items()}
+            content["numbers"] = {"step": self._step_logged, **finite}
+        content |= self._about | self._now()
         if "error" in session:
             content["error"] = session["error"]
         return content | {"folder": self._folder, "sessions": sessions}
@@ -399,6 +462,13 @@ class Record:
         return without_secrets(text, keys)
 
 
+def _warn(tracker: trackers.Tracker, error: Exception) -> None:
+    print(
+        f"{type(tracker).__name__} has failed and gets no more numbers: {first_line(error)} The run goes on.",
+        file=sys.stderr,
+    )
+
+
 def _revision(name: str) -> str | None:
     """The commit of a model of the hub that is in the cache; None for anything else."""
     home = os.environ.get("HF_HOME", "~/.cache/huggingface")
@@ -421,12 +491,7 @@ def _absolute(path: Path) -> Path:
 
 
 def without_secrets(text: str, names: Sequence[str] = ()) -> str:
-    """The text without secrets in URLs (`shown`) and the values of environment variables that hold keys.
-
-    Args:
-        text: JSON.
-        names: variables that do, beside those that are named like keys.
-    """
+    """JSON without secrets in URLs (`shown`) and the values of environment variables named here, or like keys."""
     for name, value in os.environ.items():
         if (name in names or _SECRET_NAMES.search(name)) and len(value) >= 8:
             text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], "[secret]")

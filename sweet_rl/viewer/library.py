@@ -18,7 +18,7 @@ from typing import Any, overload
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.trajectory_pairs import with_solution
-from sweet_rl.runs.continuing import has_failed
+from sweet_rl.runs import has_failed
 from sweet_rl.runs.facts import entries_of
 from sweet_rl.runs.reading import place_of, read_record
 from sweet_rl.statistics import mean_over_tasks, share_over_tasks

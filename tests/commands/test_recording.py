@@ -8,10 +8,11 @@ import pytest
 from sweet_rl.cli import load, stages
 from sweet_rl.errors import UsageError
 from sweet_rl.runs.facts import digest_of
-from sweet_rl.runs.reading import survey
+from sweet_rl.runs.reading import runs_below
 from sweet_rl.users.server_process import start_server
 from tests.conftest import ROOT
 from tests.pages.fake_renderer import FakeRenderer
+from tests.states import without_record
 
 WRITES_NOTHING = {
     "fetch_model",
@@ -63,12 +64,12 @@ class Kept:
         else:
             with pytest.raises(fails):
                 load(stage)(*words, **flags)
-        found = survey(self.folder)
+        found = runs_below(self.folder)
         changed = [
             path for path in self.folder.rglob("*") if path.is_file() and before.get(path) != state(path)
         ]
         changed = [path for path in changed if not path.name.endswith(".index.sqlite")]  # can be made anew
-        new = [run.content for run in found.runs if run.content["id"] not in self.known]
+        new = [run.content for run in found if run.content["id"] not in self.known]
         self.known |= {run["id"] for run in new}
         self.stages.append(stage)
         own = [run for run in new if run["stage"] == stage]
@@ -171,8 +172,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     kept("export_pairs", "steps.jsonl", "trl.jsonl", tokenizer=agent)
     kept("run_bc", "start", tasks="twenty-questions:ten", games=1, iterations=1, device="cpu", quiet=True)
     kept("run_archer", *ONLINE, config_name="archer_20q")
-    assert survey(tmp_path).unrecorded == []
-    assert survey(tmp_path).stale == []
+    assert without_record(tmp_path) == []
 
 
 def test_tokens_of_agent_and_human_are_as_their_servers_count(tmp_path):
@@ -244,15 +244,7 @@ def test_the_stages_for_pages(tmp_path):
     kept("judge_html", "a.jsonl", "b.jsonl", judge="metrics")
     kept("picture_pairs", "p.jsonl", "a.jsonl", "shown.jsonl", render_cache="none")
     kept("visualize_design_dialogue_histories", "a.jsonl", export="a.html", render_cache="none")
-    with (tmp_path / "kept.jsonl").open("a") as file:
-        file.write("\n")
-    found = survey(tmp_path)
-    assert [path.name for path in found.unrecorded] == ["w.jsonl"]
-    assert [(run.content["stage"], source, how) for run, source, how in found.stale] == [
-        ("filter_websites", "kept.jsonl", "output changed"),
-        ("simulate_interactions", "kept.jsonl", "input changed"),
-        ("simulate_interactions", "kept.jsonl", "input changed"),
-    ]
+    assert without_record(tmp_path) == ["w.jsonl"]
 
 
 def test_demos_and_what_takes_long_begin_their_record(tmp_path, monkeypatch):

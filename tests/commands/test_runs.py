@@ -1,7 +1,6 @@
-"""`sweet-rl runs`: what it lists, and what it notices."""
+"""`sweet-rl runs`: what it lists."""
 
 import json
-import shutil
 import time
 
 import pytest
@@ -50,31 +49,6 @@ def test_one_run_is_shown_whole(folder, capsys):
         runs("data", "2")
     with pytest.raises(UsageError, match="There is no folder 'gone'"):
         runs("gone")
-
-
-def test_what_has_changed_and_what_has_no_record_are_named(folder, capsys):
-    (folder / "by_hand.jsonl").write_text("{}\n")
-    with (folder / "tasks.jsonl").open("a") as file:
-        file.write("\n")
-    text = said(capsys, "data")
-    made, played = ids(folder)
-    assert f"{made}  data/tasks.jsonl  output changed" in text
-    assert f"{played}  data/tasks.jsonl  input changed" in text
-    assert text.endswith("Files without a record:\n  data/by_hand.jsonl\n")
-    found = json.loads(said(capsys, "data", json=True))
-    assert found["without_record"] == ["data/by_hand.jsonl"]
-    assert {row["state"] for row in found["changed"]} == {"input changed", "output changed"}
-    (folder / "tasks.jsonl").unlink()
-    assert {row["state"] for row in json.loads(said(capsys, "data", json=True))["changed"]} == {
-        "input gone", "output gone",
-    }  # fmt: skip
-
-
-def test_a_folder_may_be_moved(folder, capsys):
-    shutil.move(folder, folder.with_name("elsewhere"))
-    found = json.loads(said(capsys, "elsewhere", json=True))
-    assert len(found["runs"]) == 2
-    assert (found["changed"], found["without_record"]) == ([], [])
 
 
 def test_a_run_that_is_silent_was_interrupted(folder, capsys):

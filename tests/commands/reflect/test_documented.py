@@ -6,8 +6,9 @@ import shlex
 import pytest
 
 from sweet_rl import cli
-from sweet_rl.runs.reading import survey
+from sweet_rl.runs.reading import runs_below
 from tests.conftest import ROOT
+from tests.states import without_record
 
 SMALL = {
     r"--num_records \d+": "--num_records 12",
@@ -60,9 +61,8 @@ def test_what_is_documented_works_in_order(world, tmp_path, monkeypatch, capfd):
             assert (tmp_path / path).exists(), (stage, said)
             assert path in said.out, (stage, said)
         stages.append(stage)
-    kept = survey(tmp_path)
-    assert kept.unrecorded == []
-    assert {run.content["stage"] for run in kept.runs} == {f"reflect {stage}" for stage in stages}
-    assert {run.status for run in kept.runs} == {"finished"}
-    assert not [stale for stale in kept.stale if "gone" in stale[2]]
+    kept = runs_below(tmp_path)
+    assert without_record(tmp_path) == []
+    assert {run.content["stage"] for run in kept} == {f"reflect {stage}" for stage in stages}
+    assert {run.status for run in kept} == {"finished"}
     assert {*WITH_MODELS, "plot", "ensemble_logs"} <= set(stages)
