@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from sweet_rl.browsers.page import RenderedPage
 from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
 from sweet_rl.grading.pages.pictures import black, blank, decode
-from sweet_rl.pages.types import RenderedPage
 
 Pixels = NDArray[np.float32]
 

@@ -32,8 +32,8 @@ from typing import Any
 
 from _machine import circumstances, heading
 
-from sweet_rl.pages import RenderedPage, RenderSettings, open_renderer
-from sweet_rl.pages.process import descendants
+from sweet_rl.browsers import RenderedPage, RenderSettings, open_renderer
+from sweet_rl.browsers.browser import descendants
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
+from sweet_rl.browsers import PageContext
 from sweet_rl.chat import PlainChat
 from sweet_rl.openai_client import ChatReply, OpenAIClient
-from sweet_rl.pages import PageContext
 from sweet_rl.policies import POLICIES as OTHER_POLICIES
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy
@@ -31,7 +31,7 @@ from sweet_rl.worlds.frontend_design.agents import (
 from sweet_rl.worlds.frontend_design.env import FrontendEnv
 from sweet_rl.worlds.frontend_design.human import ScriptedViewer
 from sweet_rl.worlds.frontend_design.pictures import PictureFolder
-from tests.pages.fake_renderer import FakeRenderer, draw
+from tests.browsers.fake_renderer import FakeRenderer, draw
 
 TASKS = load_tasks("mini:test", num_tasks=4)
 TASK = TASKS[0]

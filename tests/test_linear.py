@@ -19,6 +19,7 @@ from functools import cache
 
 import pytest
 
+from sweet_rl.browsers.page import extract_html
 from sweet_rl.chat.formats import read_back
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import SweetRLError
@@ -26,7 +27,6 @@ from sweet_rl.grading.extraction import lenient_code, published_code
 from sweet_rl.grading.pages.judge import read_verdict
 from sweet_rl.openai_client.replies import server_error
 from sweet_rl.openai_client.urls import shown
-from sweet_rl.pages.html import extract_html
 from sweet_rl.sft_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
@@ -95,7 +95,7 @@ MADE = {
 SHORT = {
     "worlds.guess_my_city.oracle.": (500, "of a question so many characters are read (`LONGEST_QUESTION`)"),
     "worlds.twenty_questions.oracle.": (300, "a longer question is not understood (`LONGEST`)"),
-    "pages.assets.tailwind: ": (4_000, "the package's own style sheet, a rule at a time"),
+    "browsers.assets: ": (4_000, "the package's own style sheet, a rule at a time"),
 }
 """By how names of patterns begin: how long a text may be that meets them, and why none is longer."""
 

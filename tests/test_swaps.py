@@ -11,9 +11,9 @@ import random
 import pytest
 from aiohttp import web
 
+from sweet_rl.browsers import PageContext
 from sweet_rl.grading.pages.judge import VisionJudge
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-from sweet_rl.pages import PageContext
 from sweet_rl.preferences.ranking import context_of
 from sweet_rl.prompts import load_prompt
 from sweet_rl.serving import listening

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sweet_rl import tracking
+from sweet_rl.browsers import RenderedPage, RenderFailed, RenderSettings, open_renderer
+from sweet_rl.browsers.service import RenderService
 from sweet_rl.chat.names import folder_of
 from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.agent_flags import Player
@@ -30,8 +32,6 @@ from sweet_rl.flags.common import FanOut
 from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, grades_of
 from sweet_rl.grading.hidden_tests import Reference
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
-from sweet_rl.pages.service import RenderService
 from sweet_rl.preferences.ranking import LoadedScorer
 from sweet_rl.tracking import Usage
 from sweet_rl.types import AgentTurn, Completion, Failure, Score, Task, Trajectory
@@ -286,7 +286,7 @@ class RenderingPart:
         return self.service.protection
 
     async def render(self, html: str) -> RenderedPage | Failure:
-        """See `sweet_rl.pages.Renderer`; a page without picture is an answer, too."""
+        """See `sweet_rl.browsers.Renderer`; a page without picture is an answer, too."""
         try:
             return await self.service.render(html)
         except RenderFailed as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweet_rl.browsers.page import Renderer
 from sweet_rl.command_line.running import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
@@ -16,7 +17,6 @@ from sweet_rl.grading.pages.grader import PageGrader, row_fields
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.report import page_report
 from sweet_rl.grading.report import shown
-from sweet_rl.pages.types import Renderer
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
 from sweet_rl.types import Failure, Json
@@ -31,8 +31,8 @@ _MANY_MACHINES = 16
 
 def start(flags: PageGradingFlags) -> None:
     """Load the model, if there is one, start the browsers, here or over there, and `run`."""
+    from sweet_rl.browsers import open_renderer
     from sweet_rl.commands.fan_out import RayRenderer, cluster_of, rendering_workers
-    from sweet_rl.pages import open_renderer
 
     file = GradedFile(flags.saved_path, flags.k)  # what is wrong with it is said before browsers start
     if tests := [one.task.task_id for one in file.trajectories if one.task.test_cases]:

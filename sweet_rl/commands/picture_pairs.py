@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import OutputPath, Overwriting, SavedPath
-from sweet_rl.pages.flags import RenderFlags
 
 if TYPE_CHECKING:
     from sweet_rl.types import Trajectory
@@ -83,8 +83,8 @@ def _targets(trajectories: Sequence[Trajectory], saved: Path, output: Path, flag
 
 async def _rendered(pages: dict[str, str], output: Path, flags: RenderFlags) -> dict[str, str]:
     """Pages, by their source, to pictures in the folder `<output>_targets`."""
+    from sweet_rl.browsers import RenderFailed, open_renderer
     from sweet_rl.concurrency import for_each
-    from sweet_rl.pages import RenderFailed, open_renderer
     from sweet_rl.records import replace_file
     from sweet_rl.types import digest
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sweet_rl import tracking
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import SweetRLError, UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Listening, ListeningPort, Overwriting, SavedPath, TempPath
-from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.tracking import is_record
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class DrawingFlags(TempPath, RenderFlags):
 
     def contents(self, rows: Sequence[Trajectory], title: str, folder: Path) -> DesignContents:
         """What shows the rows of a file of pages."""
-        from sweet_rl.pages import open_renderer
+        from sweet_rl.browsers import open_renderer
         from sweet_rl.viewer.design import DesignContents
 
         return DesignContents(

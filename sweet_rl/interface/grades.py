@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack, get_args, overload
 
 from sweet_rl.batching import MicroBatcher
+from sweet_rl.browsers import Renderer, RenderFailed, open_renderer
+from sweet_rl.browsers.page import RenderFlags, extract_html
 from sweet_rl.contracts import Grader
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.grading import GRADERS, fields_by
@@ -20,9 +22,6 @@ from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.interface.parts import check_kinds, episodes_in, shown, tasks_in
 from sweet_rl.interface.waiting import in_thread
-from sweet_rl.pages import Renderer, RenderFailed, open_renderer
-from sweet_rl.pages.flags import RenderFlags
-from sweet_rl.pages.html import extract_html
 from sweet_rl.types import NO_ANSWER, Json, Message, Score, Task, Trajectory
 from sweet_rl.viewer.rows import rewards_turns
 from sweet_rl.worlds import Options, world_in

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.command_line.stages import built
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
-from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.pipelines.running import Look, Records
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.preflight import Finding, fine, missing

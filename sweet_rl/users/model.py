@@ -9,9 +9,9 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
+from sweet_rl.browsers import PageContext
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
-from sweet_rl.pages import PageContext
 from sweet_rl.prompts import dialogue_string, fill, simulator_prompt
 from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
 

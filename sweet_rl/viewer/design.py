@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
 from sweet_rl.grading.pages.drafts import Draft, drafts_of
-from sweet_rl.pages.html import extract_html
-from sweet_rl.pages.types import RenderedPage, Renderer, RenderFailed
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
 from sweet_rl.viewer.rows import Contents, Kind, entry_of, numbers, row_of, text_of
 

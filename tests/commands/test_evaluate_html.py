@@ -14,8 +14,8 @@ from sweet_rl.commands.evaluate_html import PageGradingFlags, evaluate_html
 from sweet_rl.commands.page_evaluation import run
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE
+from tests.browsers.fake_renderer import FakeRenderer
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
-from tests.pages.fake_renderer import FakeRenderer
 
 WAY = {"browser": "chromium", "network": "none", "allow_scripts": False, "viewport": "1366x768"}
 CLIP = {"clip_model": "m", "long_page": "center"}
@@ -284,8 +284,8 @@ def test_the_whole_stage_in_a_real_browser(tmp_path, capsys):
         if os.environ.get("SWEET_RL_REQUIRE_BROWSER"):
             pytest.fail("SWEET_RL_REQUIRE_BROWSER is set, but there is no chromium on the PATH")
         pytest.skip("no chromium on the PATH")
-    from sweet_rl.pages import open_renderer
-    from sweet_rl.pages.flags import RenderFlags
+    from sweet_rl.browsers import open_renderer
+    from sweet_rl.browsers.page import RenderFlags
 
     target = "<html><body style='margin:0'><h1 style='background:#14b8a6'>Shop</h1><p>Fresh bread</p></body></html>"
     pages = [target, target.replace("Fresh bread", "Old cars"), "<html><body></body></html>"]

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sweet_rl.browsers import RenderFailed
 from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.evaluate_html import evaluate_html
@@ -27,7 +28,6 @@ from sweet_rl.commands.fan_out import RayRenderer, RenderingPart
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.errors import DataError, EpisodeError, ServiceError, UsageError
-from sweet_rl.pages import RenderFailed
 from sweet_rl.records import replace_rows
 from sweet_rl.types import Failure, StopReason
 from tests.commands.test_evaluate_code import make_row

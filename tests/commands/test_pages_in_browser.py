@@ -6,9 +6,9 @@ import os
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
+from sweet_rl.browsers.chromium import Chromium
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
-from sweet_rl.pages import chromium
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason
 
@@ -30,7 +30,7 @@ def similarity(one, other):
 def trajectories(tmp_path_factory):
     """Three mini-web pages, played by the improver and the eye."""
     try:
-        chromium.find()
+        Chromium.find()
     except UsageError as error:
         if os.environ.get("SWEET_RL_REQUIRE_BROWSER") == "1":
             pytest.fail(str(error))

@@ -9,7 +9,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.preferences.trajectory_pairs import PREFIX
 from sweet_rl.training.data import read_pairs
 from sweet_rl.training.settings import DataSettings
-from tests.pages.fake_renderer import FakeRenderer
+from tests.browsers.fake_renderer import FakeRenderer
 
 
 def dialogue(page, answers, **fields):
@@ -47,7 +47,7 @@ ROWS = [
 
 def test_messages_show_the_target(tmp_path, monkeypatch):
     renderer = FakeRenderer()
-    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings: renderer)
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings: renderer)
     (tmp_path / "runs/shown").mkdir(parents=True)
     (tmp_path / "runs/shown/1.png").write_bytes(b"")
     saved = write(tmp_path / "runs/saved.jsonl", ROWS)

@@ -10,8 +10,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.runs.reading import runs_below
 from sweet_rl.users.server_process import start_server
+from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT
-from tests.pages.fake_renderer import FakeRenderer
 from tests.states import without_record
 
 WRITES_NOTHING = {
@@ -45,7 +45,7 @@ def somewhere(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     fake = FakeRenderer()
-    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings=None: fake)
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings=None: fake)
     monkeypatch.setattr(playing, "_read_line", lambda prompt, typed: "Is it a dog?")
 
 

@@ -10,13 +10,13 @@ from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason
-from tests.pages.fake_renderer import FakeRenderer
+from tests.browsers.fake_renderer import FakeRenderer
 
 
 @pytest.fixture
 def renderer(monkeypatch):
     fake = FakeRenderer(fails={"unpaintable": "timeout"})
-    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings: fake)
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings: fake)
     return fake
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import sweet_rl
+from sweet_rl.browsers.chromium import Chromium
 from sweet_rl.commands.evaluate_html import evaluate_html
 from sweet_rl.errors import UsageError
-from sweet_rl.pages import chromium
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import Score
 
@@ -24,7 +24,7 @@ DRAWN = {"viewport": "320x240", "page_timeout_s": 100, "browsers": 1, "render_ca
 @pytest.fixture(scope="module")
 def chrome():
     try:
-        chromium.find()
+        Chromium.find()
     except UsageError as error:
         if os.environ.get("SWEET_RL_REQUIRE_BROWSER") == "1":
             pytest.fail(str(error))

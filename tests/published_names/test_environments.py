@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from sweet_rl.browsers import RenderFailed
 from sweet_rl.environments import human_design_interaction_env as design
 from sweet_rl.environments import human_interaction_env as interaction
 from sweet_rl.environments.human_design_interaction_env import HumanDesignInteractionEnv, encode_image
 from sweet_rl.environments.human_interaction_env import HumanInteractionEnv
-from sweet_rl.pages import RenderFailed
 from sweet_rl.types import Failure
 from tests.worlds.backend_programming.test_goldens import cases
 from tests.worlds.frontend_design.test_goldens import CAPTIONS

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sweet_rl import utils
+from sweet_rl.browsers import RenderFailed
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.pages import RenderFailed
 from sweet_rl.types import Failure
 from sweet_rl.utils import code_utils, webpage_utils
 from sweet_rl.utils.code_utils import code_evaluate

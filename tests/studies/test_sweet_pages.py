@@ -11,7 +11,7 @@ from sweet_rl.studies.results import Counted, Results
 from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.pages import DESIGNERS
 from sweet_rl.studies.sweet.recipe import rounds
-from tests.pages.fake_renderer import FakeRenderer
+from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.page_samples import page_rows
 from tests.viewer.samples import write_rows
 
@@ -31,13 +31,13 @@ def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):
     def no_browser(flags):
         raise UsageError("there is none. Install it: apt install chromium")
 
-    monkeypatch.setattr("sweet_rl.pages.open_renderer", no_browser)
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", no_browser)
     assert "Install it: apt install" in study_pages.why_no_pages(study)
     assert study_pages.page_results(study) is None
 
 
 def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch):
-    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings: FakeRenderer())
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings: FakeRenderer())
     study = replace(study, page_tasks=2)
     for name in DESIGNERS:
         report = {"tasks": 2, "metric": "combined", "metrics": {"combined": LINE, "ssim": LINE}}

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 from PIL import Image
 
+from sweet_rl.browsers import PageContext, RenderedPage
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-from sweet_rl.pages import PageContext, RenderedPage
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Message
 from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, VisionUser, check_vision_prompt

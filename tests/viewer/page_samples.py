@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sweet_rl.types import Json
-from tests.pages.fake_renderer import draw
+from tests.browsers.fake_renderer import draw
 from tests.viewer.samples import ATTACK
 
 FIRST = "<html>\n<h1>Bakery</h1>\n</html>"

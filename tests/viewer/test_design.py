@@ -13,7 +13,7 @@ from sweet_rl.viewer.design import DesignContents, find_picture
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app
-from tests.pages.fake_renderer import FakeRenderer, draw
+from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.viewer.page_samples import FIRST, SECOND, TARGET, page_rows
 from tests.viewer.samples import listed, write_rows
 from tests.viewer.test_page import BLOCK

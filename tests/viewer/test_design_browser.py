@@ -5,7 +5,7 @@ import pytest
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
-from tests.pages.fake_renderer import FakeRenderer
+from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.driving import Viewer
 from tests.viewer.page_samples import FIRST, HOSTILE, page_rows
 from tests.viewer.samples import ATTACK, write_rows

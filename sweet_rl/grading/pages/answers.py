@@ -12,9 +12,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from sweet_rl.browsers.page import extract_html
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.pictures import BrokenPicture, Pixels, decode
-from sweet_rl.pages.html import extract_html
 from sweet_rl.types import NO_ANSWER, Failure, Json, Trajectory
 
 _MOST_BYTES = 200_000_000

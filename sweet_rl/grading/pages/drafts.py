@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sweet_rl.pages.html import extract_html
+from sweet_rl.browsers.page import extract_html
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
 
 

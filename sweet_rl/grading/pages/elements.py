@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweet_rl.pages.types import Box
+from sweet_rl.browsers.page import Box
 
 _WORD = re.compile(r"\w+|[^\w\s]+")
 _PICTURES = frozenset({"img", "svg", "picture", "video", "canvas", "iframe", "object", "embed"})

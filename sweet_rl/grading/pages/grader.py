@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages.answers import Shown, answer_html, answer_picture
 from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
@@ -28,7 +29,6 @@ from sweet_rl.grading.pages.pictures import (
     pixels_of,
     scale,
 )
-from sweet_rl.pages.types import RenderedPage, Renderer, RenderFailed
 from sweet_rl.types import Failure, Json, Trajectory
 
 FLOORS = ("black picture", "blank page")

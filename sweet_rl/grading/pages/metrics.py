@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sweet_rl.browsers.page import RenderedPage
 from sweet_rl.grading.pages.elements import Elements, elements_of, layout_agreement, text_agreement
 from sweet_rl.grading.pages.pictures import Pixels
 from sweet_rl.grading.pages.visual import Canvas, colour, structure
-from sweet_rl.pages.types import RenderedPage
 
 PARTS = ("ssim", "colour", "text", "layout")
 """What `combined` is the mean of."""

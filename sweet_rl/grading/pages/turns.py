@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed
 from sweet_rl.grading.pages.answers import answer_picture
 from sweet_rl.grading.pages.drafts import Draft, drafts_of
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.metrics import PageView, compare, view_of
 from sweet_rl.grading.pages.pictures import BrokenPicture
-from sweet_rl.pages.types import RenderedPage, Renderer, RenderFailed
 from sweet_rl.types import Trajectory
 
 

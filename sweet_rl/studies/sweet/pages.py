@@ -47,9 +47,9 @@ TITLES = {
 
 def why_no_pages(study: Study) -> str | None:
     """What this machine lacks to render pages, in words that name the repair; None where it lacks nothing."""
+    from sweet_rl.browsers import open_renderer
+    from sweet_rl.browsers.page import RenderFlags
     from sweet_rl.errors import UsageError, missing_package
-    from sweet_rl.pages import open_renderer
-    from sweet_rl.pages.flags import RenderFlags
 
     try:
         open_renderer(RenderFlags(render_cache=str(page_cache(study))).rendering())
@@ -168,9 +168,9 @@ def _floors(report: Mapping[str, Json]) -> Iterator[Method]:
 
 async def _grades_by_turn(rows: Sequence[Trajectory], study: Study) -> list[dict[int, float]]:
     """The combined metric of every draft, by turn, for each row."""
+    from sweet_rl.browsers import open_renderer
+    from sweet_rl.browsers.page import RenderFlags
     from sweet_rl.grading.pages.turns import grade_drafts
-    from sweet_rl.pages import open_renderer
-    from sweet_rl.pages.flags import RenderFlags
 
     settings = RenderFlags(browsers=1, render_cache=str(page_cache(study))).rendering()
     async with open_renderer(settings) as renderer:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweet_rl.browsers import Renderer
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, no_flag
 from sweet_rl.flags.common import TempPath
-from sweet_rl.pages import Renderer
-from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
@@ -84,7 +84,7 @@ class FrontendDesign(Dialogue):
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Dialogues with `user`, who is shown pictures."""
-        from sweet_rl.pages import open_renderer
+        from sweet_rl.browsers import open_renderer
         from sweet_rl.worlds.dialogue import PARSERS
         from sweet_rl.worlds.frontend_design.env import FrontendEnv
 

@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from sweet_rl.browsers import PageContext, RenderedPage, Renderer, RenderFailed
+from sweet_rl.browsers.page import extract_html
 from sweet_rl.contracts import User
 from sweet_rl.errors import EpisodeError
-from sweet_rl.pages import PageContext, RenderedPage, Renderer, RenderFailed
-from sweet_rl.pages.html import extract_html
 from sweet_rl.types import Failure, Json, StopReason, Task
 from sweet_rl.worlds.dialogue import DialogueEnv, ParsedAction, parse_published
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from sweet_rl.browsers.page import normalise_urls
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.network import without_hub_if_silent
-from sweet_rl.pages.html import normalise_urls
 from sweet_rl.records import read_rows
 from sweet_rl.types import Json
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.pages.fake_renderer import draw
+from tests.browsers.fake_renderer import draw
 
 TARGET = "<html><h1>Shop</h1><p>Fresh bread every day</p><p>Call us</p></html>"
 NEAR = "<html><h1>Shop</h1><p>Fresh bread every day</p><p>Write</p><p>or ring</p></html>"

@@ -9,8 +9,8 @@ from sweet_rl.grading.pages.answers import answer_html
 from sweet_rl.grading.pages.grader import FLOORS, PageGrader
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE
 from sweet_rl.records import trajectories_from_rows, trajectory_from_row
+from tests.browsers.fake_renderer import FakeRenderer
 from tests.grading.pages.runs import FAR, NEAR, TARGET, row
-from tests.pages.fake_renderer import FakeRenderer
 
 
 class Brightness:
@@ -83,7 +83,7 @@ def test_a_target_without_a_picture_is_no_number(tmp_path):
 
 
 def test_a_target_that_comes_without_bytes_is_no_number(tmp_path):
-    from sweet_rl.pages import RenderedPage
+    from sweet_rl.browsers import RenderedPage
 
     class Empty(FakeRenderer):
         async def render(self, html):

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from sweet_rl.browsers import Box, RenderedPage
 from sweet_rl.grading.pages import visual
 from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
 from sweet_rl.grading.pages.metrics import PARTS, WEIGHT_FREE, compare, view_of
 from sweet_rl.grading.pages.pictures import WIDTH, BrokenPicture, black, blank, decode, scale
 from sweet_rl.grading.pages.visual import Canvas, windows_of
-from sweet_rl.pages import Box, RenderedPage
 from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, WHITE, draw, moved, page, seen
 
 NOTHING = view_of(seen(blank(1366, 768)), RenderedPage(b"", 1366, 768))

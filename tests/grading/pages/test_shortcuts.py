@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sweet_rl.browsers import Box, RenderedPage, RenderSettings, open_renderer
+from sweet_rl.browsers.chromium import Chromium
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.pages import looks as kept
 from sweet_rl.grading.pages.grader import FLOORS, PageGrader
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.pictures import BrokenPicture, decode, pixels_of, scale
-from sweet_rl.pages import Box, RenderedPage, RenderSettings, chromium, open_renderer
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
@@ -103,7 +104,7 @@ def test_grades_and_floors_are_those_of_the_plain_arithmetic(tmp_path, plain_gra
 
 def test_grades_of_real_pages_are_those_of_the_plain_arithmetic(tmp_path, plain_grades, shared):
     try:
-        chromium.find()
+        Chromium.find()
     except UsageError as error:
         pytest.skip(str(error))
     texts = [

@@ -4,7 +4,7 @@ import io
 
 from PIL import Image, ImageDraw
 
-from sweet_rl.pages import Box, PageContext, RenderedPage
+from sweet_rl.browsers import Box, PageContext, RenderedPage
 from sweet_rl.types import Message
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import UsageError
-from sweet_rl.pages.html import extract_html
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds.dialogue import parse_fixed, parse_published
 from sweet_rl.worlds.frontend_design.agents import (

@@ -6,9 +6,9 @@ from itertools import chain, count, repeat
 
 import pytest
 
+from sweet_rl.browsers import RenderedPage, RenderFailed
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import ChatReply, RequestFailed
-from sweet_rl.pages import RenderedPage, RenderFailed
 from sweet_rl.rollout import Episode, RolloutStats, play
 from sweet_rl.types import Failure, StopReason, Task
 from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, VisionUser

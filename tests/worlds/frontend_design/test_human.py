@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet_rl.pages import Box, PageContext, RenderedPage
+from sweet_rl.browsers import Box, PageContext, RenderedPage
 from sweet_rl.types import UserContext
 from sweet_rl.worlds.frontend_design.human import ScriptedViewer
 from sweet_rl.worlds.frontend_design.human.page_parser import parse_page

@@ -25,8 +25,8 @@ from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.worlds.frontend_design.stages import page_judging
 from sweet_rl.worlds.frontend_design.stages.judge_html import judge_html
 from sweet_rl.worlds.frontend_design.stages.page_judging import Judging, load_runs, run_by_judge
+from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
-from tests.pages.fake_renderer import FakeRenderer, draw
 
 TEXT = {
     "type": "object",

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweet_rl.browsers.page import extract_html, normalise_urls
 from sweet_rl.errors import UsageError
-from sweet_rl.pages.html import extract_html, normalise_urls
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.frontend_design import mini as mini_web
 from sweet_rl.worlds.frontend_design.mini.draw import Draw

@@ -16,8 +16,8 @@ from sweet_rl.worlds.frontend_design.stages import page_checks
 from sweet_rl.worlds.frontend_design.stages.filter_websites import filter_websites
 from sweet_rl.worlds.frontend_design.stages.page_checks import Checks, PageRow, check_rows, require_text
 from sweet_rl.worlds.frontend_design.stages.prepare_websight import prepare_websight
+from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT
-from tests.pages.fake_renderer import FakeRenderer
 
 WITH = {"browser": "chromium"}
 
@@ -48,7 +48,7 @@ def task(number):
 def renderer(monkeypatch):
     """Stands in for the browsers of the commands."""
     fake = FakeRenderer()
-    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings=None: fake)
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings=None: fake)
     return fake
 
 
@@ -260,7 +260,7 @@ class TestChecks:
         """Kill -9 in the middle; the next run renders only what is missing."""
         code = (
             "import sys; from pathlib import Path; from sweet_rl.worlds.frontend_design.stages.page_checks import *;"
-            "from tests.pages.fake_renderer import FakeRenderer;"
+            "from tests.browsers.fake_renderer import FakeRenderer;"
             "from tests.worlds.frontend_design.test_page_data import TestChecks;"
             "TestChecks().run(Path(sys.argv[1]), FakeRenderer(delay_s=0.05), TestChecks().rows(*range(40)))"
         )

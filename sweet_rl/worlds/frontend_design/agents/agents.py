@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import UsageError
-from sweet_rl.pages.html import extract_html
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import ANSWER_MARKER, Observation
 from sweet_rl.worlds.frontend_design.agents.edits import apply_remarks

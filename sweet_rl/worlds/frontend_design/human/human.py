@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
-from sweet_rl.pages import Box, PageContext, RenderedPage
+from sweet_rl.browsers import Box, PageContext, RenderedPage
 from sweet_rl.types import Message, UserContext, UserReply
 from sweet_rl.worlds.frontend_design.human import words
 from sweet_rl.worlds.frontend_design.human.differences import Remark, compare, describe

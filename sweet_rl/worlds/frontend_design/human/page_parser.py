@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Final
 
+from sweet_rl.browsers import Box, Color, RenderedPage
 from sweet_rl.errors import missing_package
-from sweet_rl.pages import Box, Color, RenderedPage
 from sweet_rl.worlds.frontend_design.human.scene import Element, Scene, Text, color_distance, reading_order
 from sweet_rl.worlds.frontend_design.human.text_extent import (
     Rect,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.pages import Color
+from sweet_rl.browsers import Color
 
 
 @dataclass(frozen=True, slots=True)

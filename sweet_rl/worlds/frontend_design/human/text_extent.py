@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from sweet_rl.pages import Box, Color
+from sweet_rl.browsers import Box, Color
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

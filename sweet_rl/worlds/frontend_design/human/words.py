@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sweet_rl.pages import Color
+from sweet_rl.browsers import Color
 from sweet_rl.worlds.frontend_design.human.scene import Element, Scene, Text, color_distance
 
 ALIKE: Final = "The two pages look alike to me."

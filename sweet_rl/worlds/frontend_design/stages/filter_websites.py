@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl import tracking
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import Continuing, Quiet, SavedPath, TempPath
-from sweet_rl.pages.flags import RenderFlags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def filter_websites(flags: FilterFlags, /) -> None:
     import os
     from pathlib import Path
 
-    from sweet_rl.pages import open_renderer
+    from sweet_rl.browsers import open_renderer
     from sweet_rl.records import read_rows, replace_rows
     from sweet_rl.worlds.frontend_design.stages import page_checks
 

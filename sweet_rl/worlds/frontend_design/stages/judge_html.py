@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import REQUIRED, Only, flag
 from sweet_rl.flags.common import BatchSize, Margin, OutputPath, Overwriting, Quiet, ReportPath
 from sweet_rl.flags.models import BaseUrl, KeyVar, MaxPixels, MaxTokens, Metric, Requests, ServerPlace
-from sweet_rl.pages.flags import RenderFlags
 
 _MODEL: Final = Only("judge", ("model",))
 _METRICS: Final = Only("judge", ("metrics",))

@@ -14,10 +14,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet_rl.browsers.page import Renderer, RenderFailed
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import UsageError
-from sweet_rl.pages.types import Renderer, RenderFailed
 from sweet_rl.records import Journal, replace_file, replace_rows
 from sweet_rl.types import Json
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweet_rl import tracking
+from sweet_rl.browsers.page import Renderer, RenderFailed
 from sweet_rl.command_line.running import judge_failed, progress, write_report
 from sweet_rl.command_line.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
@@ -31,7 +32,6 @@ from sweet_rl.grading.pages.judge import (
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.pictures import BrokenPicture
 from sweet_rl.openai_client import OpenAIClient
-from sweet_rl.pages.types import Renderer, RenderFailed
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.types import Failure, Json, Trajectory, digest
@@ -136,8 +136,8 @@ class Judging:
 
 def start(runs: Runs, flags: JudgeFlags) -> None:
     """Find the judge, start the browsers, and `run_by_judge`."""
+    from sweet_rl.browsers import open_renderer
     from sweet_rl.openai_client import base_url_from
-    from sweet_rl.pages import open_renderer
 
     key_in(flags.api_key_var)
     prompt = load_prompt(flags.prompt_path or PROMPT)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Continuing, OutputPath, Quiet, Source
-from sweet_rl.pages.flags import RenderFlags
 
 if TYPE_CHECKING:
     from sweet_rl.worlds.frontend_design.stages.page_checks import PageRow
@@ -63,7 +63,7 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     import functools
     from pathlib import Path
 
-    from sweet_rl.pages import open_renderer
+    from sweet_rl.browsers import open_renderer
     from sweet_rl.records import replace_rows
     from sweet_rl.worlds.frontend_design.stages import page_checks
 

@@ -7,21 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.errors import UsageError
-from sweet_rl.pages import (
+from sweet_rl.browsers import (
     RenderedPage,
     RenderFailed,
     RenderSettings,
     Viewport,
-    chromium,
-    firefox,
 )
-from sweet_rl.pages import service as service_module
-from sweet_rl.pages.flags import RenderFlags
-from sweet_rl.pages.process import descendants
-from sweet_rl.pages.service import RenderService
-from sweet_rl.pages.types import Box
-from sweet_rl.pages.wire import BrowserGone
+from sweet_rl.browsers import service as service_module
+from sweet_rl.browsers.browser import BrowserGone, descendants
+from sweet_rl.browsers.chromium import Chromium
+from sweet_rl.browsers.firefox import Firefox
+from sweet_rl.browsers.page import Box, RenderFlags
+from sweet_rl.browsers.service import RenderService
+from sweet_rl.errors import UsageError
 from sweet_rl.types import Failure
 
 PAGE = RenderedPage(b"png", 3, 2, (Box("p", 0, 1.5, 2, 3, "x", (1, 2, 3), None, parent=0),), ("blocked x",))
@@ -132,7 +130,7 @@ def test_work_is_shared_among_browsers():
 
 
 def test_a_browser_that_grows_too_large_is_killed(monkeypatch):
-    monkeypatch.setattr("sweet_rl.pages.service.WATCH_S", 0.01)
+    monkeypatch.setattr("sweet_rl.browsers.service.WATCH_S", 0.01)
     (result, after), started = run(pages("grow", "a"))
     assert result.failure.kind == "crash"
     assert after == PAGE
@@ -140,7 +138,7 @@ def test_a_browser_that_grows_too_large_is_killed(monkeypatch):
 
 
 def test_one_that_has_grown_is_replaced(monkeypatch):
-    monkeypatch.setattr("sweet_rl.pages.service.WATCH_S", 0.01)
+    monkeypatch.setattr("sweet_rl.browsers.service.WATCH_S", 0.01)
 
     async def work(service):
         await service.render("a")
@@ -156,7 +154,7 @@ def test_one_that_has_grown_is_replaced(monkeypatch):
 
 @pytest.fixture
 def version(monkeypatch):
-    monkeypatch.setattr(service_module, "version_of", lambda _: "Browser 1")
+    monkeypatch.setattr(service_module, "_version_of", lambda _: "Browser 1")
 
 
 def test_the_cache_gives_what_was_rendered(tmp_path, version):
@@ -200,12 +198,12 @@ def test_the_cache_is_in_the_users_cache(monkeypatch, tmp_path):
     assert RenderFlags().rendering().cache == tmp_path / "sweet_rl" / "pages"
 
 
-@pytest.mark.parametrize("module", [chromium, firefox])
-def test_no_browser_is_an_error_with_the_install_line(module, monkeypatch):
+@pytest.mark.parametrize("kind", [Chromium, Firefox])
+def test_no_browser_is_an_error_with_the_install_line(kind, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(chromium, "_PLACES", ())
+    monkeypatch.setattr(Chromium, "places", ())
     with pytest.raises(UsageError, match=r"Install it: apt-get install \w+"):
-        module.find()
+        kind.find()
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")

@@ -5,28 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
-from sweet_rl.errors import ServiceError
-from sweet_rl.pages import browser as common
-from sweet_rl.pages.assets import FONTS
-from sweet_rl.pages.process import BrowserProcess
-from sweet_rl.pages.settings import RenderSettings
-from sweet_rl.pages.types import RenderedPage, RenderFailed
-from sweet_rl.pages.wire import BrowserGone, CommandFailed
+from sweet_rl.browsers import browser as common
+from sweet_rl.browsers.assets import FONTS
+from sweet_rl.browsers.browser import Browser, BrowserGone, CommandFailed
+from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
 
-_START_S = 90.0
-_CLOSE_S = 5.0
 _RELAY = Path(__file__).parent / "firefox_relay.py"
-_ENVIRONMENT = {
-    "MOZ_HEADLESS": "1",
-    "MOZ_CRASHREPORTER_DISABLE": "1",
-    "MOZ_DATA_REPORTING": "0",
-    "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",
-}
 _PREFERENCES: dict[str, bool | int | str] = {
     # nothing of its own accord
     "app.normandy.enabled": False,
@@ -82,69 +73,54 @@ _NO_NETWORK: dict[str, bool | int | str] = {
 }
 
 
-async def start(settings: RenderSettings) -> Firefox:
-    """Start a browser."""
-    program = find()
-    isolated = settings.network == "none"
+class Firefox(Browser):
+    """One running Firefox, driven over WebDriver BiDi."""
 
-    def command(home: Path) -> Sequence[str]:
+    names = ("firefox-esr", "firefox")
+    install = "apt-get install firefox-esr"
+    start_s = 90.0
+    environment: ClassVar = {
+        "MOZ_HEADLESS": "1",
+        "MOZ_CRASHREPORTER_DISABLE": "1",
+        "MOZ_DATA_REPORTING": "0",
+        "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",
+    }
+
+    def __init__(self, process: subprocess.Popen[bytes], home: Path, settings: RenderSettings) -> None:
+        super().__init__(process, home, settings)
+        self._tabs: dict[str, _Tab] = {}
+
+    @classmethod
+    def command(cls, program: str, home: Path, settings: RenderSettings) -> Sequence[str]:
+        """See `Browser`."""
         profile = home / "profile"
         profile.mkdir()
         fonts = {"security.sandbox.content.read_path_whitelist": f"{FONTS}/"}
-        wanted = _PREFERENCES | fonts | (_NO_NETWORK if isolated else {})
+        wanted = _PREFERENCES | fonts | (_NO_NETWORK if settings.network == "none" else {})
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in wanted.items()]
         (profile / "user.js").write_text("".join(lines))
         window = [f"--width={settings.viewport.width}", f"--height={settings.viewport.height}"]
         browser = [program, "--headless", "--no-remote", *window, "--profile", str(profile)]
         return [sys.executable, str(_RELAY), *browser, "--remote-debugging-port", "0"]
 
-    process = await BrowserProcess.start(command, isolated=isolated, environment=_ENVIRONMENT)
-    browser = Firefox(process, settings)
-    try:
-        async with asyncio.timeout(_START_S):
-            await browser.begin()
-    except (BrowserGone, CommandFailed, TimeoutError) as error:
-        complaints = process.complaints()
-        await process.kill()
-        raise ServiceError(f"{program} does not start. Its output: {complaints or 'nothing'}") from error
-    except BaseException:
-        await process.kill()
-        raise
-    return browser
-
-
-def find() -> str:
-    """The installed Firefox."""
-    return common.find_program(
-        ("firefox-esr", "firefox"), (), install="apt-get install firefox-esr", wanted="Firefox"
-    )
-
-
-class Firefox(common.Piped):
-    """One running Firefox, driven over WebDriver BiDi."""
-
-    def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
-        super().__init__(process, settings)
-        self._tabs: dict[str, _Tab] = {}
-
     async def begin(self) -> None:
         """Open the session, and have every request come to us first."""
-        wire = self.process.wire
+        wire = self.wire
         wire.handlers[""] = self._on_event
-        await wire.call("session.new", capabilities={})
-        await wire.call(
+        await wire.send("session.new", capabilities={})
+        await wire.send(
             "session.subscribe", events=["network.beforeRequestSent", "browsingContext.contextDestroyed"]
         )
-        await wire.call("network.addIntercept", phases=["beforeRequestSent"])
+        await wire.send("network.addIntercept", phases=["beforeRequestSent"])
 
     async def render(self, html: str) -> RenderedPage:
         """Render one page in a user context of its own; raises what the contract names."""
-        wire = self.process.wire
-        user = (await wire.call("browser.createUserContext"))["userContext"]
+        wire = self.wire
+        user = (await wire.send("browser.createUserContext"))["userContext"]
         tab = _Tab(self, html)
         try:
             async with asyncio.timeout(self.settings.page_timeout_s):
-                opened = await wire.call("browsingContext.create", type="tab", userContext=user)
+                opened = await wire.send("browsingContext.create", type="tab", userContext=user)
                 self._tabs[opened["context"]] = tab
                 try:
                     return await tab.render(opened["context"])
@@ -152,21 +128,11 @@ class Firefox(common.Piped):
                     kind = BrowserGone if tab.destroyed else RenderFailed
                     raise kind(Failure("navigation", str(error)[:300])) from error
         except TimeoutError:
-            await self._close(user)
+            await self.end_page("browser.removeUserContext", userContext=user)
             raise
         finally:
             self._tabs.pop(tab.context, None)
             wire.send("browser.removeUserContext", userContext=user)
-
-    async def _close(self, user: str) -> None:
-        """End a page that hangs; the whole browser if it hangs with it."""
-        try:
-            async with asyncio.timeout(_CLOSE_S):
-                await self.process.wire.call("browser.removeUserContext", userContext=user)
-        except (TimeoutError, BrowserGone):
-            await self.process.kill()
-        except CommandFailed:
-            pass  # it is gone already
 
     def _on_event(self, method: str, params: Json) -> None:
         if method == "network.beforeRequestSent":
@@ -178,7 +144,7 @@ class Firefox(common.Piped):
         """One request: a page itself, an asset, or nothing."""
         if not params["isBlocked"]:
             return
-        wire, settings = self.process.wire, self.settings
+        wire, settings = self.wire, self.settings
         request, url = params["request"]["request"], params["request"]["url"]
         tab = self._tabs.get(params["context"] or "")
         main = tab is not None and params.get("navigation") is not None
@@ -208,7 +174,7 @@ class Firefox(common.Piped):
         return only.problems if only is not None else common.Problems()
 
     def _provide(self, request: str, headers: dict[str, str], body: bytes) -> None:
-        self.process.wire.send(
+        self.wire.send(
             "network.provideResponse",
             request=request,
             statusCode=200,
@@ -224,7 +190,7 @@ class _Tab:
     """One page on its way."""
 
     def __init__(self, browser: Firefox, html: str) -> None:
-        self.wire, self.settings = browser.process.wire, browser.settings
+        self.wire, self.settings = browser.wire, browser.settings
         self.html, self.script = html, browser.script
         self.problems = common.Problems()
         self.context = ""
@@ -235,19 +201,20 @@ class _Tab:
         self.context = context
         window = self.settings.viewport
         size = {"width": window.width, "height": window.height}
-        await self.wire.call(
+        await self.wire.send(
             "browsingContext.setViewport", context=context, viewport=size, devicePixelRatio=1.0
         )
-        await self.wire.call(
+        await self.wire.send(
             "browsingContext.navigate", context=context, url=common.PAGE_URL, wait="complete"
         )
-        measured = common.parse_measured(await self._evaluate(self.script))
-        height = common.height_of(measured, self.settings, self.problems)
+        measured, height = common.parse_measured(
+            await self._evaluate(self.script), self.settings, self.problems
+        )
         higher = height > window.height
         if higher:  # where `html` is lower than `body`, Firefox would leave out the rest
             style = f"document.documentElement.style.setProperty('min-height', '{height}px', 'important')"
             await self._evaluate(style)
-        shot = await self.wire.call(
+        shot = await self.wire.send(
             "browsingContext.captureScreenshot",
             context=context,
             origin="document" if higher else "viewport",
@@ -256,7 +223,7 @@ class _Tab:
         return common.rendered(shot.get("data", ""), measured, self.problems)
 
     async def _evaluate(self, expression: str) -> Json:
-        found = await self.wire.call(
+        found = await self.wire.send(
             "script.evaluate",
             expression=expression,
             target={"context": self.context, "sandbox": "sweet_rl"},

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 from PIL import Image
 
-from sweet_rl.pages import Box, RenderedPage, RenderFailed
+from sweet_rl.browsers import Box, RenderedPage, RenderFailed
 from sweet_rl.types import Failure
 
 ROW = 16

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet_rl.pages.html import PLACEHOLDER, extract_html, normalise_urls
+from sweet_rl.browsers.page import PLACEHOLDER, extract_html, normalise_urls
 
 
 def golden(shared, name):

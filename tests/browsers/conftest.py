@@ -6,8 +6,11 @@ import os
 
 import pytest
 
+from sweet_rl.browsers import RenderSettings, open_renderer
+from sweet_rl.browsers.browser import descendants
+from sweet_rl.browsers.chromium import Chromium
+from sweet_rl.browsers.firefox import Firefox
 from sweet_rl.errors import UsageError
-from sweet_rl.pages import RenderSettings, chromium, firefox, open_renderer
 
 
 class Service:
@@ -33,7 +36,7 @@ class Service:
             pid
             for seat in self.service._seats
             for running in seat._running
-            for pid in running.browser.process.pids()
+            for pid in descendants(running.browser.process.pid)
         ]
 
 
@@ -43,11 +46,11 @@ def services():
 
     @contextlib.contextmanager
     def opened(**settings):
-        module = firefox if settings.get("browser") == "firefox" else chromium
+        kind = Firefox if settings.get("browser") == "firefox" else Chromium
         try:
-            module.find()
+            kind.find()
         except UsageError as error:
-            if os.environ.get("SWEET_RL_REQUIRE_BROWSER") == "1" and module is chromium:
+            if os.environ.get("SWEET_RL_REQUIRE_BROWSER") == "1" and kind is Chromium:
                 pytest.fail(str(error))
             pytest.skip(str(error))
         with asyncio.Runner() as runner:

@@ -1,32 +1,37 @@
-"""The rendering service: a few browsers shared by all episodes; implements `Renderer`."""
+"""The rendering service: a few browsers shared by all episodes, and a disk cache of their pictures."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
+import hashlib
+import json
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from sweet_rl.browsers.assets import VERSION
+from sweet_rl.browsers.browser import Browser, BrowserGone, namespaces
+from sweet_rl.browsers.chromium import Chromium
+from sweet_rl.browsers.firefox import Firefox
+from sweet_rl.browsers.page import Box, RenderedPage, RenderFailed, RenderSettings, normalise_urls
 from sweet_rl.errors import UsageError, without_linux
-from sweet_rl.pages import cache, chromium, firefox
-from sweet_rl.pages.assets import VERSION
-from sweet_rl.pages.browser import Browser, version_of
-from sweet_rl.pages.html import normalise_urls
-from sweet_rl.pages.process import namespaces
-from sweet_rl.pages.settings import RenderSettings
-from sweet_rl.pages.types import RenderedPage, RenderFailed
-from sweet_rl.pages.wire import BrowserGone
+from sweet_rl.records import replace_file
 from sweet_rl.types import Failure, digest
 
 StartBrowser = Callable[[], Awaitable[Browser]]
 
 WATCH_S = 1.0
 """How often a browser's memory is looked at."""
+
+
+TABS = 2
+"""Pages that one browser renders at once: while one waits, the other computes."""
 
 
 class Seat:
@@ -110,14 +115,15 @@ class Seat:
             ending.add_done_callback(self._endings.discard)
 
 
+@dataclass(eq=False)
 class _Running:
     """A browser and what it has done."""
 
-    def __init__(self, browser: Browser) -> None:
-        self.browser = browser
-        self.pages = self.in_flight = 0
-        self.retired = False
-        self.watcher: asyncio.Task[None] | None = None
+    browser: Browser
+    pages: int = 0
+    in_flight: int = 0
+    retired: bool = False
+    watcher: asyncio.Task[None] | None = None
 
     async def end(self) -> None:
         """Kill it, and look after it no more."""
@@ -126,24 +132,6 @@ class _Running:
             self.watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.watcher
-
-
-TABS = 2
-"""Pages that one browser renders at once: while one waits, the other computes."""
-
-
-def open_renderer(settings: RenderSettings | None = None) -> RenderService:
-    """The rendering service; `async with` stops its browsers."""
-    if sys.platform != "linux":
-        raise UsageError(without_linux("Rendering pages"))
-    settings = settings or RenderSettings()
-    module = {"firefox": firefox, "chromium": chromium}[settings.browser]
-    return RenderService(
-        settings,
-        functools.partial(module.start, settings),
-        program=module.find(),
-        protection=_protection(settings),
-    )
 
 
 class RenderService:
@@ -168,6 +156,22 @@ class RenderService:
         self._seats = [self._new_seat() for _ in range(settings.browsers)]
         self._places = asyncio.Semaphore(settings.browsers * TABS)
         self._same_page: dict[str, asyncio.Lock] = {}
+
+    @classmethod
+    def of(cls, settings: RenderSettings) -> Self:
+        """The service with installed browsers."""
+        if sys.platform != "linux":
+            raise UsageError(without_linux("Rendering pages"))
+        kind: type[Browser] = {"firefox": Firefox, "chromium": Chromium}[settings.browser]
+        protection = "none: --network allow"
+        if settings.network == "none":
+            protection = (
+                "every request is answered or refused by us; the browser has no proxy and no name server"
+            )
+            if namespaces():
+                protection += "; a network namespace without interfaces"
+        start = functools.partial(kind.start, settings)
+        return cls(settings, start, program=kind.find(), protection=protection)
 
     async def __aenter__(self) -> Self:
         """The service, which stops with the block."""
@@ -195,17 +199,18 @@ class RenderService:
 
     async def _cached(self, html: str, folder: Path) -> RenderedPage:
         """Read the page, or render and keep it; who asks for the same page meanwhile waits for that."""
-        self._version = self._version or await asyncio.to_thread(version_of, self._program)
+        self._version = self._version or await asyncio.to_thread(_version_of, self._program)
         settings = self.settings
         window = asdict(settings.viewport)
         drawn_by = [self._version, VERSION, window, settings.allow_scripts, settings.max_height]
         key = digest([html, drawn_by], 32)  # all that decides about a picture
+        path = folder / key[:2] / key
         async with self._same_page.setdefault(key, asyncio.Lock()):
-            page = await asyncio.to_thread(cache.load, folder, key)
+            page = await asyncio.to_thread(_load, path)
             if page is None:
                 page = await self._render(html)
                 if self.settings.network == "none":
-                    await asyncio.to_thread(cache.save, folder, key, page)
+                    await asyncio.to_thread(_save, path, page)
         self._same_page.pop(key, None)
         return page
 
@@ -231,8 +236,43 @@ class RenderService:
             raise RenderFailed(Failure("timeout", limit)) from None
 
 
-def _protection(settings: RenderSettings) -> str:
-    if settings.network == "allow":
-        return "none: --network allow"
-    walls = "every request is answered or refused by us; the browser has no proxy and no name server"
-    return f"{walls}; a network namespace without interfaces" if namespaces() else walls
+def _version_of(program: str) -> str:
+    """What an installed browser says it is."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UsageError(
+            f"{program} --version fails: {error}. Is the browser installed completely?"
+        ) from error
+    return done.stdout.strip()
+
+
+def _load(path: Path) -> RenderedPage | None:
+    """The page that lies there; None where it was never kept, or where its files are damaged."""
+    try:
+        image, found = (
+            path.with_suffix(".png").read_bytes(),
+            json.loads(path.with_suffix(".json").read_bytes()),
+        )
+        if found["sha256"] != hashlib.sha256(image).hexdigest():
+            return None
+        boxes = tuple(
+            Box(**box | {name: box[name] and tuple(box[name]) for name in ("color", "background")})
+            for box in found["boxes"]
+        )
+        return RenderedPage(image, found["width"], found["height"], boxes, tuple(found["problems"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _save(path: Path, page: RenderedPage) -> None:
+    """Keep a page: a picture that a person can open, and its boxes, which name the picture's digest, written last."""
+    found = {
+        "sha256": hashlib.sha256(page.image).hexdigest(),
+        "width": page.width,
+        "height": page.height,
+        "problems": page.problems,
+        "boxes": [asdict(box) for box in page.boxes],
+    }
+    replace_file(path.with_suffix(".png"), [page.image])
+    replace_file(path.with_suffix(".json"), [json.dumps(found, separators=(",", ":")).encode()])

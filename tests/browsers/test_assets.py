@@ -7,7 +7,7 @@ import re
 import pytest
 from PIL import Image
 
-from sweet_rl.pages.assets import asset_for, picture, tailwind
+from sweet_rl.browsers.assets import asset_for, join_rules, picture, read_rules, tailwind, tailwind_for
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_nothing_else_exists(url):
 )
 def test_tailwind_is_the_published_file(url, exact):
     asset = asset_for(url)
-    assert asset.body is tailwind.whole()
+    assert asset.body is tailwind()
     assert asset.content_type == "text/css"
     assert (asset.note == "") is exact
 
 
 def test_tailwind_is_that_of_its_package():
-    assert len(tailwind.whole()) == 2_934_019
-    assert tailwind.whole().startswith(b"/*! tailwindcss v2.2.19 | MIT License")
+    assert len(tailwind()) == 2_934_019
+    assert tailwind().startswith(b"/*! tailwindcss v2.2.19 | MIT License")
 
 
 def test_pictures_never_change():
@@ -93,11 +93,11 @@ def test_one_motif_in_many_sizes():
 
 
 def test_every_rule_of_tailwind_is_read():
-    css = re.sub(r"/\*.*?\*/", "", tailwind.whole().decode(), flags=re.DOTALL)
-    rules = tailwind.rules(css)
+    css = re.sub(r"/\*.*?\*/", "", tailwind().decode(), flags=re.DOTALL)
+    rules = read_rules(css)
     assert len(rules) > 39_000
     assert css.count("{") == css.count("@media") + sum(rule.text.count("{") for rule in rules)
-    assert tailwind.rules(tailwind.joined(rules).decode()) == rules
+    assert read_rules(join_rules(rules).decode()) == rules
 
 
 PAGE = """<div class="md:w-1/2 HOVER:text-white group"><p class='-mt-2 w-0.5 x&amp;y'>
@@ -118,12 +118,8 @@ PAGE = """<div class="md:w-1/2 HOVER:text-white group"><p class='-mt-2 w-0.5 x&a
     ],
 )
 def test_a_page_gets_the_rules_of_its_classes(name):
-    wanted = [
-        rule
-        for rule in tailwind.rules(tailwind.whole().decode())
-        if any(name in a for a in rule.alternatives)
-    ]
-    served = tailwind.rules(tailwind.for_page(PAGE).decode())
+    wanted = [rule for rule in read_rules(tailwind().decode()) if any(name in a for a in rule.alternatives)]
+    served = read_rules(tailwind_for(PAGE).decode())
     known = {(rule.text, rule.conditions) for rule in served}
     mine = [rule for rule in wanted if any(a <= {name, "group"} for a in rule.alternatives)]
     assert mine
@@ -131,10 +127,10 @@ def test_a_page_gets_the_rules_of_its_classes(name):
 
 
 def test_and_no_others_but_those_that_need_none():
-    served = tailwind.for_page(PAGE)
+    served = tailwind_for(PAGE)
     assert len(served) < 10_000
     assert b".underline" not in served.replace(b"\\:underline", b"")
-    assert served.startswith(tailwind.joined(tailwind.rules(tailwind.whole().decode())[:20]))
+    assert served.startswith(join_rules(read_rules(tailwind().decode())[:20]))
     assert b"@keyframes spin" in served
 
 
@@ -142,4 +138,4 @@ def test_and_no_others_but_those_that_need_none():
     "page", ["<iframe srcdoc='&lt;p class=mt-2&gt;'>", "<object data='data:text/html,%3Cp'>"]
 )
 def test_pages_within_pages_get_all_of_it(page):
-    assert tailwind.for_page(page) == tailwind.whole()
+    assert tailwind_for(page) == tailwind()

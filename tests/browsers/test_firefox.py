@@ -2,8 +2,8 @@
 
 import pytest
 
-from sweet_rl.pages import RenderedPage
-from tests.pages.test_chromium import REACHING, SHOP, listener, pixels
+from sweet_rl.browsers import RenderedPage
+from tests.browsers.test_chromium import REACHING, SHOP, listener, pixels
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

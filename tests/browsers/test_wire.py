@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sweet_rl.pages.wire import CLOSED, BrowserGone, CommandFailed, Wire
+from sweet_rl.browsers.browser import CLOSED, BrowserGone, CommandFailed, Wire
 
 
 def run(work):
@@ -79,6 +79,6 @@ def test_the_end_of_the_browser_ends_all_waiting():
             await answer
         assert events == [CLOSED]  # also who waits for an event, not for an answer
         with pytest.raises(BrowserGone):
-            await wire.call("B.do")
+            await wire.send("B.do")
 
     run(work)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from sweet_rl.browsers import RenderedPage, assets, browser, chromium
+from sweet_rl.browsers.assets import asset_for, tailwind
 from sweet_rl.errors import ServiceError
-from sweet_rl.pages import RenderedPage, chromium, process
-from sweet_rl.pages.assets import asset_for, tailwind
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ def test_what_a_page_looks_like(service):
 
 def test_what_a_page_gets_of_tailwind_is_all_that_it_can_use(service, monkeypatch):
     page = service.render(SHOP)
-    monkeypatch.setattr(tailwind, "for_page", lambda _: tailwind.whole())
+    monkeypatch.setattr(assets, "tailwind_for", lambda _: tailwind())
     assert service.render(SHOP) == page
 
 
@@ -105,7 +105,7 @@ def test_a_page_leaves_nothing_to_the_next_one_in_its_window(services):
             browser = (await seat._ready()).browser
             window = await browser._window()
             asked = {"expression": "document.querySelectorAll('body *').length", "returnByValue": True}
-            return (await browser.process.wire.call("Runtime.evaluate", window.session, **asked))["result"]
+            return (await browser.wire.send("Runtime.evaluate", window.session, **asked))["result"]
 
         assert service.runner.run(elements_in_the_next_window())["value"] == 0
 
@@ -228,8 +228,8 @@ def near(monkeypatch):
 def test_nothing_reaches_the_network(services, monkeypatch, namespace, scripts):
     """Each wall alone: without a namespace, the interception and the proxy that is none have to do."""
     if not namespace:
-        monkeypatch.setattr(process, "namespaces", lambda: ())
-    elif not process.namespaces():
+        monkeypatch.setattr(browser, "namespaces", lambda: ())
+    elif not browser.namespaces():
         pytest.skip("this kernel gives no namespaces")
     with listener() as (host, seen), services(allow_scripts=scripts, page_timeout_s=20) as service:
         html = (REACHING + (HOSTILE if scripts else "")).replace("HOST", host)
@@ -285,12 +285,13 @@ def test_a_browser_killed_in_the_middle(service):
 def test_nothing_is_left_when_we_are_killed(tmp_path):
     code = """
 import asyncio, sys
-from sweet_rl.pages import RenderSettings, open_renderer
+from sweet_rl.browsers import RenderSettings, open_renderer
+from sweet_rl.browsers.browser import descendants
 async def main():
     service = open_renderer(RenderSettings(browsers=1))
     await service.render("<p>x")
     (running,) = service._seats[0]._running
-    print(*running.browser.process.pids(), running.browser.process.home, flush=True)
+    print(*descendants(running.browser.process.pid), running.browser.home, flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
 """
@@ -303,7 +304,7 @@ asyncio.run(main())
     while alive := [pid for pid in pids if _runs(pid)]:
         assert time.monotonic() < deadline, alive
         time.sleep(0.05)
-    process._sweep()
+    browser._sweep()
     assert not Path(home).exists()
 
 
@@ -317,6 +318,6 @@ def test_a_browser_that_does_not_start_says_why(services, tmp_path, monkeypatch)
     broken = tmp_path / "chromium"
     broken.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(chromium, "find", lambda: str(broken))
+    monkeypatch.setattr(chromium.Chromium, "find", lambda: str(broken))
     with services() as service, pytest.raises(ServiceError, match="no such library"):
         service.render("<p>x")

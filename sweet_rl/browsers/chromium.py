@@ -9,84 +9,42 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet_rl.errors import ServiceError
-from sweet_rl.pages import browser as common
-from sweet_rl.pages.process import BrowserProcess
-from sweet_rl.pages.settings import RenderSettings
-from sweet_rl.pages.types import RenderedPage, RenderFailed
-from sweet_rl.pages.wire import CLOSED, BrowserGone, CommandFailed, Wire
+from sweet_rl.browsers import browser as common
+from sweet_rl.browsers.browser import CLOSED, Browser, BrowserGone, CommandFailed, Wire
+from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_PLACES = ("/usr/lib/chromium/chromium",)  # Debian's launcher adds flags of its own
-_START_S = 60.0
-_CLOSE_S = 5.0
-
 _OFF = (
-    "IsolateOrigins",
-    "site-per-process",
-    "HttpsUpgrades",
-    "HttpsFirstBalancedModeAutoEnable",
-    "Translate",
-    "BackForwardCache",
-    "OptimizationHints",
-    "MediaRouter",
-    "PaintHolding",
-    "OverlayScrollbar",
-)
+    "IsolateOrigins", "site-per-process", "HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable", "Translate",
+    "BackForwardCache", "OptimizationHints", "MediaRouter", "PaintHolding", "OverlayScrollbar",
+)  # fmt: skip
 _FLAGS = (
-    "headless=new",
-    "remote-debugging-pipe",
-    "no-first-run",
-    "no-default-browser-check",
-    "disable-gpu",
-    "disable-dev-shm-usage",
-    "in-process-gpu",
+    "headless=new", "remote-debugging-pipe", "no-first-run", "no-default-browser-check", "disable-gpu",
+    "disable-dev-shm-usage", "in-process-gpu",
     # nothing of its own accord
-    "disable-background-networking",
-    "disable-component-update",
-    "disable-default-apps",
-    "disable-extensions",
-    "disable-sync",
-    "disable-breakpad",
-    "disable-crash-reporter",
-    "disable-domain-reliability",
-    "disable-client-side-phishing-detection",
-    "metrics-recording-only",
-    "no-pings",
-    "mute-audio",
-    "password-store=basic",
-    "use-mock-keychain",
-    "disable-popup-blocking=false",
-    "disable-notifications",
-    "disable-prompt-on-repost",
+    "disable-background-networking", "disable-component-update", "disable-default-apps",
+    "disable-extensions", "disable-sync", "disable-breakpad", "disable-crash-reporter",
+    "disable-domain-reliability", "disable-client-side-phishing-detection", "metrics-recording-only",
+    "no-pings", "mute-audio", "password-store=basic", "use-mock-keychain", "disable-popup-blocking=false",
+    "disable-notifications", "disable-prompt-on-repost",
     # no page slower because another one is in front
-    "disable-background-timer-throttling",
-    "disable-backgrounding-occluded-windows",
+    "disable-background-timer-throttling", "disable-backgrounding-occluded-windows",
     "disable-renderer-backgrounding",
     # frames stay in their page's process, where its requests are seen
     "disable-site-isolation-trials",
     # one page, one picture
-    "font-render-hinting=none",
-    "disable-lcd-text",
-    "force-color-profile=srgb",
-    "force-device-scale-factor=1",
-    "force-prefers-reduced-motion",
-    "hide-scrollbars",
-    "disable-checker-imaging",
-    "disable-threaded-animation",
-    "disable-threaded-scrolling",
-    "disable-image-animation-resync",
-    "disable-partial-raster",
-    "disable-skia-runtime-opts",
+    "font-render-hinting=none", "disable-lcd-text", "force-color-profile=srgb",
+    "force-device-scale-factor=1", "force-prefers-reduced-motion", "hide-scrollbars",
+    "disable-checker-imaging", "disable-threaded-animation", "disable-threaded-scrolling",
+    "disable-image-animation-resync", "disable-partial-raster", "disable-skia-runtime-opts",
     "blink-settings=lazyLoadEnabled=false,imageAnimationPolicy=2,primaryHoverType=2,primaryPointerType=4",
-    "lang=en-US",
-    "js-flags=--random-seed=1 --max-old-space-size=512",
-)
+    "lang=en-US", "js-flags=--random-seed=1 --max-old-space-size=512",
+)  # fmt: skip
 _NO_NETWORK = (
     "proxy-server=http://127.0.0.1:9",  # whatever is not answered by us ends at a proxy that is none
     "proxy-bypass-list=<-loopback>",
@@ -97,38 +55,30 @@ _NO_NETWORK = (
 )
 
 
-async def start(settings: RenderSettings) -> Chromium:
-    """Start a browser."""
-    program = find()
-    isolated = settings.network == "none"
+class Chromium(Browser):
+    """One running Chromium, driven over its debugging pipe."""
 
-    def command(home: Path) -> Sequence[str]:
-        own = [f"disable-features={','.join(_OFF)}", f"user-data-dir={home / 'profile'}"]
-        flags = [*_FLAGS, *own, *(_NO_NETWORK if isolated else ())]
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+    places = ("/usr/lib/chromium/chromium",)  # Debian's launcher adds flags of its own
+    install = "apt-get install chromium (or Google Chrome's package)"
+    start_s = 60.0
+
+    def __init__(self, process: subprocess.Popen[bytes], home: Path, settings: RenderSettings) -> None:
+        super().__init__(process, home, settings)
+        self._idle: list[_Window] = []
+
+    @classmethod
+    def command(cls, program: str, home: Path, settings: RenderSettings) -> Sequence[str]:
+        """See `Browser`."""
+        own = (f"disable-features={','.join(_OFF)}", f"user-data-dir={home / 'profile'}")
+        flags = [*_FLAGS, *own, *(_NO_NETWORK if settings.network == "none" else ())]
         if os.geteuid() == 0:
             flags.append("no-sandbox")  # it refuses to start as root with its sandbox
         return [program, *(f"--{flag}" for flag in flags)]
 
-    process = await BrowserProcess.start(command, isolated=isolated, environment={})
-    try:
-        async with asyncio.timeout(_START_S):
-            await process.wire.call("Browser.setDownloadBehavior", behavior="deny")
-    except (BrowserGone, CommandFailed, TimeoutError) as error:
-        complaints = process.complaints()
-        await process.kill()
-        raise ServiceError(f"{program} does not start. Its output: {complaints or 'nothing'}") from error
-    except BaseException:
-        await process.kill()
-        raise
-    return Chromium(process, settings)
-
-
-class Chromium(common.Piped):
-    """One running Chromium, driven over its debugging pipe."""
-
-    def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
-        super().__init__(process, settings)
-        self._idle: list[_Window] = []
+    async def begin(self) -> None:
+        """See `Browser`."""
+        await self.wire.send("Browser.setDownloadBehavior", behavior="deny")
 
     async def render(self, html: str) -> RenderedPage:
         """Render one page in a window of its own; raises what the contract names."""
@@ -141,7 +91,10 @@ class Chromium(common.Piped):
                 rendered = True
                 return page
         except TimeoutError:
-            await (self.process.kill() if window is None else self._close(window))
+            if window is None:
+                await self.kill()
+            else:
+                await self.end_page("Target.disposeBrowserContext", browserContextId=window.context)
             raise
         finally:
             if window is not None:
@@ -155,29 +108,17 @@ class Chromium(common.Piped):
         """
         if self._idle:
             window = self._idle.pop()
-            await self.process.wire.call(
-                "Page.setDocumentContent", window.session, frameId=window.target, html=""
-            )
+            await self.wire.send("Page.setDocumentContent", window.session, frameId=window.target, html="")
             return window
-        return await _open(self.process.wire, self.settings)
+        return await _open(self.wire, self.settings)
 
     def _leave(self, window: _Window, *, clean: bool) -> None:
         """Without scripts a page leaves nothing behind, and the next one may have its window."""
         if clean and not self.settings.allow_scripts:
             self._idle.append(window)
             return
-        self.process.wire.handlers.pop(window.session, None)
-        self.process.wire.send("Target.disposeBrowserContext", browserContextId=window.context)
-
-    async def _close(self, window: _Window) -> None:
-        """End a page that hangs; the whole browser if it hangs with it."""
-        try:
-            async with asyncio.timeout(_CLOSE_S):
-                await self.process.wire.call("Target.disposeBrowserContext", browserContextId=window.context)
-        except (TimeoutError, BrowserGone):
-            await self.process.kill()
-        except CommandFailed:
-            pass  # it is gone already
+        self.wire.handlers.pop(window.session, None)
+        self.wire.send("Target.disposeBrowserContext", browserContextId=window.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +133,12 @@ class _Window:
 async def _open(wire: Wire, settings: RenderSettings) -> _Window:
     """A new window, ready for pages."""
     size: dict[str, Json] = {"width": settings.viewport.width, "height": settings.viewport.height}
-    context = (await wire.call("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
-    opened = await wire.call(
+    context = (await wire.send("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
+    opened = await wire.send(
         "Target.createTarget", url="about:blank", browserContextId=context, newWindow=True, **size
     )
     target = opened["targetId"]
-    session = (await wire.call("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+    session = (await wire.send("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
     kind = {} if settings.network == "none" else {"resourceType": "Document"}
     commands: list[tuple[str, Json]] = [
         ("Page.enable", {}),
@@ -216,7 +157,7 @@ class _Page:
     """One page on its way."""
 
     def __init__(self, browser: Chromium, window: _Window, html: str) -> None:
-        self.wire, self.settings, self.script = browser.process.wire, browser.settings, browser.script
+        self.wire, self.settings, self.script = browser.wire, browser.settings, browser.script
         self.session, self.target = window.session, window.target
         self.html = html
         self.problems = common.Problems()
@@ -232,8 +173,7 @@ class _Page:
             if went.get("errorText"):
                 raise RenderFailed(Failure("navigation", went["errorText"]))
             await self._until(self.loaded)
-            measured = common.parse_measured(await self._measure())
-            height = common.height_of(measured, self.settings, self.problems)
+            measured, height = common.parse_measured(await self._measure(), self.settings, self.problems)
             shot = await self._send(
                 "Page.captureScreenshot",
                 format="png",
@@ -326,10 +266,3 @@ class _Page:
         self.check()
         self.pending = answer
         return await answer
-
-
-def find() -> str:
-    """The installed Chromium."""
-    return common.find_program(
-        _NAMES, _PLACES, install="apt-get install chromium (or Google Chrome's package)", wanted="Chromium"
-    )
