@@ -157,14 +157,14 @@ async def guess_my_city(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def lantern(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.lantern.env import LanternEnv
+    from sweet_rl.mini.lantern import LanternEnv
 
     yield World(load_tasks("lantern"), LanternEnv, _any_listed())
 
 
 @asynccontextmanager
 async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.detective.env import DetectiveEnv, open_detective
+    from sweet_rl.worlds.detective.world import DetectiveEnv, open_detective
 
     interpreters = open_detective(flags.detective)
     try:
@@ -276,7 +276,7 @@ def _purchase() -> Callable[[Observation], str]:
 
 def _any_listed() -> Callable[[Observation], str]:
     """Any of the actions that the world lists."""
-    from sweet_rl.worlds.adventures.scenes import listed_actions
+    from sweet_rl.worlds.adventures import listed_actions
 
     def say(seen: Observation) -> str:
         actions = listed_actions(seen.messages[-1].content) or ("look",)

@@ -31,8 +31,7 @@ from sweet_rl.sft_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
 from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream_body
-from sweet_rl.worlds.adventures.env import is_refused, typed
-from sweet_rl.worlds.adventures.scenes import listed_actions
+from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
 from sweet_rl.worlds.auto_explore.commands import extract_commands
 from sweet_rl.worlds.backend_programming.human.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.human.reading import answer_served

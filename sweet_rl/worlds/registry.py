@@ -18,6 +18,8 @@ from sweet_rl.types import Json
 from sweet_rl.worlds.base import World
 from sweet_rl.worlds.options import COMMON, Options
 
+_MINI = ("sweet_rl.mini.lantern",)
+"""Worlds that stand in for another, which nothing here imports."""
 _FIRST = ("human", "oracle", "world")
 """Worlds are listed by who answers in them."""
 _OTHERS: dict[str, World] = {}
@@ -114,9 +116,9 @@ def first_for(commands: str) -> str:
 
 @cache
 def _ours() -> dict[str, World]:
-    """Every world object in the folders beside this file, by its place."""
+    """Every world object in the folders beside this file and in `_MINI`, by its place."""
     folders = [found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)]) if found.ispkg]
-    modules = [import_module(f"sweet_rl.worlds.{name}") for name in folders]
+    modules = [import_module(name) for name in (*(f"sweet_rl.worlds.{name}" for name in folders), *_MINI)]
     return {
         f"{module.__name__}:{attribute}": value
         for module in modules

@@ -1,8 +1,7 @@
-"""One game in one interpreter: a command and a saved position in, a reply and the next position out.
+"""Detective in interpreters of its own: a command and a saved position in, a reply and the next position out.
 
-Runs in a worker process and knows nothing of episodes: a position is all it needs, so that one interpreter
-serves any number of games. The interpreter is jericho's (GPL, an optional package), the only place that
-imports it.
+The interpreter is jericho's (GPL, an optional package), a C library that blocks and could crash: it runs in
+worker processes, each of which serves any number of games.
 
 jericho finds the nouns of a scene with spaCy's tagger, which is a download. Here they come from the game
 itself: the object tree says what is in the room and in the player's hands, the dictionary says which words
@@ -15,13 +14,18 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from sweet_rl.errors import missing_package
+from sweet_rl.workers import WorkerPool
+from sweet_rl.workers.serving import Methods, work
+
+TIMEOUT_S = 60.0
+"""For one command, which takes milliseconds: a worker that needs longer hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,44 @@ class Position:
     over: bool
     won: bool
     state: bytes = field(repr=False)
+
+
+class Interpreters(WorkerPool):
+    """A pool of worker processes for one game file; `workers` is one for each core, four at most, if None."""
+
+    def __init__(self, story: Path, *, workers: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        arguments = [str(story.resolve())]
+        super().__init__(__name__, arguments, workers=workers, timeout_s=timeout_s, called="interpreter")
+        self.story = story
+        self._first: dict[bool, Position] = {}
+
+    async def begin(self, *, with_actions: bool = True) -> Position:
+        """The game's first moment, which is always the same."""
+        if with_actions not in self._first:
+            self._first[with_actions] = await self.ask("begin", with_actions)
+        return self._first[with_actions]
+
+    async def play(self, state: bytes, command: str, *, with_actions: bool = True) -> Position:
+        """What `command` leads to from a saved moment."""
+        position: Position = await self.ask("play", state, command, with_actions, label=command)
+        return position
+
+    async def walkthrough(self) -> tuple[str, ...]:
+        """The commands that reach the highest score, as jericho ships them."""
+        commands: tuple[str, ...] = await self.ask("walkthrough")
+        return commands
+
+
+def start(story: str) -> Methods:
+    """What may be asked of the interpreter of a game file."""
+    interpreter = Interpreter(Path(story))
+    return {
+        "begin": lambda with_actions: interpreter.begin(with_actions=with_actions),
+        "play": lambda state, command, with_actions: interpreter.play(
+            state, command, with_actions=with_actions
+        ),
+        "walkthrough": interpreter.walkthrough,
+    }
 
 
 class Interpreter:
@@ -144,7 +186,10 @@ class ActionFinder:
 
     def find(self, state: Any, text: str) -> tuple[str, ...]:
         """The valid actions in `state`, directions first; never none."""
-        here = self._in_reach_bytes() + text.encode()
+        objects = self._frotz.get_world_objects(clean=True)
+        player = objects[self._frotz.player_obj_num]
+        near = [bytes(objects[thing.num]) for thing in self._in_reach()]
+        here = b"".join((bytes(player), bytes(objects[player.parent]), *near, text.encode()))
         if here not in self._cache:
             if len(self._cache) >= CACHED:
                 self._cache.clear()
@@ -152,17 +197,6 @@ class ActionFinder:
             self._cache[here] = tuple(found) or ("wait",)  # time passes, at least
             self._frotz.set_state(state)
         return self._cache[here]
-
-    def _in_reach_bytes(self) -> bytes:
-        """What decides about valid actions: the room, the player, and what is in reach of the hands."""
-        objects = self._frotz.get_world_objects(clean=True)
-        player = objects[self._frotz.player_obj_num]
-        near = [bytes(objects[thing.num]) for thing in self._in_reach()]
-        return b"".join((bytes(player), bytes(objects[player.parent]), *near))
-
-    def _world(self) -> bytes:
-        """The object tree without what changes by itself."""
-        return bytes(self._frotz.get_world_objects(clean=True))
 
     def _things(self, state: Any, text: str) -> list[str]:
         """One noun for each thing in reach."""
@@ -196,26 +230,20 @@ class ActionFinder:
         """The best command of each way to change the world."""
         frotz = self._frotz
         frotz.set_state(state)
-        here, score = self._world(), frotz.get_score()
+        # the object tree without what changes by itself
+        here, score = bytes(frotz.get_world_objects(clean=True)), frotz.get_score()
         best: dict[tuple[bytes, int], str] = {}
-        for command in self._candidates(nouns):
-            frotz.set_state(state)
-            reply, _, over, info = frotz.step(command)
-            there = self._world()
-            if (there == here and info["score"] == score and not over) or _NO_EFFECT.search(reply):
-                continue
-            key = (there, info["score"])
-            best[key] = max(best.get(key, command), command, key=_how_usual)
-        return sorted(best.values(), key=lambda command: len(command.split()) > 1)
-
-    def _candidates(self, nouns: Sequence[str]) -> Iterator[str]:
-        """Every template with every choice of nouns."""
         for template in TEMPLATES:
             for words in permutations(nouns, template.count("OBJ")):
-                command = template
-                for word in words:
-                    command = command.replace("OBJ", word, 1)
-                yield command
+                command = template.replace("OBJ", "{}").format(*words)
+                frotz.set_state(state)
+                reply, _, over, info = frotz.step(command)
+                there = bytes(frotz.get_world_objects(clean=True))
+                if (there == here and info["score"] == score and not over) or _NO_EFFECT.search(reply):
+                    continue
+                key = (there, info["score"])
+                best[key] = max(best.get(key, command), command, key=_how_usual)
+        return sorted(best.values(), key=lambda command: len(command.split()) > 1)
 
 
 def _how_usual(command: str) -> tuple[int, int]:
@@ -223,3 +251,9 @@ def _how_usual(command: str) -> tuple[int, int]:
     from jericho.util import verb_usage_count
 
     return -len(command.split()), verb_usage_count(command)
+
+
+if __name__ == "__main__":  # python -m sweet_rl.worlds.detective.interpreter FD FOLDER STORY
+    from sweet_rl.worlds.detective import interpreter  # noqa: PLW0406 - its positions are pickled by this name
+
+    work(interpreter.start)

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.mini.lantern import LanternEnv
 from sweet_rl.online.reflect.playground import open_playground
 from sweet_rl.online.reflect.settings import settings_of
 from sweet_rl.types import Failure, StopReason
-from sweet_rl.worlds.lantern.env import LanternEnv
 from tests.online.reflect.tiny import golden
 
 

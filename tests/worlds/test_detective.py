@@ -13,14 +13,65 @@ import pytest
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.types import StopReason
-from sweet_rl.worlds.adventures.env import REFUSAL, REFUSED, is_refused
-from sweet_rl.worlds.adventures.scenes import listed_actions
-from sweet_rl.worlds.detective import detective_tasks
-from sweet_rl.worlds.detective.env import VARIABLE, DetectiveEnv, find_story, open_detective
+from sweet_rl.worlds.adventures import REFUSAL, listed_actions
 from sweet_rl.worlds.detective.interpreter import Interpreter
-from tests.worlds.adventures.routes import route_of
+from sweet_rl.worlds.detective.world import (
+    VARIABLE,
+    DetectiveEnv,
+    detective_tasks,
+    find_story,
+    open_detective,
+)
 
 TASK = task_from_row(detective_tasks()[0])
+ROUTE = [
+    "take paper",
+    "west",
+    "take pistol",
+    "east",
+    "north",
+    "west",
+    "east",
+    "east",
+    "take wood",
+    "west",
+    "west",
+    "take note",
+    "east",
+    "north",
+    "north",
+    "west",
+    "north",
+    "north",
+    "west",
+    "east",
+    "north",
+    "east",
+    "east",
+    "east",
+    "south",
+    "take hamburger",
+    "north",
+    "north",
+    "east",
+    "north",
+    "north",
+    "north",
+    "north",
+    "east",
+    "west",
+    "west",
+    "east",
+    "north",
+    "north",
+    "west",
+    "north",
+    "west",
+    "north",
+    "north",
+    "up",
+]
+"""45 commands for 350 points and the end of the game: jericho's 51 without those that do nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +164,8 @@ def test_walkthrough_of_51_commands_scores_350_and_wins(pool, goldens):
 
 
 def test_our_route_wins_within_the_published_horizon(pool):
-    assert len(route_of(TASK)) == 45
-    _, steps = play(DetectiveEnv(pool), route_of(TASK))
+    assert len(ROUTE) == 45
+    _, steps = play(DetectiveEnv(pool), ROUTE)
     assert sum(step.reward for _, step in steps) == 350
     assert steps[-1][1].terminated
     assert steps[-1][1].info["game"]["won"]
@@ -141,7 +192,7 @@ def test_remembered_actions_are_those_of_the_place(shared):
     draw = Random(3)
     for length in (0, 8, 20, 33):
         position = used.begin(with_actions=True)
-        for command in route_of(TASK)[:length]:
+        for command in ROUTE[:length]:
             position = used.play(position.state, command, with_actions=False)
         for _ in range(12):
             position = used.play(
@@ -193,19 +244,8 @@ def test_most_commands_of_the_walkthrough_are_listed(pool):
 
 @pytest.mark.parametrize("compat", ["fixed", "published"])
 def test_odd_actions_are_turns_without_effect(pool, compat):
-    odd = [
-        "",
-        "   ",
-        "\n\n",
-        "é ☃ 😀 \ud800",
-        "x" * 10_000,
-        "é" * 5_000,
-        "x" + "é" * 5_000,
-        "\\",
-        "~",
-        "a\tb\r",
-        ";;;",
-    ]
+    odd = ["", "   ", "\n\n", "é ☃ 😀 \ud800", "x" * 10_000, "é" * 5_000, "x" + "é" * 5_000]
+    odd += ["\\", "~", "a\tb\r", ";;;"]
     first, steps = play(DetectiveEnv(pool, compat=compat), [*odd, "take paper"])
     assert [step.reward for _, step in steps] == [0.0] * len(odd) + [10.0]
     assert not any(step.over for _, step in steps)
@@ -213,30 +253,12 @@ def test_odd_actions_are_turns_without_effect(pool, compat):
 
 
 def test_what_is_no_move_never_reaches_the_game(pool):
-    commands = [
-        "save",
-        "\x01save",
-        "look. restore",
-        "QUIT",
-        "yes",
-        "restart",
-        "undo",
-        "purloin gun",
-        "n then script",
-        "help",
-    ]
+    commands = ["save", "\x01save", "look. restore", "QUIT", "yes", "restart", "undo", "purloin gun"]
+    commands += ["n then script", "help"]
     _, steps = play(DetectiveEnv(pool), [*commands, "take\x00paper"])
     refused = [REFUSAL in text for text, _ in steps]
     assert refused == [command != "yes" for command in commands] + [False]
     assert [step.reward for _, step in steps] == [0.0] * len(commands) + [10.0]
-
-
-def test_published_lets_more_be_typed_but_no_files():
-    assert is_refused("save", published=True)
-    assert is_refused("n.transcript", published=True)
-    assert not is_refused("quit", published=True)
-    assert not is_refused("take save file")
-    assert all(map(is_refused, REFUSED))
 
 
 def test_a_dying_interpreter_spoils_one_episode(pool):

@@ -1,0 +1,475 @@
+"""Lantern: a small text adventure of our own, observed and rewarded like ArCHer's, with no files or packages.
+
+For tests and quick trials: tens of thousands of steps a second, twelve rooms, 100 points in 14 steps, four ways
+to die. The variant stands in the task's row (`"variant"`); the episode's seed changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from sweet_rl.contracts import Env, User
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.types import Compat, Failure, Json, StopReason, Task
+from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.options import AgentRequest, Options
+
+VARIANTS: Final = {"": range(100), "train": range(80), "test": range(80, 100)}
+"""Which variants are whose. They are drawn one by one from their numbers, so any cut is as good."""
+
+TIDE_RISES, TIDE_KILLS = 4, 6
+"""Turns that end in the cave until one is warned, and until one drowns."""
+
+CARRIED, NOWHERE = "you", "nowhere"
+"""The place of a thing in the player's hands, and of one that is not in the game yet, or not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A way out of a room. Without the flag `needs` it is `barred`: deadly, or just closed."""
+
+    to: str
+    needs: str = ""
+    barred: str = ""
+    deadly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """`lore` is its description by `look`; `name` its heading."""
+
+    name: str
+    lore: str
+    exits: Mapping[str, Exit]
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A command that does something once: where, with what in hand, after what, and with what result.
+
+    Flags are names of what has happened. `brings` puts a thing into the room, `uses` takes one away.
+    """
+
+    command: str
+    sets: str
+    tells: str
+    room: str = ""
+    not_room: str = ""
+    carrying: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    points: int = 0
+    brings: str = ""
+    uses: str = ""
+    deadly: bool = False
+    wins: bool = False
+
+
+def _room(name: str, lore: str, **exits: str | Exit) -> Room:
+    return Room(name, lore, {way: Exit(to) if isinstance(to, str) else to for way, to in exits.items()})
+
+
+# fmt: off
+ROOMS: dict[str, Room] = {
+    "jetty": _room(
+        "Jetty", "Planks slick with spray. Far out, a ship's bell rings, closer than it should be.", north="path"),
+    "path": _room(
+        "Shingle Path", "Stones crunch underfoot. Above you the lighthouse stands black against the sky.",
+        south="jetty", north="yard", west="garden", east="cliff"),
+    "garden": _room(
+        "Walled Garden",
+        "Cabbages gone to seed around an old well. Its windlass has a square hole where a crank belongs.",
+        east="path"),
+    "cliff": _room(
+        "Cliff Edge", "The ground ends. An iron post leans over the drop, and far below water moves in a cave.",
+        west="path",
+        down=Exit("cave", "rope", "You climb, you slip, and the rocks are a long way down.", deadly=True)),
+    "cave": _room(
+        "Tide Cave", "A wet vault, noisy with the sea. Every wave comes in a little farther than the last.",
+        up="cliff"),
+    "yard": _room(
+        "Keeper's Yard", "Flagstones and a flapping line of washing. The tower's door is banded with iron.",
+        south="path", west="kitchen", east="workshop",
+        north=Exit("foot", "door", "The tower's door is locked.")),
+    "kitchen": _room(
+        "Kitchen",
+        "A cold stove, a table laid for one. A cupboard with a brass lock hangs beside the cellar stairs.",
+        east="yard", down="cellar"),
+    "cellar": _room(
+        "Cellar", "Low and damp, and it smells of lamp oil. A hatch gapes in the middle of the floor.",
+        up="kitchen",
+        north=Exit("store", "light", "In the dark you walk straight into an open hatch.", deadly=True)),
+    "store": _room(
+        "Oil Store", "Casks on trestles. Only one of them still sounds full, and its tap drips.", south="cellar"),
+    "workshop": _room(
+        "Workshop", "Shavings, a vice, and hooks with the outlines of tools that somebody borrowed.", west="yard"),
+    "foot": _room("Tower Foot", "A round room full of echoes. Iron steps wind upwards.", south="yard", up="gallery"),
+    "gallery": _room(
+        "Lamp Room", "Glass all around. In the middle stands the great lantern: no lens, no wick, an empty bowl.",
+        down="foot"),
+}
+
+THINGS: dict[str, str] = {
+    "matches": "workshop", "lamp": "jetty", "rope": "garden", "wick": "kitchen", "crank": "path",
+    "chart": "yard", "brass key": NOWHERE, "flask": NOWHERE, "lens": "cave", "iron key": "cave",
+}
+"""Where each thing is in variant 0."""
+
+NOTES: dict[str, str] = {
+    "matches": "A dry box, half full. It says: never near open oil.",
+    "lamp": "A small storm lamp with a glass that keeps its flame away from everything.",
+    "rope": "Tarred and sound, long enough for a cliff.",
+    "wick": "A thick ring of woven cotton, made for something bigger than a hand lamp.",
+    "crank": "A bent iron handle with a square end.",
+    "chart": "A sea chart. Somebody has circled the rocks and written: no light, no ship.",
+    "brass key": "Small, green and wet.",
+    "flask": "A tin flask with a screw top.",
+    "lens": "A heavy disc of ridged glass, without a scratch.",
+    "iron key": "As long as your hand.",
+}
+
+DEEDS: tuple[Deed, ...] = (
+    Deed("light lamp", "blast",
+         "The match flares, and so does the air. The cellar's fumes were waiting for this.",
+         room="cellar", carrying=("matches", "lamp"), deadly=True),
+    Deed("light lamp", "lit", "The storm lamp takes the flame and keeps it.",
+         not_room="cellar", carrying=("matches", "lamp"), points=5),
+    Deed("turn windlass", "wound", "The crank fits. A bucket comes up, and in it lies a brass key.",
+         room="garden", carrying=("crank",), points=10, brings="brass key"),
+    Deed("unlock cupboard", "cupboard", "The brass lock gives way. Behind the door stands a flask.",
+         room="kitchen", carrying=("brass key",), points=5, brings="flask"),
+    Deed("fill flask", "oil", "Oil runs from the tap until the flask is heavy.",
+         room="store", carrying=("flask",), points=10),
+    Deed("tie rope", "rope", "You knot the rope to the post. It reaches all the way down.",
+         room="cliff", carrying=("rope",), points=10, uses="rope"),
+    Deed("unlock door", "door", "The iron key turns with a groan. The tower is open.",
+         room="yard", carrying=("iron key",), points=10),
+    Deed("fit lens", "lens", "The lens settles into its frame.",
+         room="gallery", carrying=("lens",), points=5, uses="lens"),
+    Deed("fit wick", "wick", "The wick closes around the burner.",
+         room="gallery", carrying=("wick",), points=5, uses="wick"),
+    Deed("pour oil", "bowl", "The bowl drinks the whole flask.",
+         room="gallery", carrying=("flask",), after=("oil",), points=5, uses="flask"),
+    Deed("light lantern", "beam",
+         "The great lantern catches. A beam swings out over the water, and the ship's bell turns away.",
+         room="gallery", carrying=("matches",), after=("lens", "wick", "bowl"), points=10, wins=True),
+)
+
+_ERRANDS = (
+    ("garden", "turn windlass"), ("garden", "take brass key"), ("kitchen", "unlock cupboard"),
+    ("kitchen", "take flask"), ("kitchen", "light lamp"), ("store", "fill flask"), ("cliff", "tie rope"),
+    ("cave", "take lens"), ("cave", "take iron key"), ("yard", "unlock door"), ("gallery", "fit lens"),
+    ("gallery", "fit wick"), ("gallery", "pour oil"), ("gallery", "light lantern"),
+)
+"""Room and command on the way to all 100 points, once everything that lies about has been picked up."""
+# fmt: on
+
+MOVABLE = ("matches", "lamp", "rope", "wick", "crank", "chart")
+"""Things that other variants put elsewhere, into `OPEN_ROOMS`."""
+
+OPEN_ROOMS = ("jetty", "path", "garden", "yard", "kitchen", "workshop")
+"""Rooms that can be entered from the start."""
+
+FOUND: dict[str, int] = {"matches": 5, "flask": 5, "lens": 10}
+"""Points for taking a thing for the first time."""
+
+REACHED: dict[str, int] = {"gallery": 5}
+"""Points for entering a room for the first time."""
+
+_SWAP = {"east": "west", "west": "east"}
+_MIRRORED = {
+    name: replace(room, exits={_SWAP.get(way, way): leads for way, leads in room.exits.items()})
+    for name, room in ROOMS.items()
+}
+_WAYS = ("north", "south", "east", "west", "up", "down")
+_SHORT = {way[0]: way for way in _WAYS} | {"l": "look", "i": "inventory", "inv": "inventory", "z": "wait"}
+_IDLE = {
+    "look": "You take stock.",
+    "inventory": "You take stock.",
+    "wait": "Time passes.",
+    "": "You hesitate.",
+}
+_VERBS = {"get": "take", "grab": "take", "x": "examine", "read": "examine", "place": "fit", "put": "fit"}
+_FILLERS = frozenset(("a", "an", "the", "up", "please", "to"))
+
+
+def island(variant: int) -> tuple[dict[str, str], Mapping[str, Room]]:
+    """Where things lie, and the rooms: variant 0 is the map above; every other number lays things out by that seed.
+
+    East and west have changed sides where the number is odd.
+    """
+    draw = Random(variant)
+    moved = {thing: draw.choice(OPEN_ROOMS) for thing in MOVABLE} if variant else {}
+    return THINGS | moved, _MIRRORED if variant % 2 else ROOMS
+
+
+class LanternGame:
+    """One game of Lantern."""
+
+    def __init__(self, variant: int = 0) -> None:
+        self._places, self._rooms = island(variant)
+        self._room = "jetty"
+        self._flags: set[str] = set()
+        self._rewarded: set[str] = set()
+        self._cave_turns = self.score = 0
+        self.over = self.won = False
+        self._told = "The light is out. Before the ship reaches the rocks, it must burn again."
+
+    def do(self, command: str) -> None:
+        """One command. After the end nothing happens any more."""
+        if self.over:
+            return
+        self._told = self._act(_understand(command))
+        if self._room == "cave" and not self.over:
+            self._cave_turns += 1
+            if self._cave_turns >= TIDE_KILLS:
+                self._told = self._die(f"{self._told} The next wave fills the cave to its roof.")
+            elif self._cave_turns >= TIDE_RISES:
+                self._told += " The water is at your chest."
+
+    def scene(self) -> Scene:
+        """The four parts of an observation: look, inventory, narrative, actions."""
+        here, lying, carried = self._rooms[self._room], self._lying(), self._at(CARRIED)
+        if self._dark():
+            look = (
+                f"{here.name}\nIt is pitch dark, and it smells of lamp oil. Stairs lead up; a draught comes "
+                "from the north."
+            )
+        else:
+            ways = ", ".join(
+                f"{way} to the {self._rooms[leads.to].name}" for way, leads in here.exits.items()
+            )
+            things = f"\nOn the ground: {', '.join(lying)}." if lying else ""
+            look = f"{here.name}\n{here.lore}\nWays: {ways}.{things}"
+        inventory = f"You carry: {', '.join(carried)}." if carried else "You carry nothing."
+        return Scene(f"{look}\n", f"{inventory}\n", f"{self._told}\n", self.actions())
+
+    def actions(self) -> tuple[str, ...]:
+        """The commands that change something here; deadly ones included."""
+        if self.over:
+            return ()
+        exits = self._rooms[self._room].exits
+        return (
+            *(way for way, leads in exits.items() if leads.deadly or self._is_open(leads)),
+            *(deed.command for deed in DEEDS if self._can(deed)),
+            *(f"take {thing}" for thing in self._lying()),
+            *(f"drop {thing}" for thing in self._at(CARRIED)),
+        )
+
+    def _act(self, words: str) -> str:
+        verb, _, thing = words.partition(" ")
+        if leads := self._rooms[self._room].exits.get(words):
+            if not self._is_open(leads):
+                return self._die(leads.barred) if leads.deadly else leads.barred
+            self._room = leads.to
+            self._reward(f"at {leads.to}", REACHED.get(leads.to, 0))
+            return f"You go on: {self._rooms[leads.to].name}."
+        for deed in DEEDS:
+            if words == deed.command and self._can(deed):
+                return self._perform(deed)
+        if verb in ("take", "drop", "examine") and thing:
+            return self._handle(verb, thing)
+        if words in _WAYS:
+            return "There is no way through there."
+        if any(words == deed.command for deed in DEEDS):
+            return "That can't be done here and now."
+        return _IDLE.get(words, "You don't know how to do that.")
+
+    def _perform(self, deed: Deed) -> str:
+        self._flags.add(deed.sets)
+        self._reward(deed.sets, deed.points)
+        if deed.brings:
+            self._places[deed.brings] = self._room
+        if deed.uses:
+            self._places[deed.uses] = NOWHERE
+        if deed.deadly:
+            return self._die(deed.tells)
+        if deed.wins:
+            self.over = self.won = True
+            return f"{deed.tells}\n*** You have saved the ship ***"
+        return deed.tells
+
+    def _handle(self, verb: str, thing: str) -> str:
+        held, lying = self._places.get(thing) == CARRIED, thing in self._lying()
+        if verb == "examine" and (held or lying):
+            return NOTES[thing]
+        if verb == "take" and lying:
+            self._places[thing] = CARRIED
+            self._reward(f"found {thing}", FOUND.get(thing, 0))
+            return f"You take the {thing}."
+        if verb == "drop" and held:
+            self._places[thing] = self._room
+            return f"You put down the {thing}."
+        return "You have it already." if verb == "take" and held else "You see nothing like that."
+
+    def _die(self, text: str) -> str:
+        self.over = True
+        return f"{text}\n*** You have died ***"
+
+    def _reward(self, what: str, points: int) -> None:
+        if what not in self._rewarded:
+            self._rewarded.add(what)
+            self.score += points
+
+    def _is_open(self, leads: Exit) -> bool:
+        return not leads.needs or (self._lit() if leads.needs == "light" else leads.needs in self._flags)
+
+    def _lit(self) -> bool:
+        return "lit" in self._flags and self._places["lamp"] in (CARRIED, self._room)
+
+    def _dark(self) -> bool:
+        return self._room == "cellar" and not self._lit()
+
+    def _can(self, deed: Deed) -> bool:
+        return (
+            (not deed.room or deed.room == self._room)
+            and deed.not_room != self._room
+            and deed.sets not in self._flags
+            and not (deed.deadly and "lit" in self._flags)
+            and all(self._places[thing] == CARRIED for thing in deed.carrying)
+            and all(flag in self._flags for flag in deed.after)
+        )
+
+    def _at(self, where: str) -> list[str]:
+        return [thing for thing, place in self._places.items() if place == where]
+
+    def _lying(self) -> list[str]:
+        return [] if self._dark() else self._at(self._room)
+
+
+def _understand(command: str) -> str:
+    """A command in the game's own words: lower case, short forms written out, articles left out."""
+    words: list[str] = re.findall(r"[a-z]+", command.lower())
+    if words and words[0] in ("go", "walk", "climb"):
+        words = words[1:]
+    if len(words) == 1:
+        return _SHORT.get(words[0], words[0])
+    if words[:2] == ["pick", "up"]:
+        words = ["take", *words[2:]]
+    if words:
+        words[0] = _VERBS.get(words[0], words[0])
+    return " ".join(word for index, word in enumerate(words) if index == 0 or word not in _FILLERS)
+
+
+def solve(variant: int = 0) -> tuple[str, ...]:
+    """Commands that win a variant with all 100 points, at most 45 in the first 100 variants; not the shortest ones."""
+    places, rooms = island(variant)
+    here, commands = "jetty", list[str]()
+    wanted = sorted(set(MOVABLE) - {"chart"})
+
+    def gather() -> None:
+        for thing in [one for one in wanted if places[one] == here]:
+            commands.append(f"take {thing}")
+            wanted.remove(thing)
+
+    def walk(goal: str) -> None:
+        nonlocal here
+        for way in _way(rooms, here, goal):
+            commands.append(way)
+            here = rooms[here].exits[way].to
+            gather()
+
+    gather()
+    while wanted:
+        walk(places[min(wanted, key=lambda thing: len(_way(rooms, here, places[thing])))])
+    for room, command in _ERRANDS:
+        walk(room)
+        commands.append(command)
+    return tuple(commands)
+
+
+def _way(rooms: Mapping[str, Room], start: str, goal: str) -> tuple[str, ...]:
+    """The shortest way, whatever bars it; errands are in an order in which nothing does."""
+    ways: dict[str, tuple[str, ...]] = {start: ()}
+    edge = deque([start])
+    while goal not in ways:
+        room = edge.popleft()
+        for way, leads in rooms[room].exits.items():
+            if leads.to not in ways:
+                ways[leads.to] = (*ways[room], way)
+                edge.append(leads.to)
+    return ways[goal]
+
+
+class LanternEnv(AdventureEnv):
+    """One episode of Lantern."""
+
+    def __init__(self, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
+        super().__init__(_LanternOfTask(), max_turns=max_turns, compat=compat)
+
+
+class _LanternOfTask:
+    max_score = 100
+
+    async def begin(self, task: Task, _seed: int) -> AdventureStep:
+        variant = task.extra.get("variant", 0)
+        if not isinstance(variant, int) or isinstance(variant, bool):
+            detail = f"task {task.task_id!r}: 'variant' must be a whole number, got {variant!r}"
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad_task", detail))
+        self._game = LanternGame(variant)
+        return self._now()
+
+    async def play(self, command: str) -> AdventureStep:
+        self._game.do(command)
+        return self._now()
+
+    def _now(self) -> AdventureStep:
+        game = self._game
+        return AdventureStep(game.scene(), game.score, over=game.over, won=game.won)
+
+
+class Lantern(Adventure):
+    """Lantern: a small text adventure of twelve rooms, which needs no game file."""
+
+    name = "lantern"
+    train_tasks, test_tasks = "lantern:train", "lantern:test"
+    sources = ("lantern",)
+    player_rules = "Type what you want to do; what you can do stands in the list. You have {turns} commands."
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """The variants of a split, one task each."""
+        return lantern_tasks(where)
+
+    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
+        """The score's, which does not fall."""
+        return 0.0, 100.0
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Open games; episodes share nothing."""
+        yield lambda: LanternEnv(max_turns=self.turns(options), compat=options.compat)
+
+    async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
+        """A way to all 100 points of every variant."""
+        return {task.task_id: solve(int(task.row.get("variant", 0))) for task in wanted.tasks}
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """As rows of it have always had them."""
+        return super().settings(options) | {"place": None}
+
+
+def lantern_tasks(split: str = "") -> Rows:
+    """Variants of Lantern."""
+    if split not in VARIANTS:
+        raise UsageError(
+            f"'lantern:{split}' is no split of lantern. Use 'lantern' for all of it, 'lantern:train' or "
+            "'lantern:test'."
+        )
+    return [
+        {
+            "task_id": f"lantern/{variant}",
+            "problem_description": "You are on an island in a text adventure. Light the great lantern again.",
+            "ground_truth": "100 points",
+            "variant": variant,
+        }
+        for variant in VARIANTS[split]
+    ]
+
+
+WORLD = Lantern()

@@ -1,0 +1,268 @@
+"""Text adventures as worlds: scenes, the rules of an episode, players without a model. The game itself is handed in.
+
+A turn's reward is what the score rose by. The game's own end (won, lost) terminates the
+episode; `max_turns` truncates it.
+
+Published behaviour: docs/published/archer.md (text games).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from sweet_rl.chat.transcripts import LastObservation
+from sweet_rl.contracts import Policy
+from sweet_rl.errors import UsageError
+from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.types import Compat, Message, Observation, StepResult, StopReason, Task, derive_seed
+from sweet_rl.worlds.base import World
+from sweet_rl.worlds.options import AgentRequest
+
+# Interpreters know commands that are not moves. Some write files or keep a second copy of the game that other
+# episodes would meet: those never reach the game. Others end or restart the session, open a menu that waits for
+# keys, or come from the game's debugging (`purloin` fetches anything from anywhere): those are refused unless
+# the published behaviour is asked for.
+REFUSED_ALWAYS = frozenset(
+    ["save", "restore", "script", "transcript", "noscript", "unscript", "recording", "replay", "undo"]
+)
+REFUSED = REFUSED_ALWAYS | frozenset(
+    [
+        "quit",
+        "q",
+        "die",
+        "restart",
+        "verify",
+        "help",
+        "about",
+        "info",
+        "information",
+        "manual",
+        "actions",
+        "changes",
+        "daemons",
+        "timers",
+        "messages",
+        "routines",
+        "trace",
+        "tree",
+        "scope",
+        "showobj",
+        "showverb",
+        "purloin",
+        "abstract",
+        "goto",
+        "gonear",
+        "random",
+    ]
+)
+REFUSAL = "[That is no move of this game.]"
+"""What the world says instead."""
+
+COMMAND_BYTES = 198
+"""What fits into the interpreter's input line, as UTF-8."""
+
+_DICTIONARY_LENGTH = 9
+_LIST = re.compile(r"\[[^\[\]]*\]\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One observation of a text game.
+
+    `look` and `inventory` are what those commands would say now; `narrative` is what the last action brought;
+    `actions` are commands that change something here. Both ways to join them end with the list of actions.
+    """
+
+    look: str
+    inventory: str
+    narrative: str
+    actions: tuple[str, ...]
+
+    def published(self) -> str:
+        """The parts with nothing between them, the list as Python writes it."""
+        return f"{self.look}{self.inventory}{self.narrative}{list(self.actions)}"
+
+    def text(self) -> str:
+        """The non-empty parts with blank lines between them."""
+        parts = (self.look, self.inventory, self.narrative, f"Actions: {list(self.actions)}")
+        return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def listed_actions(text: str) -> tuple[str, ...]:
+    """The actions at the end of an observation, however it was joined; none where there is no list."""
+    found = _LIST.search(text)
+    try:
+        actions = ast.literal_eval(found.group().strip()) if found else ()
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(action for action in actions if isinstance(action, str))
+
+
+def typed(action: str) -> str:
+    """What of an action reaches the game's keyboard: one line, at most `COMMAND_BYTES` long.
+
+    Control characters and backslashes, which an interpreter takes for keys, become blanks.
+    """
+    line = action.partition("\n")[0]
+    line = "".join(char if char.isprintable() and char != "\\" else " " for char in line)
+    return line.encode("utf-8", errors="replace")[:COMMAND_BYTES].decode("utf-8", errors="ignore")
+
+
+def is_refused(command: str, *, published: bool = False) -> bool:
+    """Whether the command, or one of several in a line, is none that an agent may give."""
+    refused = {word[:_DICTIONARY_LENGTH] for word in (REFUSED_ALWAYS if published else REFUSED)}
+    sentences = map(str.split, re.split(r"[.,;:\"]|\bthen\b", command.lower()))
+    return any(words and words[0][:_DICTIONARY_LENGTH] in refused for words in sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class AdventureStep:
+    """What one command did to a game: the scene after it, the score so far, and whether the game ended."""
+
+    scene: Scene
+    score: int
+    over: bool = False
+    won: bool = False
+
+
+class Game(Protocol):
+    """One game; can be reset any number of times. Both methods raise EpisodeError where there is no game."""
+
+    max_score: int
+
+    async def begin(self, task: Task, seed: int) -> AdventureStep:
+        """The first moment."""
+        ...
+
+    async def play(self, command: str) -> AdventureStep:
+        """One command of one line, possibly empty."""
+        ...
+
+
+class AdventureEnv:
+    """One episode of a text game.
+
+    Args:
+        compat: "published" joins the parts of an observation as published and lets the agent type more of the
+            game's own commands (see `is_refused`); "fixed" keeps both apart.
+    """
+
+    def __init__(self, game: Game, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
+        if compat not in {"fixed", "published"}:
+            raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
+        self._game, self._max_turns = game, max_turns
+        self._published = compat == "published"
+        self._done = True
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin the game; whatever was played before is forgotten."""
+        self._done = True
+        self._task_id, self._seed, self._steps = task.task_id, seed, 0
+        self._latest = await self._game.begin(task, seed)
+        self._messages: tuple[Message, ...] = (self._say(self._latest),)
+        self._done = False
+        return Observation(self._task_id, self._messages, self._seed)
+
+    async def step(self, action: str) -> StepResult:
+        """One command: the first line of `action`, empty or not."""
+        if self._done:
+            return StepResult(action, action, None, terminated=True)
+        self._steps += 1
+        before, content, command = self._latest, action.partition("\n")[0], typed(action)
+        self._done = True  # should the game break
+        if is_refused(command, published=self._published):
+            here = before.scene
+            latest = AdventureStep(
+                Scene(here.look, here.inventory, f"\n{REFUSAL}\n", here.actions), before.score
+            )
+        else:
+            latest = await self._game.play(command)
+        self._latest = latest
+        self._messages = (*self._messages, Message("assistant", content), self._say(latest))
+        truncated = self._steps >= self._max_turns and not latest.over
+        self._done = latest.over or truncated
+        return StepResult(
+            content=content,
+            output=action,
+            observation=Observation(self._task_id, self._messages, self._seed),
+            reward=float(latest.score - before.score),
+            terminated=latest.over,
+            truncated=truncated,
+            stop_reason=StopReason.ENDED if latest.over else StopReason.TURN_LIMIT if truncated else None,
+            info={"game": {"score": latest.score, "max_score": self._game.max_score, "won": latest.won}},
+        )
+
+    async def close(self) -> None:
+        """Nothing to free: what runs the game outlives the episode."""
+        self._done = True
+
+    def _say(self, latest: AdventureStep) -> Message:
+        scene = latest.scene
+        if self._published:
+            return Message("user", scene.published())
+        if latest.over:  # nothing is left to be looked at, carried or done
+            scene = Scene("", "", scene.narrative, ())
+        return Message("user", scene.text())
+
+
+class RandomAdventurer(ScriptedPolicy):
+    """Takes any of the actions that the last observation lists, each as likely: the floor.
+
+    The same episode seed draws the same actions from the same observations.
+    """
+
+    name = "random"
+
+    def _say(self, observation: Observation) -> str:
+        actions = listed_actions(observation.messages[-1].content) or ("look",)
+        return Random(derive_seed(observation.seed, observation.turn)).choice(actions)
+
+
+class WalkthroughPolicy(ScriptedPolicy):
+    """Is given the way through every task and takes it: the ceiling."""
+
+    name = "walkthrough"
+
+    def __init__(self, routes: Mapping[str, Sequence[str]], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        self._routes = routes
+
+    def _say(self, observation: Observation) -> str:
+        route = self._routes.get(observation.task_id)
+        if route is None:
+            raise UsageError(
+                f"The walkthrough agent was given no way through the task {observation.task_id!r}; "
+                "give it the routes of exactly the tasks that are played."
+            )
+        return route[observation.turn] if observation.turn < len(route) else "look"
+
+
+class Adventure(World):
+    """A text adventure; subclasses write `rows`, `open` and `routes`."""
+
+    max_turns = 50
+    agents = ("walkthrough", "random")
+    agent_prompt = "llm_agent_adventure_prompt.txt"
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """One that knows the way, or one that draws a command."""
+        if wanted.name == "random":
+            return RandomAdventurer(system_prompt=wanted.system_prompt)
+        if wanted.name != "walkthrough":
+            raise self.no_agent(wanted.name)
+        return WalkthroughPolicy(await self.routes(wanted), system_prompt=wanted.system_prompt)
+
+    async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
+        """The way through every task, by its id."""
+        raise NotImplementedError
+
+    def transcript(self) -> LastObservation:
+        """The game's last message: each one has the whole state."""
+        return LastObservation()

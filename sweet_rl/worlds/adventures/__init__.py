@@ -1,1 +1,0 @@
-"""The shared part of the two text adventures: rules of an episode, scenes, players and prompts."""

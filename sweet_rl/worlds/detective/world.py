@@ -1,0 +1,165 @@
+"""Detective by Matt Barringer, the text adventure of ArCHer: 360 points, 10 of them from the start.
+
+Repaired by default: resetting begins the game anew, observations keep their parts apart, the turn limit
+truncates. `compat="published"` gives the published observations. The interpreter runs in processes of its own,
+which episodes share: an episode hands its saved position to whichever is free and gets the next one back.
+
+Published behaviour: docs/published/archer.md#detective.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweet_rl.contracts import Env, User
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag
+from sweet_rl.types import Compat, Task
+from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.options import AgentRequest, Options
+
+if TYPE_CHECKING:
+    from sweet_rl.worlds.detective.interpreter import Interpreters, Position
+
+VARIABLE = "SWEET_RL_DETECTIVE"
+"""The environment variable that names the game file."""
+
+MD5 = "822655c9be83e292e06d3d3b1d6a9734"
+"""Of detective.z5, release 1, serial number 000715: what jericho knows the game by."""
+
+_HOW_TO_GET = (
+    "Get detective.z5 from jericho's collection of games (github.com/BYU-PCCL/z-machine-games, folder "
+    f"jericho-game-suite) and name it, or set {VARIABLE} to its path."
+)
+
+
+def find_story(path: str | Path | None = None) -> Path:
+    """The game file, checked."""
+    named = path or os.environ.get(VARIABLE)
+    if not named:
+        raise UsageError(f"No Detective game file is named. {_HOW_TO_GET}")
+    story = Path(named).expanduser()
+    try:
+        found = hashlib.md5(story.read_bytes(), usedforsecurity=False).hexdigest()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageError(
+            f"Cannot read the Detective game file {str(story)!r} ({reason}). {_HOW_TO_GET}"
+        ) from None
+    if found != MD5:
+        raise UsageError(
+            f"{str(story)!r} is not the Detective game file: its MD5 is {found}, expected {MD5}. "
+            f"{_HOW_TO_GET}"
+        )
+    return story
+
+
+def open_detective(path: str | Path | None = None, *, workers: int | None = None) -> Interpreters:
+    """What all episodes of a run share: interpreters of the checked game file. Close it after the run."""
+    from sweet_rl.worlds.detective.interpreter import Interpreters  # with asyncio, which --help does not load
+
+    return Interpreters(find_story(path), workers=workers)
+
+
+def detective_tasks(split: str = "") -> Rows:
+    """The one task of Detective."""
+    if split:
+        raise UsageError(f"'detective:{split}' is no split of detective: it is one task. Use 'detective'.")
+    return [
+        {
+            "task_id": "detective/0",
+            "problem_description": "You are a detective in a text adventure. Who murdered the Mayor?",
+            "ground_truth": "360 points",
+        }
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectiveOptions(Options):
+    """Options of Detective."""
+
+    place: str | None = flag(
+        None, "the game file; default: what SWEET_RL_DETECTIVE names.", aliases=("game_place",)
+    )
+
+
+class DetectiveEnv(AdventureEnv):
+    """One episode of Detective. The game is the same for every task and seed: nothing in it is random.
+
+    Args:
+        valid_actions: listed instead of the commands that change something (as in the recorded episodes).
+    """
+
+    def __init__(
+        self,
+        interpreters: Interpreters,
+        *,
+        max_turns: int = 50,
+        compat: Compat = "fixed",
+        valid_actions: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(_DetectiveGame(interpreters, valid_actions), max_turns=max_turns, compat=compat)
+
+
+class _DetectiveGame:
+    """A game of Detective: its saved position, and the pool that continues from it."""
+
+    max_score = 360
+
+    def __init__(self, interpreters: Interpreters, valid_actions: Sequence[str] | None) -> None:
+        self._interpreters = interpreters
+        self._actions = None if valid_actions is None else tuple(valid_actions)
+        self._state = b""
+
+    async def begin(self, _task: Task, _seed: int) -> AdventureStep:
+        return self._take(await self._interpreters.begin(with_actions=self._actions is None))
+
+    async def play(self, command: str) -> AdventureStep:
+        with_actions = self._actions is None
+        return self._take(await self._interpreters.play(self._state, command, with_actions=with_actions))
+
+    def _take(self, position: Position) -> AdventureStep:
+        self._state = position.state
+        actions = position.actions if self._actions is None else self._actions
+        scene = Scene(position.look, position.inventory, position.narrative, actions)
+        return AdventureStep(scene, position.score, over=position.over, won=position.won)
+
+
+class Detective(Adventure):
+    """Detective: the text adventure of ArCHer, played from its game file."""
+
+    name = "detective"
+    published_names = ("adventure",)
+    options = DetectiveOptions
+    train_tasks = test_tasks = "detective"
+    sources = ("detective",)
+    archer_config = "archer_detective"
+    player_rules = (
+        "Type what you want to do; some of what you can do stands in the list. You have {turns} commands."
+    )
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """The one task there is: the game from its beginning."""
+        return detective_tasks(where)
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Games in interpreters that are used again."""
+        with open_detective(getattr(options, "place", None)) as interpreters:
+            yield lambda: DetectiveEnv(interpreters, max_turns=self.turns(options), compat=options.compat)
+
+    async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
+        """The game's own walkthrough."""
+        with open_detective(getattr(wanted.options, "place", None)) as interpreters:
+            route = await interpreters.walkthrough()
+        return {task.task_id: route for task in wanted.tasks}
+
+
+WORLD = Detective()
