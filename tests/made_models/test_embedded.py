@@ -12,7 +12,7 @@ import pytest
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
 from sweet_rl.errors import UsageError
-from sweet_rl.sft_data.schools import Figure, Phase
+from sweet_rl.reflect_data.pretraining import Figure, Phase
 from sweet_rl.types import ANSWER_MARKER
 from sweet_rl.worlds.backend_programming.mini import extras, school
 from sweet_rl.worlds.backend_programming.mini.gates import figures

@@ -33,7 +33,7 @@ from sweet_rl.pipelines.preflight import (
     size_of,
 )
 from sweet_rl.worlds import world_of
-from tests.sft_data.serving import talking
+from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 from tests.users.serving import serving

@@ -1,9 +1,9 @@
-"""Tasks of DangerousTaxi, as rows that `sweet_rl.records.task_from_row` reads.
+"""Tasks of DangerousTaxi, as rows that `sweet_rl.records.task_from_row` reads, and drivers without a model.
 
 A task is a start state and a curriculum. There are 300 start states; a fifth of them is held out, the same
 ones for everybody and in every curriculum.
 
-Published behaviour: docs/published/reflect_rl.md#dangeroustaxi.
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #data-of-recorded-states.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from random import Random
 from typing import Final
 
 from sweet_rl.errors import UsageError
-from sweet_rl.types import Json
-from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, START_STATES, plan, plan_to_pickup
-
-CURRICULA: Final[dict[str, str | None]] = {
-    "none": None,
-    "pickup": "pickup",
-    "dropoff": "dropoff",
-    "full": "full",
-}
-"""What stands in a task source, and what in a row."""
+from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
+from sweet_rl.types import Json, Observation, derive_seed
+from sweet_rl.worlds.dangerous_taxi.game import (
+    ACTION_NAMES,
+    LABELS,
+    START_STATES,
+    plan,
+    plan_to_pickup,
+    read_state,
+)
 
 TEST_SHARE: Final = 0.2
-_SPLIT_SEED: Final = "dangerous taxi, held out"
 
 _ERRANDS: Final = {
-    None: "Bring the passenger to the destination.",
+    "none": "Bring the passenger to the destination.",
     "pickup": "Pick the passenger up.",
     "dropoff": "The passenger is in the taxi. Bring them to the destination.",
     "full": "Pick the passenger up and bring them to the destination.",
 }
+"""What is asked for in each curriculum, by its name in a task source."""
 
 
 def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
@@ -41,14 +41,12 @@ def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
     if first in {"train", "test", "any"} and not split:
         first, split = "", first
     name = first or "full"
-    if name not in CURRICULA or split not in {"", "train", "test", "any"}:
+    if name not in _ERRANDS or split not in {"", "train", "test", "any"}:
         raise UsageError(
             f"'taxi:{where}' is no source of tasks. Use 'taxi:CURRICULUM' or 'taxi:CURRICULUM:SPLIT', with "
-            f"{', '.join(CURRICULA)} for the one and train, test or any for the other."
+            f"{', '.join(_ERRANDS)} for the one and train, test or any for the other."
         )
-    if split == "any":
-        return [taxi_row(name)]
-    return [taxi_row(name, start) for start in start_states(split)]
+    return [taxi_row(name)] if split == "any" else [taxi_row(name, start) for start in start_states(split)]
 
 
 def drawn_tasks(name: str, count: int) -> list[dict[str, Json]]:
@@ -60,23 +58,52 @@ def start_states(split: str = "") -> Sequence[int]:
     """The start states of "train", "test", or all of them, in their order."""
     if not split:
         return START_STATES
-    held_out = set(Random(_SPLIT_SEED).sample(START_STATES, round(TEST_SHARE * len(START_STATES))))
+    draws = Random("dangerous taxi, held out")
+    held_out = set(draws.sample(START_STATES, round(TEST_SHARE * len(START_STATES))))
     return tuple(state for state in START_STATES if (state in held_out) == (split == "test"))
 
 
 def taxi_row(name: str, start: int | None = None) -> dict[str, Json]:
-    """One task of a curriculum, by its name in `CURRICULA`; without `start` the episode's seed draws one."""
-    curriculum = CURRICULA[name]
+    """One task of a curriculum, by its name in a task source; without `start` the episode's seed draws one."""
+    begins = "any" if start is None else start
     row: dict[str, Json] = {
-        "task_id": f"dangerous_taxi/{name}/{'any' if start is None else start}",
-        "problem_description": _ERRANDS[curriculum],
-        "ground_truth": f"start {'any' if start is None else start}, curriculum {name}",
-        "instruction": f"{_ERRANDS[curriculum]} Start: {'any' if start is None else start}.",
+        "task_id": f"dangerous_taxi/{name}/{begins}",
+        "problem_description": _ERRANDS[name],
+        "ground_truth": f"start {begins}, curriculum {name}",
+        "instruction": f"{_ERRANDS[name]} Start: {begins}.",
         "start": start,
-        "curriculum": curriculum,
+        "curriculum": None if name == "none" else name,
     }
     if start is None:
         return row
     to_pickup, whole = len(plan_to_pickup(start)), plan(start)
     way = {"pickup": whole[:to_pickup], "dropoff": whole[to_pickup:]}.get(name, whole)
     return row | {"hidden_information": ", ".join(ACTION_NAMES[action] for action in way)}
+
+
+class TaxiDriver(ScriptedPolicy):
+    """Reads the last picture; with probability `skill` takes the oracle's next step, else any of the six.
+
+    The picture tells everything, so nothing hidden is needed. The same episode seed draws the same steps.
+
+    Args:
+        skill: how often it plans, 0 to 1; None for what its name says.
+    """
+
+    def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        self.name = name
+        skills = {
+            "planner": 1.0,
+            "careless": 0.1,
+            "random": 0.0,
+        }  # published data: one step of ten is planned
+        self._skill = skill_of("driver", name, skill, skills)
+
+    def _say(self, observation: Observation) -> str:
+        rng = Random(derive_seed(observation.seed, observation.turn, "taxi driver"))
+        if rng.random() >= self._skill:
+            return rng.choice(LABELS)
+        state = read_state(observation.messages[-1].content)
+        way = () if state is None else plan(state)
+        return LABELS[way[0]] if way else LABELS[0]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sweet_rl.sft_data.schools import Figure
+from sweet_rl.reflect_data.pretraining import Figure
 from sweet_rl.worlds.backend_programming.mini import extras, gates
 from sweet_rl.worlds.backend_programming.mini.problem import Problem
 

@@ -13,7 +13,7 @@ from itertools import islice
 from random import Random
 from statistics import fmean
 
-from sweet_rl.sft_data.schools import Ask, Figure, Text
+from sweet_rl.reflect_data.pretraining import Ask, Figure, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.mini import TRADES, extras, problems, row_of

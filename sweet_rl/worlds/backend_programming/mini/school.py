@@ -13,7 +13,7 @@ from itertools import chain
 from random import Random
 from typing import Final
 
-from sweet_rl.sft_data.schools import Phase, School, Text
+from sweet_rl.reflect_data.pretraining import Phase, School, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.mini import expert, extras, row_of
