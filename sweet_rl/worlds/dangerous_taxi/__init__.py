@@ -134,8 +134,8 @@ class DangerousTaxi(TextGameWorld):
 
     def expert(self, game: TextGame) -> Expert:
         """The oracle, which knows the shortest way."""
-        from sweet_rl.worlds.dangerous_taxi.data import TaxiExpert
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+        from sweet_rl.worlds.dangerous_taxi.tasks import TaxiExpert
 
         return TaxiExpert(game) if isinstance(game, TaxiGame) else super().expert(game)
 

@@ -28,7 +28,6 @@ from sweet_rl.reflect_data.texts import (
     TeacherFlags,
     TextFlags,
     Texts,
-    Words,
     label_of,
     read_list,
     teacher_stage,
@@ -37,19 +36,14 @@ from sweet_rl.types import Compat
 from sweet_rl.worlds.dangerous_taxi import STAGES
 from sweet_rl.worlds.dangerous_taxi.game import (
     ACTION_NAMES,
-    DEPOTS,
-    DROPOFF,
-    IN_TAXI,
     LABELS,
-    PICKUP,
     TABLE,
-    TaxiGame,
-    decode,
     game_instruction,
     plan,
     prompt,
     rules_text,
 )
+from sweet_rl.worlds.dangerous_taxi.tasks import start_states, thought
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 
@@ -84,7 +78,6 @@ def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) 
     where it stopped, and the records depend on the seed alone.
     """
     from sweet_rl.reflect_data.jobs import record
-    from sweet_rl.worlds.dangerous_taxi.tasks import start_states
 
     oracle = "_oracle" if flags.random_share == 0 else ""
     name = f"data_reflection{oracle}.json" if flags.reflections else "data.json"
@@ -182,79 +175,6 @@ def hint_of(best: int | None, *, compat: Compat = "fixed") -> str:
     if best is None or (compat == "published" and best == 0):
         return "The game is over."
     return f"The best next action is: {ACTION_NAMES[best]}."
-
-
-def thought(before: int | None, action: int | None, state: int, draws: Random) -> str:
-    """The embedded teacher's text about a state: what the last action did, where all are, what is next and why."""
-    parts = [] if before is None or action is None else [_verdict(before, action, state, draws)]
-    row, column, passenger, destination = decode(state)
-    riding, goal = passenger == IN_TAXI, _cell(*DEPOTS[destination])
-    taxi, waiting = _cell(row, column), goal if riding else _cell(*DEPOTS[passenger])
-    parts.append(
-        draws.choice(
-            (
-                f"The passenger is in the taxi at {taxi} and wants to go to {goal}.",
-                f"The taxi at {taxi} has the passenger, the destination is {goal}.",
-                f"We are at {taxi} with the passenger and must get to {goal}.",
-            )
-            if riding
-            else (
-                f"The taxi is at {taxi}, the passenger waits at {waiting}.",
-                f"The passenger waits at {waiting} and the taxi is at {taxi}.",
-                f"We are at {taxi} and must fetch the passenger at {waiting}.",
-            )
-        )
-    )
-    way = plan(state)
-    if not way:
-        return " ".join([*parts, "Nothing is left to do."])
-    name = ACTION_NAMES[way[0]]
-    if way[0] in {PICKUP, DROPOFF}:
-        here = way[0] == PICKUP
-        why = "because the passenger waits right here" if here else "because this is the destination"
-    else:
-        to_row, to_column = DEPOTS[destination if riding else passenger]
-        down, right = ((1, 0), (-1, 0), (0, 1), (0, -1))[way[0]]
-        nearer = down * (to_row - row) > 0 or right * (to_column - column) > 0
-        whom = "destination" if riding else "passenger"
-        why = f"towards the {whom}" if nearer else f"around the wall to the {whom}"
-    parts.append(
-        draws.choice((f"Next {name}, {why}.", f"Now {name}, {why}.", f"Best to {name} next, {why}."))
-    )
-    return " ".join(parts)
-
-
-def _verdict(before: int, action: int, state: int, draws: Random) -> str:
-    """What the last action did."""
-    name = ACTION_NAMES[action]
-    if state == before:
-        return draws.choice((f"To {name} changed nothing, a mistake.", f"Bad: {name} had no effect."))
-    if action == PICKUP:
-        return draws.choice(("Good, the passenger is in now.", "The pickup worked."))
-    if action == DROPOFF:
-        return draws.choice(("The passenger got out at a wrong place.", "Bad: that was not the destination."))
-    if len(plan(state)) < len(plan(before)):
-        return draws.choice((f"Good, {name} brought us nearer.", f"To {name} was a good step."))
-    return draws.choice((f"Bad, {name} led us away.", f"To {name} was a detour."))
-
-
-def _cell(row: int, column: int) -> str:
-    return f"row {row} column {column}"
-
-
-class TaxiExpert:
-    """Knows the shortest way of a taxi game."""
-
-    def __init__(self, game: TaxiGame) -> None:
-        self._game = game
-
-    def thought(self) -> Words:
-        """The positions of everything, and the next action."""
-        return partial(thought, None, None, self._game.state)
-
-    def label(self) -> str:
-        """The label of the oracle's first action; "0" where nothing is left to do."""
-        return next((LABELS[action] for action in self._game.best_actions()), "0")
 
 
 def taxi_texts(

@@ -18,7 +18,6 @@ from sweet_rl.worlds.dangerous_taxi.data import (
     play_taxi,
     taxi_request,
     taxi_texts,
-    thought,
 )
 from sweet_rl.worlds.dangerous_taxi.game import (
     ACTION_NAMES,
@@ -30,6 +29,7 @@ from sweet_rl.worlds.dangerous_taxi.game import (
     plan,
     rules_text,
 )
+from sweet_rl.worlds.dangerous_taxi.tasks import thought
 
 HEAD = "\nThe actions you can take now is:"
 
