@@ -8,8 +8,8 @@ import pytest
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher, NoExpert, extract_action, play
 from sweet_rl.types import Failure
-from sweet_rl.worlds.dangerous_taxi.data import TaxiExpert
 from sweet_rl.worlds.dangerous_taxi.game import START_STATES, TaxiGame, plan
+from sweet_rl.worlds.dangerous_taxi.tasks import TaxiExpert
 
 LABELS = [str(label) for label in range(6)]
 
