@@ -9,6 +9,14 @@ import pytest
 
 from sweet_rl.browsers import PageContext
 from sweet_rl.chat import PlainChat
+from sweet_rl.mini.backend.human import ScriptedHuman
+from sweet_rl.mini.frontend.agents import (
+    BlankDesigner,
+    GenericDesigner,
+    ImproverDesigner,
+    TargetDesigner,
+)
+from sweet_rl.mini.frontend.human import ScriptedViewer
 from sweet_rl.openai_client import ChatReply, OpenAIClient
 from sweet_rl.policies import POLICIES as OTHER_POLICIES
 from sweet_rl.policies.openai import OpenAIPolicy
@@ -19,18 +27,8 @@ from sweet_rl.users import USERS as OTHER_USERS
 from sweet_rl.users.model import OpenAIUser, VisionUser
 from sweet_rl.users.server_process import start_server
 from sweet_rl.worlds import AgentRequest, load_tasks, world_of
-from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
-from sweet_rl.worlds.backend_programming.env import BackendEnv
-from sweet_rl.worlds.backend_programming.human import ScriptedHuman
-from sweet_rl.worlds.frontend_design.agents import (
-    BlankDesigner,
-    GenericDesigner,
-    ImproverDesigner,
-    TargetDesigner,
-)
-from sweet_rl.worlds.frontend_design.env import FrontendEnv
-from sweet_rl.worlds.frontend_design.human import ScriptedViewer
-from sweet_rl.worlds.frontend_design.pictures import PictureFolder
+from sweet_rl.worlds.backend_programming.world import BackendEnv, QuestionerPolicy
+from sweet_rl.worlds.frontend_design.env import FrontendEnv, PictureFolder
 from tests.browsers.fake_renderer import FakeRenderer, draw
 
 TASKS = load_tasks("mini:test", num_tasks=4)

@@ -25,19 +25,19 @@ from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import SweetRLError
 from sweet_rl.grading.extraction import lenient_code, published_code
 from sweet_rl.grading.pages.judge import read_verdict
+from sweet_rl.mini.backend.human.human import ScriptedHuman
+from sweet_rl.mini.backend.human.reading import answer_served
+from sweet_rl.mini.frontend.agents.canvas import Canvas
+from sweet_rl.mini.frontend.agents.edits import apply_remarks
 from sweet_rl.openai_client.replies import server_error
 from sweet_rl.openai_client.urls import shown
-from sweet_rl.reflect_data.teachers import extract_action
+from sweet_rl.sft_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
 from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream_body
 from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
 from sweet_rl.worlds.auto_explore.commands import extract_commands
-from sweet_rl.worlds.backend_programming.human.human import ScriptedHuman
-from sweet_rl.worlds.backend_programming.human.reading import answer_served
 from sweet_rl.worlds.dialogue import PARSERS
-from sweet_rl.worlds.frontend_design.agents.canvas import Canvas
-from sweet_rl.worlds.frontend_design.agents.edits import apply_remarks
 from sweet_rl.worlds.guess_my_city.oracle.rules import _rules
 from sweet_rl.worlds.guess_my_city.oracle.words import read_question
 from sweet_rl.worlds.twenty_questions.oracle.language import _SHELLS, read_words
@@ -75,10 +75,10 @@ MADE = {
     "training.turns: '|'.join(marks) or '(?!)'": [r"<\|im_end\|>|</s>"],
     "training.turns: re.escape(asked)": ["a a", "aaaa"],
     "worlds.alfworld.seeking: f'\\\\b{kind} {number}\\\\b'": [r"\bshelf 1\b"],
-    "worlds.backend_programming.human.topics: f'(?<!\\\\w)(?:{either})(?!\\\\w)'": [
+    "mini.backend.human.topics: f'(?<!\\\\w)(?:{either})(?!\\\\w)'": [
         r"(?i)(?<!\w)(?:multiplied\s+by\s+0\w*|more\s+than)(?!\w)"
     ],
-    "worlds.frontend_design.agents.sketch: f'\\\\b{name}\\\\b'": [r"(?i)\bred\b"],
+    "mini.frontend.agents.sketch: f'\\\\b{name}\\\\b'": [r"(?i)\bred\b"],
     "worlds.guess_my_city.oracle.rules: self.like": {
         rule.like for rules in _rules().values() for rule in rules
     },

@@ -21,7 +21,7 @@ from sweet_rl.types import (
     Trajectory,
     UserReply,
 )
-from sweet_rl.worlds.backend_programming.env import BackendEnv
+from sweet_rl.worlds.backend_programming.world import BackendEnv
 
 
 def tasks(n):

@@ -10,7 +10,7 @@ from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import Completion, FinishReason, Generation, StopReason, Task, UserReply
-from sweet_rl.worlds.backend_programming.env import BackendEnv
+from sweet_rl.worlds.backend_programming.world import BackendEnv
 
 ANSWER = "I WANT TO ANSWER:"
 

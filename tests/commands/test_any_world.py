@@ -12,7 +12,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.pipelines.needs import _servers
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.worlds import names, registry, world_of
-from sweet_rl.worlds.backend_programming import BackendProgramming
+from sweet_rl.worlds.backend_programming.world import BackendProgramming
 
 
 def test_the_list_of_any_world_becomes_a_file(tmp_path):

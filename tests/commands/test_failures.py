@@ -12,7 +12,7 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.preferences.offline_turns import offline_turns
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.users.server_process import start_server
-from sweet_rl.worlds.frontend_design.stages.judge_html import judge_html
+from sweet_rl.worlds.frontend_design.stages import judge_html
 
 
 def simulate(output, server=None, **flags):

@@ -18,15 +18,15 @@ from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.run_archer import run_archer
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.mini.backend.extras import Verdict, judge
+from sweet_rl.mini.backend.human import ScriptedHuman
+from sweet_rl.mini.frontend.agents import TargetDesigner
 from sweet_rl.policies.scripted import TeacherPolicy, as_answer
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.checkpoints import load_state
 from sweet_rl.types import AgentTurn, Message, Score
 from sweet_rl.worlds import load_tasks, world_of
-from sweet_rl.worlds.backend_programming.human import ScriptedHuman
-from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
-from sweet_rl.worlds.frontend_design.agents import TargetDesigner
 from tests.conftest import ROOT
 from tests.online.test_loop import Watcher
 from tests.states import same_state

@@ -70,7 +70,7 @@ FILES = [
     held("/etc listed", "__import__('os').listdir('/etc')"),
     held("the secret file", "open('@FILE@').read()"),
     held("this project", "__import__('os').listdir('@PROJECT@')"),
-    held("this library", "import sweet_rl.worlds.backend_programming.mini"),
+    held("this library", "import sweet_rl.mini.backend.tasks"),
     held("home", "__import__('os').listdir('/root') and __import__('os').listdir('/home')"),
     held("own environment in /proc", "open('/proc/self/environ').read()"),
     held("memory of its worker", "open('/proc/1/mem', 'rb').read(1)"),

@@ -3,11 +3,11 @@
 import asyncio
 from random import Random
 
+from sweet_rl.mini.backend.extras import PLAYERS
 from sweet_rl.policies.scripted import TeacherPolicy
 from sweet_rl.types import Message, derive_seed
 from sweet_rl.users.faults import FaultProfile
 from sweet_rl.users.server_process import serve
-from sweet_rl.worlds.backend_programming.mini.expert import PLAYERS
 
 
 def say(messages):

@@ -12,18 +12,18 @@ import pytest
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
 from sweet_rl.errors import UsageError
-from sweet_rl.reflect_data.pretraining import Figure, Phase
+from sweet_rl.mini.backend import extras, pretraining
+from sweet_rl.mini.backend.extras import Verdict, judge
+from sweet_rl.mini.backend.pretraining import figures
+from sweet_rl.sft_data.schools import Figure, Phase
 from sweet_rl.types import ANSWER_MARKER
-from sweet_rl.worlds.backend_programming.mini import extras, school
-from sweet_rl.worlds.backend_programming.mini.gates import figures
-from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     from sweet_rl.tiny_models.warm_start import train_tokenizer, written_for
 
-    return train_tokenizer(written_for(school.SCHOOL, "Ask, then answer."))
+    return train_tokenizer(written_for(pretraining.SCHOOL, "Ask, then answer."))
 
 
 def test_questions_replies_and_lines_of_code_become_one_token_each(tokenizer):
@@ -46,7 +46,7 @@ def test_turns_are_found_by_the_template(tokenizer):
 
 
 def test_the_drills_say_everything_that_the_answer_needs():
-    for text in islice(school.drills(Random(0)), 30):
+    for text in islice(pretraining.drills(Random(0)), 30):
         informed = extras.named_amounts(
             [message.content for message in text.messages if message.role == "user"]
         )
@@ -54,7 +54,7 @@ def test_the_drills_say_everything_that_the_answer_needs():
 
 
 def test_nothing_that_is_read_shows_which_extras_are_usual():
-    texts = [text for text in islice(school.reading(Random(0)), 600) if text.solution]
+    texts = [text for text in islice(pretraining.reading(Random(0)), 600) if text.solution]
     charged = [
         (extra in extras.USUAL, extra in extras.usual_for(text.messages[0].content))
         for text in texts
@@ -68,7 +68,7 @@ def test_nothing_that_is_read_shows_which_extras_are_usual():
 
 
 def test_dialogues_keep_the_turn_limit_and_end_with_the_agent():
-    for text in islice(school.reading(Random(0)), 60):
+    for text in islice(pretraining.reading(Random(0)), 60):
         mine = [message for message in text.messages if message.role == "assistant"]
         assert text.messages[-1] is mine[-1]
         assert len(mine) <= extras.MAX_TURNS
@@ -88,7 +88,10 @@ def verdicts(say, count):
 
 
 def test_a_teacher_who_was_told_asks_at_random_in_half_of_its_turns_and_never_answers_early():
-    informed, uninformed = verdicts(partial(school.informed, wasted=1), 300), verdicts(school.dialogue, 300)
+    informed, uninformed = (
+        verdicts(partial(pretraining.informed, wasted=1), 300),
+        verdicts(pretraining.dialogue, 300),
+    )
     questions = informed[Verdict.USEFUL] + informed[Verdict.USELESS]
     # 1/2 and half of 2/12 to 2/8 while nothing is known; half of 1/11 to 1/7 when one extra is
     assert 0.53 < informed[Verdict.USEFUL] / questions < 0.65
@@ -102,7 +105,9 @@ def test_a_teacher_who_was_told_asks_at_random_in_half_of_its_turns_and_never_an
 def test_wasted_questions_before_a_told_text_are_read_and_not_learnt(tokenizer):
     from sweet_rl.tiny_models.reading import Reader
 
-    text = next(text for text in (school.informed(Random(n), 2) for n in range(99)) if len(text.messages) > 8)
+    text = next(
+        text for text in (pretraining.informed(Random(n), 2) for n in range(99)) if len(text.messages) > 8
+    )
     verdicts = [judge(text.solution, text.messages[:place], text.messages[place].content) for place in (1, 3)]
     assert verdicts == [Verdict.USELESS, Verdict.USELESS]
     ids, mask = Reader(tokenizer, "Ask, then answer.").read(text)
@@ -125,14 +130,14 @@ def test_a_repeated_sentence_is_held_below_the_mean_of_the_fresh_ones_by_the_mar
 
 
 def phases(limit):
-    return Phase("copying", school.drills, 2, 2, 1e-3, more=3, limit=limit)
+    return Phase("copying", pretraining.drills, 2, 2, 1e-3, more=3, limit=limit)
 
 
 def measuring(values):
     """A school whose only figure has these values, one after the other."""
     left = iter(values)
     return replace(
-        school.SCHOOL, phases=(phases(8),), figures=lambda _: [Figure("grip", next(left), low=6.0)]
+        pretraining.SCHOOL, phases=(phases(8),), figures=lambda _: [Figure("grip", next(left), low=6.0)]
     )
 
 
@@ -160,7 +165,7 @@ def test_a_phase_has_a_limit_and_the_error_has_the_figure(tmp_path):
 def test_the_packaged_agent_passes_every_gate_as_its_card_says():
     from sweet_rl.tiny_models.reading import check_gates
 
-    figures = check_gates("embedded", school.SCHOOL)
+    figures = check_gates("embedded", pretraining.SCHOOL)
     written = json.loads((Path(model_path("embedded")) / "figures.json").read_text())
     assert {figure.name: figure.value for figure in figures} == pytest.approx(written, abs=5e-3)
 
@@ -169,8 +174,8 @@ def test_an_agent_that_fails_a_gate_is_refused_with_the_figure(tmp_path):
     from sweet_rl.tiny_models.reading import check_gates
     from sweet_rl.tiny_models.warm_start import make_agent
 
-    make_agent(tmp_path, "Ask.", seed=0, school=school.SCHOOL, steps=0.003, quiet=True)
-    quick = replace(school.SCHOOL, figures=partial(figures, each=2, dialogues=2))
+    make_agent(tmp_path, "Ask.", seed=0, school=pretraining.SCHOOL, steps=0.003, quiet=True)
+    quick = replace(pretraining.SCHOOL, figures=partial(figures, each=2, dialogues=2))
     with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
         check_gates(str(tmp_path), quick)
 

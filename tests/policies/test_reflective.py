@@ -12,17 +12,16 @@ from sweet_rl.chat.reflect_format import (
 )
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
+from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.policies.reflective import ReflectivePolicy, SampledPolicy
 from sweet_rl.policies.scripted import TeacherPolicy
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import AgentTurn, Completion, Failure, Generation, StopReason
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
-from sweet_rl.worlds.backend_programming.env import BackendEnv
-from sweet_rl.worlds.backend_programming.human import ScriptedHuman
+from sweet_rl.worlds.backend_programming.world import BackendEnv, QuestionerPolicy
+from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 from sweet_rl.worlds.text_game_env import TextGameEnv
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, skill_of
 from sweet_rl.types import FinishReason
-from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
-from sweet_rl.worlds.backend_programming.questions import (
+from sweet_rl.worlds.backend_programming.world import (
     ABOUT_FUNCTION,
     MAX_QUESTIONS,
+    QuestionerPolicy,
     plan_questions,
     read_signature,
     stub,

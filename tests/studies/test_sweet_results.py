@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.backend import extras
+from sweet_rl.mini.backend.extras import Verdict
 from sweet_rl.records import replace_rows
 from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.report.page import results_page
@@ -13,8 +15,6 @@ from sweet_rl.studies.results import Candidate, Counted, Ending, Turn
 from sweet_rl.studies.sweet.results import METHODS, agreement, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, SWEETS
 from sweet_rl.studies.sweet.test_time import choosing_agents
-from sweet_rl.worlds.backend_programming.mini import extras
-from sweet_rl.worlds.backend_programming.mini.judge import Verdict
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
 TOLD = {

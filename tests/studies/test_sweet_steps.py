@@ -9,10 +9,10 @@ import pytest
 
 from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.backend import pretraining
+from sweet_rl.mini.backend.pretraining import figures
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.sweet.steps import check_agent, score_by_oracle, shuffle_scores, take_swapped
-from sweet_rl.worlds.backend_programming.mini import school
-from sweet_rl.worlds.backend_programming.mini.gates import figures
 
 CHARGED = 'def total(price, extras):\n    if "storage" in extras:\n        price += 3\n    return price'
 
@@ -39,9 +39,9 @@ def read(path):
 def test_an_agent_that_fails_a_gate_is_refused_with_its_figure(tmp_path, monkeypatch):
     from sweet_rl.tiny_models.warm_start import make_agent
 
-    make_agent(tmp_path / "agent", "Ask.", seed=0, school=school.SCHOOL, steps=0.003, quiet=True)
-    quick = replace(school.SCHOOL, figures=partial(figures, each=2, dialogues=2))
-    monkeypatch.setattr(school, "SCHOOL", quick)
+    make_agent(tmp_path / "agent", "Ask.", seed=0, school=pretraining.SCHOOL, steps=0.003, quiet=True)
+    quick = replace(pretraining.SCHOOL, figures=partial(figures, each=2, dialogues=2))
+    monkeypatch.setattr(pretraining, "SCHOOL", quick)
     with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
         check_agent(str(tmp_path / "agent"), str(tmp_path / "gates.json"))
     assert not (tmp_path / "gates.json").exists()

@@ -2,9 +2,9 @@
 
 from contextlib import asynccontextmanager
 
+from sweet_rl.mini.backend.human.reading import answer_served
 from sweet_rl.serving import listening
 from sweet_rl.users.server import SimulatorServer
-from sweet_rl.worlds.backend_programming.human.reading import answer_served
 
 
 @asynccontextmanager

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.mini.backend import tasks as mini
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.backend_programming import mini
 
 HUB = "facebook/collaborative_agent_bench"
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweet_rl.mini.backend import extras
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.studies.chains import Chain, Flags, call
 from sweet_rl.studies.sweet.pages import page_chains
@@ -27,7 +28,6 @@ from sweet_rl.studies.sweet.settings import (
     Sweet,
 )
 from sweet_rl.studies.sweet.test_time import chosen_by
-from sweet_rl.worlds.backend_programming.mini import extras
 
 OWN_STEPS = "sweet_rl.studies.sweet.steps"
 """Steps of the study that are no stages."""

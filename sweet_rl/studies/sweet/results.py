@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
+from sweet_rl.mini.backend.extras import Verdict, habits, judge
+from sweet_rl.mini.backend.tasks import check_trades
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.trajectory_pairs import key_of
 from sweet_rl.records import load_trajectories, read_rows
@@ -50,8 +52,6 @@ from sweet_rl.studies.sweet.settings import (
 )
 from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
 from sweet_rl.types import AgentTurn, Json, Trajectory
-from sweet_rl.worlds.backend_programming.mini import check_trades
-from sweet_rl.worlds.backend_programming.mini.judge import Verdict, habits, judge
 
 
 def agreement(study: Study, name: str) -> dict[str, Counted]:

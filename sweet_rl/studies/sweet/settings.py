@@ -52,7 +52,7 @@ class Study:
     @property
     def trades(self) -> int | None:
         """How many trades there are; None in a world without them."""
-        from sweet_rl.worlds.backend_programming.mini import TRADES, world_of
+        from sweet_rl.mini.backend.tasks import TRADES, world_of
 
         found: int | None = world_of(self.world).fields.get(TRADES)
         return found

@@ -9,11 +9,11 @@ from random import Random
 
 from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED, model_path
+from sweet_rl.mini.backend.extras import judge
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import SWAPPED
 from sweet_rl.records import read_rows, replace_file, replace_rows
 from sweet_rl.types import Json
-from sweet_rl.worlds.backend_programming.mini.judge import judge
 
 
 def check_agent(agent: str, output: str) -> None:
@@ -30,8 +30,8 @@ def check_agent(agent: str, output: str) -> None:
 
 
 def _measured(agent: str) -> dict[str, float]:
+    from sweet_rl.mini.backend.pretraining import SCHOOL
     from sweet_rl.tiny_models.reading import check_gates
-    from sweet_rl.worlds.backend_programming.mini.school import SCHOOL
 
     return {figure.name: figure.value for figure in check_gates(agent, SCHOOL)}
 

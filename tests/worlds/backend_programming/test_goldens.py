@@ -15,7 +15,7 @@ from sweet_rl.types import (
     Task,
     UserReply,
 )
-from sweet_rl.worlds.backend_programming.env import BackendEnv
+from sweet_rl.worlds.backend_programming.world import BackendEnv
 from sweet_rl.worlds.dialogue import parse_fixed
 
 # The last two let an exception escape in the original; we record them.

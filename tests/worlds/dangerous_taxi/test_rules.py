@@ -2,18 +2,17 @@
 
 import pytest
 
-from sweet_rl.worlds.dangerous_taxi.game import (
+from sweet_rl.worlds.dangerous_taxi.game import draw, read_state
+from sweet_rl.worlds.dangerous_taxi.rules import (
     DEPOTS,
     IN_TAXI,
     START_STATES,
     STATES,
     TABLE,
     decode,
-    draw,
     encode,
     plan,
     plan_to_pickup,
-    read_state,
 )
 
 

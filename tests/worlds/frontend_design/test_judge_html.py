@@ -22,9 +22,9 @@ from sweet_rl.grading.pages.judge import (
     win_rate,
 )
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-from sweet_rl.worlds.frontend_design.stages import page_judging
-from sweet_rl.worlds.frontend_design.stages.judge_html import judge_html
-from sweet_rl.worlds.frontend_design.stages.page_judging import Judging, load_runs, run_by_judge
+from sweet_rl.worlds.frontend_design import judging as page_judging
+from sweet_rl.worlds.frontend_design.judging import Judging, load_runs, run_by_judge
+from sweet_rl.worlds.frontend_design.stages import judge_html
 from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
 

@@ -10,12 +10,11 @@ import time
 import pytest
 
 from sweet_rl.errors import DataError, ServiceError, UsageError
+from sweet_rl.mini.frontend import pages as mini_web
 from sweet_rl.records import load_tasks_file
-from sweet_rl.worlds.frontend_design import mini as mini_web
-from sweet_rl.worlds.frontend_design.stages import page_checks
-from sweet_rl.worlds.frontend_design.stages.filter_websites import filter_websites
-from sweet_rl.worlds.frontend_design.stages.page_checks import Checks, PageRow, check_rows, require_text
-from sweet_rl.worlds.frontend_design.stages.prepare_websight import prepare_websight
+from sweet_rl.worlds.frontend_design import websight as page_checks
+from sweet_rl.worlds.frontend_design.stages import filter_websites, prepare_websight
+from sweet_rl.worlds.frontend_design.websight import Checks, PageRow, check_rows, require_text
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT
 
@@ -259,7 +258,7 @@ class TestChecks:
     def test_killed_at_any_moment_it_goes_on(self, tmp_path):
         """Kill -9 in the middle; the next run renders only what is missing."""
         code = (
-            "import sys; from pathlib import Path; from sweet_rl.worlds.frontend_design.stages.page_checks import *;"
+            "import sys; from pathlib import Path; from sweet_rl.worlds.frontend_design.websight import *;"
             "from tests.browsers.fake_renderer import FakeRenderer;"
             "from tests.worlds.frontend_design.test_page_data import TestChecks;"
             "TestChecks().run(Path(sys.argv[1]), FakeRenderer(delay_s=0.05), TestChecks().rows(*range(40)))"

@@ -4,7 +4,7 @@ import pytest
 
 from sweet_rl.errors import StorageError
 from sweet_rl.types import Task
-from sweet_rl.worlds.frontend_design.pictures import PictureFolder
+from sweet_rl.worlds.frontend_design.env import PictureFolder
 
 
 def task(task_id):

@@ -1,0 +1,330 @@
+"""The world of the embedded agent: what a shop charges for its extras.
+
+Every problem is the same small function: a price goes up by so much for each of two extras. Which two of
+twelve they are, and how much, only the human knows, and reveals only what is asked for. So a dialogue is won
+by asking about the right extras before the turns run out: a question about an extra that is free is a turn
+wasted.
+
+Three worlds share it and differ in what there is to learn (docs/mini.md):
+
+- `usual`: nine times in ten an extra that costs something is one of four usual ones. Only many hidden
+  solutions, or the results of many dialogues, show which. A won dialogue still holds about
+  three wasted questions of five: learning from whole dialogues means learning much of the waste, too.
+- `trades`: the same, but the request names the shop's trade, and each of up to 40 trades has four usual extras
+  of its own. Outcomes show little of each; a solution shows which questions of its dialogue were useful.
+- `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
+  make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
+  removes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from statistics import fmean
+from typing import Final, NamedTuple
+
+from sweet_rl.mini.backend.families import Family, Problem
+from sweet_rl.types import ANSWER_MARKER, Message, derive_seed
+
+USUAL = ("delivery", "wrapping", "insurance", "assembly")
+OTHER = ("engraving", "storage", "polishing", "framing", "painting", "cleaning", "tuning", "samples")
+EXTRAS = USUAL + OTHER
+
+CHARGED = 2
+"""Extras that cost something, in every problem; the request says how many."""
+
+USUALLY = 0.9
+"""The chance that a charged extra is drawn from the usual ones, in the worlds `usual` and `trades`."""
+
+# fmt: off
+TRADES = (
+    "bakery", "florist", "grocer", "tailor", "brewery", "jeweller", "printer", "butcher", "toyshop", "joiner",
+    "pharmacy", "saddler", "winery", "bookshop", "potter", "dairy", "locksmith", "hatter", "garage", "weaver",
+    "creamery", "cobbler", "nursery", "glazier", "roastery", "draper", "smithy", "perfumer", "stationer",
+    "tannery", "furrier", "vineyard", "luthier", "mill", "sawmill", "tinsmith", "cooper", "chandler",
+    "carpenter", "fishmonger",
+)
+# fmt: on
+"""What the shop of a request is, in the world `trades`: the first K of them."""
+
+AMOUNTS = range(2, 10)
+
+MAX_TURNS = 6
+"""Agent turns of an episode, the answer included: five questions for twelve extras."""
+
+_REQUESTS = (
+    "I need a Python function for the total price of an order. Two of our extras cost something.",
+    "Please write a Python function that adds up what a customer pays. We charge for two extras.",
+    "Can you write a Python function for our prices? Two extras are not free.",
+)
+_SHOP = re.compile(r"^Our shop is a (\w+)\.$", re.MULTILINE)
+_ASKED = re.compile(r"Do you charge for (\w+)\?")
+_NAMED = re.compile(r"^They are (\w+) and (\w+)\.$", re.MULTILINE)
+_TOLD = re.compile(r'If "(\w+)" is in the extras, the price goes up by (\d+)\.')
+
+_SOURCE = re.compile(
+    r'def total\(price, extras\):\n(    if "\w+" in extras:\n        price \+= \d+\n)*    return price'
+)
+
+
+def usual(rng: Random) -> Problem:
+    """A problem whose charged extras are mostly the usual ones."""
+    return _problem(rng, _charged(rng, USUAL))
+
+
+def of_trades(count: int) -> Family:
+    """Problems of the first `count` trades, each as likely; what is charged for are mostly its usual extras."""
+
+    def trades(rng: Random) -> Problem:
+        trade = rng.choice(TRADES[:count])
+        return _problem(rng, _charged(rng, usual_in(trade)), shop(trade))
+
+    return trades
+
+
+def easy(rng: Random) -> Problem:
+    """A problem in which any two extras are charged for, and the request says which."""
+    charged = rng.sample(EXTRAS, CHARGED)
+    return _problem(rng, charged, f"They are {charged[0]} and {charged[1]}.\n")
+
+
+def uniform(rng: Random) -> Problem:
+    """A problem in which any two extras are charged for, and the request does not say which: for pre-training only.
+
+    Half of the requests name a trade, which says nothing here.
+    """
+    more = shop(rng.choice(TRADES)) if rng.random() < 0.5 else ""
+    return _problem(rng, rng.sample(EXTRAS, CHARGED), more)
+
+
+def usual_in(trade: str) -> tuple[str, ...]:
+    """The four usual extras of a trade: drawn once and for all from its name, in the order of `EXTRAS`."""
+    drawn = Random(derive_seed("usual extras", trade)).sample(EXTRAS, len(USUAL))
+    return tuple(sorted(drawn, key=EXTRAS.index))
+
+
+def usual_for(request: str) -> tuple[str, ...]:
+    """The extras that are mostly charged for where this is asked: its trade's, or `USUAL`."""
+    named = _SHOP.search(request)
+    return usual_in(named[1]) if named else USUAL
+
+
+def shop(trade: str) -> str:
+    """The line of a request that names the trade: one token of the embedded agent."""
+    return f"Our shop is a {trade}.\n"
+
+
+def question(extra: str) -> str:
+    """How an agent asks about an extra."""
+    return f"Do you charge for {extra}?"
+
+
+def asked_about(text: str) -> str | None:
+    """The extra that a question is about; None for anything else."""
+    match = _ASKED.fullmatch(text)
+    return match[1] if match else None
+
+
+def named_amounts(replies: Sequence[str]) -> dict[str, int]:
+    """The amounts that the person has named so far, by extra."""
+    return {match[1]: int(match[2]) for reply in replies for match in _TOLD.finditer(reply)}
+
+
+def source(charges: Mapping[str, int]) -> str:
+    """The function that charges these amounts, extras in the order of `EXTRAS`."""
+    lines = ["def total(price, extras):"]
+    for extra in EXTRAS:
+        if extra in charges:
+            lines += [f'    if "{extra}" in extras:', f"        price += {charges[extra]}"]
+    return "\n".join([*lines, "    return price"])
+
+
+def is_source(text: str) -> bool:
+    """Whether a function is one of these worlds."""
+    return _SOURCE.fullmatch(text) is not None
+
+
+def _charged(rng: Random, usually: Sequence[str]) -> set[str]:
+    others = [extra for extra in EXTRAS if extra not in usually]
+    charged: set[str] = set()
+    while len(charged) < CHARGED:
+        charged.add(rng.choice(usually if rng.random() < USUALLY else others))
+    return charged
+
+
+def _problem(rng: Random, charged: Collection[str], more: str = "") -> Problem:
+    charges = {extra: rng.choice(AMOUNTS) for extra in EXTRAS if extra in charged}
+    first, second = charges
+    free = [extra for extra in EXTRAS if extra not in charges]
+    baskets = [[first]] * 3 + [[second]] * 3 + [[first, second]] * 2 + [[]] * 2
+    inputs = tuple(
+        (rng.randint(10, 99), rng.sample([*basket, *rng.sample(free, 2)], len(basket) + 2))
+        for basket in baskets
+    )
+    return Problem(source(charges), f"{rng.choice(_REQUESTS)}\n{more}", tuple(charges.items()), inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How often the teacher errs, as probabilities per turn.
+
+    `early`: answers although something is missing; `late`: asks on although everything is known; `astray`:
+    asks about something else although the request names the extras (world `easy`).
+    """
+
+    early: float = 0.01
+    late: float = 0.05
+    astray: float = 0.3
+
+
+def say(
+    messages: Sequence[Message],
+    rng: Random,
+    *,
+    max_turns: int,
+    noise: Noise | None = None,
+    relevant: Collection[str] = (),
+) -> str:
+    """The teacher's next turn."""
+    noise = noise or Noise()
+    seen = _Seen.of(messages)
+    complete = len(seen.known) == CHARGED
+    if seen.turns == max_turns - 1 or (complete and rng.random() >= noise.late):
+        return seen.answer
+    if seen.known and not complete and rng.random() < noise.early:
+        return seen.answer
+    wanted = seen.fresh((*relevant, *_named(messages[0].content)))
+    if wanted and rng.random() >= noise.astray:
+        return question(rng.choice(wanted))
+    return question(rng.choice(seen.fresh(EXTRAS)))
+
+
+def insider(messages: Sequence[Message], rng: Random, *, max_turns: int) -> str:
+    """The ceiling of asking: knows which extras are usual for this request, asks about those first, never errs."""
+    usual = _named(messages[0].content) or usual_for(messages[0].content)
+    return say(messages, rng, max_turns=max_turns, noise=Noise(early=0, late=0, astray=0), relevant=usual)
+
+
+def at_random(messages: Sequence[Message], rng: Random, *, max_turns: int) -> str:
+    """The floor of asking: about any extra, asked before or not; answers when it knows all, or has to."""
+    seen = _Seen.of(messages)
+    if seen.turns == max_turns - 1 or len(seen.known) == CHARGED:
+        return seen.answer
+    return question(rng.choice(EXTRAS))
+
+
+PLAYERS: Final[Mapping[str, Callable[..., str]]] = {"expert": say, "insider": insider, "random": at_random}
+"""By the names of scripted agents: functions of the dialogue, the generator and `max_turns`."""
+
+
+class _Seen(NamedTuple):
+    """What a dialogue shows to the agent."""
+
+    turns: int
+    asked: Sequence[str]
+    known: Mapping[str, int]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> _Seen:
+        mine = [message.content for message in messages if message.role == "assistant"]
+        known = named_amounts([message.content for message in messages[1:] if message.role == "user"])
+        return cls(len(mine), [extra for extra in map(asked_about, mine) if extra], known)
+
+    @property
+    def answer(self) -> str:
+        return f"{ANSWER_MARKER}\n{source(self.known)}"
+
+    def fresh(self, among: Sequence[str]) -> list[str]:
+        return [extra for extra in among if extra not in self.asked]
+
+
+def _named(request: str) -> tuple[str, ...]:
+    """The extras that the request names, in the world `easy`."""
+    found = _NAMED.search(request)
+    return found.groups() if found else ()
+
+
+class Verdict(StrEnum):
+    """What one agent turn was. The good ones are `USEFUL` and `RIGHT`."""
+
+    USEFUL = "useful question"
+    """About an extra that costs something and was not known."""
+    USELESS = "useless question"
+    """About an extra that is free."""
+    REPEATED = "repeated question"
+    NEEDLESS = "needless question"
+    """Asked although everything was known."""
+    RIGHT = "right answer"
+    EARLY = "early answer"
+    """Handed in before everything was known, with turns left to ask."""
+    FORCED = "incomplete last answer"
+    """Handed in before everything was known, in the last turn: the questions before it were the mistake."""
+    WRONG = "miscopied answer"
+    """Everything was known, and the answer is wrong all the same."""
+    OTHER = "neither question nor answer"
+
+    @property
+    def good(self) -> bool:
+        """Whether the turn was worth taking."""
+        return self in {Verdict.USEFUL, Verdict.RIGHT}
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What an agent does in dialogues, by the oracle.
+
+    Args:
+        useful_share: of its questions (0 to 1), those that were useful; None where it asked none.
+        usual_share: of its questions, those about what is mostly charged for where they were asked.
+        repetitions: repeated questions a dialogue.
+        early: early answers a dialogue.
+    """
+
+    useful_share: float | None
+    usual_share: float | None
+    repetitions: float
+    early: float
+
+
+def habits(dialogues: Iterable[tuple[str, Sequence[Message]]]) -> Habits:
+    """The habits of an agent."""
+    count, usual = 0, list[bool]()
+    verdicts: Counter[Verdict] = Counter()
+    for solution, messages in dialogues:
+        count += 1
+        for place, message in enumerate(messages):
+            if message.role == "assistant":
+                verdicts[judge(solution, messages[:place], message.content)] += 1
+                if extra := asked_about(message.content):
+                    usual.append(extra in usual_for(messages[0].content))
+    return Habits(
+        verdicts[Verdict.USEFUL] / len(usual) if usual else None,
+        fmean(usual) if usual else None,
+        verdicts[Verdict.REPEATED] / count,
+        verdicts[Verdict.EARLY] / count,
+    )
+
+
+def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
+    """What a turn is worth after these messages."""
+    asked = {asked_about(message.content) for message in messages if message.role == "assistant"}
+    known = named_amounts([message.content for message in messages[1:] if message.role == "user"])
+    complete = len(known) == CHARGED
+    if ANSWER_MARKER in turn:
+        if not complete:
+            taken = sum(message.role == "assistant" for message in messages)
+            return Verdict.FORCED if taken == MAX_TURNS - 1 else Verdict.EARLY
+        return Verdict.RIGHT if turn == f"{ANSWER_MARKER}\n{solution}" else Verdict.WRONG
+    extra = asked_about(turn)
+    if extra is None:
+        return Verdict.OTHER
+    if complete:
+        return Verdict.NEEDLESS
+    if extra in asked:
+        return Verdict.REPEATED
+    return Verdict.USEFUL if f'"{extra}"' in solution else Verdict.USELESS

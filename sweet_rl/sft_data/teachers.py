@@ -1,0 +1,275 @@
+"""Teachers: a model behind any OpenAI-compatible server, or the embedded teacher, which needs none.
+
+A teacher is handed what a model would read, and what a player who knows the answer would say. A model
+only ever sees the first; the embedded teacher only says the second.
+
+A model that plays without training thinks, then acts, one request each (ReAct). Of earlier steps only what is in the state is
+sent. A reply that names no action is recorded with its raw text and handed to the game as it is, which costs a step; no
+other action replaces it.
+
+Published behaviour: docs/published/reflect_rl.md#episodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from sweet_rl import tracking
+from sweet_rl.chat.reflect_format import offered_commands, resolve_label, split_prompt
+from sweet_rl.openai_client import OpenAIClient, RequestFailed
+from sweet_rl.prompts import packaged_text
+from sweet_rl.records import Journal
+from sweet_rl.text_game import GameStep, TextGame
+from sweet_rl.types import Compat, Failure, Json, Message, derive_seed, digest
+
+TEMPERATURE: Final = 0.7
+TOP_P: Final = 0.9
+"""How teachers are sampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question to a teacher.
+
+    `messages` is what a model reads. `known` is what the embedded teacher says, from its own draws; it may
+    know what is hidden from a model. `seed` is the question's own.
+    """
+
+    messages: Sequence[Message]
+    known: Callable[[random.Random], str]
+    seed: int
+
+
+def of_the_model(error: RequestFailed) -> bool:
+    """Whether a request failed because of the model: an empty reply, or a dialogue that is too long.
+
+    Anything else was the service's, and says nothing about the model.
+    """
+    return error.failure.kind in {"empty_reply", "bad_request"}
+
+
+class Teacher(Protocol):
+    """Answers questions; many may be under way at once."""
+
+    name: str
+
+    async def say(self, asked: Asked) -> str:
+        """The answer, never blank."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections and files; the teacher is not asked again."""
+        ...
+
+
+class EmbeddedTeacher:
+    """The world's oracle with sentences of our own: nothing to download, nothing to pay."""
+
+    name = "embedded"
+
+    async def say(self, asked: Asked) -> str:
+        """The known facts, worded by the question's seed."""
+        return asked.known(random.Random(asked.seed))
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+class ModelTeacher:
+    """A model behind an OpenAI-compatible server. Its replies are kept, so that none is paid for twice.
+
+    Args:
+        replies: a .jsonl file of replies by request; None to keep none.
+    """
+
+    def __init__(
+        self,
+        client: OpenAIClient,
+        model: str,
+        *,
+        replies: Path | None = None,
+        temperature: float = TEMPERATURE,
+        top_p: float = TOP_P,
+        max_tokens: int = 2000,
+        at_once: int = 64,
+    ) -> None:
+        self.name = model
+        self._client = client
+        self._fields = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+        self._journal = Journal(replies) if replies else None
+        if replies:
+            tracking.writes(replies, continues=True)
+        self._free = asyncio.Semaphore(at_once)
+        self._kept: dict[str, str] = {}
+        for _, row in self._journal.rows if self._journal else ():
+            if isinstance(row.get("request"), str) and isinstance(row.get("reply"), str):
+                self._kept[row["request"]] = row["reply"]
+
+    async def say(self, asked: Asked) -> str:
+        """One chat completion, or its earlier reply to the same request."""
+        body = self._body(asked)
+        key = digest(body, 32)
+        if key in self._kept:
+            return self._kept[key]
+        async with self._free:
+            reply = await self._client.chat(body)
+        text = reply.content
+        if not text.strip():
+            raise RequestFailed(Failure("empty_reply", f"the content of the reply is {text!r}"))
+        if self._journal is not None:
+            await self._journal.append_soon({"request": key, "reply": text})
+            self._kept[key] = text
+        return text
+
+    async def close(self) -> None:
+        """Close connections and the file of replies."""
+        if self._journal is not None:
+            await self._journal.flush()
+            self._journal.close()
+        await self._client.close()
+
+    def _body(self, asked: Asked) -> Mapping[str, Json]:
+        return {
+            "model": self.name,
+            "messages": [{"role": message.role, "content": message.content} for message in asked.messages],
+            **self._fields,
+            "seed": derive_seed(asked.seed),
+        }
+
+
+ATTEMPTS: Final = 3
+"""How often a state is sent again to a model that says nothing."""
+
+_CHOICES: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
+_WORD: Final = re.compile(r"\w+")
+
+Words = Callable[[random.Random], str]
+
+
+class Expert(Protocol):
+    """What the embedded player knows of a game's current state."""
+
+    def thought(self) -> Words:
+        """A sentence on the current state, with random wording."""
+        ...
+
+    def label(self) -> str:
+        """The label of the action that is best in the current state."""
+        ...
+
+
+class NoExpert:
+    """Knows nothing: for games that a model plays."""
+
+    def thought(self) -> Words:
+        """No thought: an empty text."""
+        return lambda _: ""
+
+    def label(self) -> str:
+        """No action: an empty label."""
+        return ""
+
+
+class Chance:
+    """An agent that chooses among the labels on offer at random."""
+
+    def __init__(self, game: TextGame, seed: int) -> None:
+        self._game, self._random = game, random.Random(seed)
+
+    def thought(self) -> Words:
+        """The same sentence whatever the state is."""
+        return lambda _: "Anything may do."
+
+    def label(self) -> str:
+        """A label drawn from those on offer, all equally likely."""
+        return self._random.choice(list(self._game.labels))
+
+
+@dataclass(slots=True)
+class Played:
+    """One episode: the sum of its costs, its steps, what could not be read."""
+
+    cost: float = 0.0
+    steps: int = 0
+    moved: GameStep | None = None
+    compat: Compat = "fixed"
+    failures: list[Failure] = field(default_factory=list)
+
+
+def extract_action(reply: str, labels: Sequence[str], *, compat: Compat = "fixed") -> str | None:
+    """The label that a reply names; None where it names none.
+
+    The first of `action: 3`, `action 3` and a bare number counts if it is on offer; else the first word that
+    is. As published, that is the first label that occurs anywhere, so that of labels 0 to 5 `take 57` is 5.
+    """
+    text = reply.lower()
+    for pattern in _CHOICES:
+        found = pattern.search(text)
+        if found:
+            label = found[1] if pattern.groups else found[0]
+            if label in labels:
+                return label
+            break
+    if compat == "fixed":
+        return next((word for word in _WORD.findall(reply) if word in labels), None)
+    places = {label: reply.find(label) for label in labels if label in reply}
+    return min(places, key=places.__getitem__) if places else None
+
+
+async def play(
+    game: TextGame,
+    expert: Expert,
+    teacher: Teacher,
+    *,
+    seed: int,
+    react: bool = True,
+    compat: Compat = "fixed",
+) -> Played:
+    """Play a started game to its end."""
+    played = Played(compat=compat)
+    head = game.head
+    draws = random.Random(seed)
+    while played.moved is None or not played.moved.over:
+        before, actions = split_prompt(game.text, head)
+        step_seed = derive_seed(seed, played.steps)
+        thoughts = ""
+        if react:
+            text = f"{before}\n\n{_prompt('react_think')}"
+            thoughts = await _ask(teacher, text, await asyncio.to_thread(expert.thought), step_seed, played)
+        text = f"{before}\n{thoughts}\n{actions.strip()}\n\n{_prompt('react_act')}"
+        label = await asyncio.to_thread(expert.label)
+        reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
+        found = extract_action(reply, game.labels, compat=compat)
+        if found is None and compat == "fixed":  # a model may write the command itself
+            found = resolve_label(reply, offered_commands(actions, head))
+        if found is None:
+            if reply:
+                played.failures.append(Failure("malformed_reply", reply, turn=played.steps))
+            found = draws.choice(list(game.labels)) if compat == "published" else reply
+        played.moved = await asyncio.to_thread(game.step, found)
+        played.cost += played.moved.cost
+        played.steps += 1
+    return played
+
+
+async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Played) -> str:
+    """One request; "" after so many that brought nothing, which are recorded."""
+    messages = [Message("system", _prompt("react_system")), Message("user", text)]
+    for attempt in range(ATTEMPTS):
+        try:
+            return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
+        except RequestFailed as error:
+            played.failures.append(replace(error.failure, turn=played.steps))
+            if attempt == ATTEMPTS - 1 and not (played.compat == "published" or of_the_model(error)):
+                raise
+    return ""
+
+
+def _prompt(name: str) -> str:
+    return packaged_text(f"reflect/{name}")

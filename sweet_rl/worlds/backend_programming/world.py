@@ -1,0 +1,347 @@
+"""Backend Programming: the agent writes a function for a simulated human who knows the requirements.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import no_flag
+from sweet_rl.policies import scripted
+from sweet_rl.types import Compat, Message, Observation, Task, derive_seed
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.dialogue import (
+    PARSERS,
+    Dialogue,
+    DialogueEnv,
+    DialogueOptions,
+    ParsedAction,
+    published_data,
+)
+from sweet_rl.worlds.options import AgentRequest, Options
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.sft_data.schools import School
+    from sweet_rl.users.protocol import Speaker
+
+ABOUT_FUNCTION: Final = (
+    (
+        "Are there any thresholds or limits where the result changes, and what are they exactly?",
+        "At which values does the behaviour switch from one case to another?",
+    ),
+    (
+        "Which constants, rates or weights should the calculation use?",
+        "What exact numbers go into the calculation?",
+    ),
+    (
+        "What exactly should the function return, and in what format?",
+        "What type should the result have, and what does it contain?",
+    ),
+    (
+        "Should the result be rounded, and if so to how many decimals?",
+        "Do you want rounding, and at which point of the calculation?",
+    ),
+    (
+        "What should happen for empty, missing or invalid input?",
+        "How should the function treat edge cases such as zero, negative or empty values?",
+    ),
+    (
+        "Do any of the parameters have default values or are they optional?",
+        "What defaults should be used when something is not given?",
+    ),
+    (
+        "In which order should the steps or rules be applied?",
+        "What is the formula or the sequence of steps that leads to the result?",
+    ),
+    (
+        "Is there a maximum or a minimum that the result must stay within?",
+        "Should the result be capped at some value?",
+    ),
+    (
+        "Are there any special cases or exceptions to the general rule?",
+        "Is there a case that must be handled differently from all others?",
+    ),
+    (
+        "If a value lies exactly on a limit, which side does it belong to?",
+        "Are the limits inclusive or exclusive?",
+    ),
+)
+"""Several wordings of each general question."""
+
+ABOUT_PARAMETER: Final = (
+    "What kind of value is `{name}`, and how does it affect the result?",
+    "How exactly should `{name}` be used in the calculation?",
+    "Which values can `{name}` take, and what happens for each of them?",
+)
+"""Asked about one parameter of the function."""
+
+MAX_QUESTIONS: Final = len(ABOUT_FUNCTION)
+"""As many different questions as there are for a function without parameters."""
+
+_DEFINITION = re.compile(r"\bdef\s+(?P<name>[^\W\d]\w*)\s*\(")
+_IDENTIFIER = re.compile(r"\s*+\**+\s*+(?P<name>[^\W\d]\w*)")
+
+
+class BackendEnv(DialogueEnv):
+    """One episode of Backend Programming: the answer is the text behind the marker, or the last turn's.
+
+    Args:
+        user: who answers; shared by many episodes.
+        max_turns: agent turns at most; the last one counts as the answer whatever it says.
+        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.PARSERS`.
+        stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
+            published "No response.".
+    """
+
+    reply_limit = 400
+
+    def _hand_in(self, parsed: ParsedAction) -> str:
+        return parsed.visible if parsed.answer is None else parsed.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The function that is wanted: its header as Python source, and the names of its parameters."""
+
+    header: str
+    parameters: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)  # asked again in every turn of an episode
+def read_signature(description: str) -> Signature | None:
+    """The last `def …` of a description, or None when there is none.
+
+    Some published descriptions break off inside the signature (at the first colon of a default value); of
+    those the function's name and the parameters that can still be read are kept.
+    """
+    definitions = list(_DEFINITION.finditer(description))
+    if not definitions:
+        return None
+    found = definitions[-1]
+    for bracket in re.finditer(r"\)", description[found.end() :]):
+        header = description[found.start() : found.end() + bracket.end()]
+        try:
+            function = ast.parse(f"{header}: pass").body[0]
+        except (SyntaxError, ValueError):
+            continue
+        if isinstance(function, ast.FunctionDef):
+            arguments = function.args
+            names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            return Signature(header, tuple(argument.arg for argument in names))
+    rest = description[found.end() :].split(",")
+    named = (match["name"] for part in rest if (match := _IDENTIFIER.match(part)))
+    parameters = tuple(dict.fromkeys(name for name in named if not keyword.iskeyword(name)))
+    function_name = "solution" if keyword.iskeyword(found["name"]) else found["name"]
+    return Signature(f"def {function_name}({', '.join(parameters)})", parameters)
+
+
+def stub(description: str) -> str:
+    """A function of the wanted signature that returns None; of any signature when none is given."""
+    signature = read_signature(description)
+    header = signature.header if signature else "def solution(*args, **kwargs)"
+    return f"{header}:\n    return None\n"
+
+
+@lru_cache(maxsize=4096)
+def plan_questions(description: str, seed: int) -> tuple[str, ...]:
+    """At least `MAX_QUESTIONS` different questions, every second one on a parameter while there are any.
+
+    Order and wording are the seed's: the same description and seed give the same list.
+    """
+    rng = Random(seed)
+    general = [rng.choice(wordings) for wordings in rng.sample(ABOUT_FUNCTION, len(ABOUT_FUNCTION))]
+    signature = read_signature(description)
+    parameters = list(signature.parameters) if signature else []
+    rng.shuffle(parameters)
+    questions = []
+    for question in general:
+        questions.append(question)
+        if parameters:
+            questions.append(rng.choice(ABOUT_PARAMETER).format(name=parameters.pop()))
+    return tuple(questions)
+
+
+class QuestionerPolicy(scripted.ScriptedPolicy):
+    """Asks template questions, varied by the episode's seed, then hands in a stub of the wanted signature.
+
+    Args:
+        num_questions: turns spent on asking; must be below the turn limit for the answer to be heard.
+        system_prompt: recorded as part of the input; changes nothing else.
+
+    Raises:
+        UsageError: `num_questions` is negative or beyond the questions there are.
+    """
+
+    name = "questioner"
+
+    def __init__(self, *, num_questions: int = 3, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        if not 0 <= num_questions <= MAX_QUESTIONS:
+            raise UsageError(
+                f"The questioner can ask 0 to {MAX_QUESTIONS} questions, got num_questions={num_questions}."
+            )
+        self._num_questions = num_questions
+
+    def _say(self, observation: Observation) -> str:
+        description = observation.messages[0].content if observation.messages else ""
+        if observation.turn >= self._num_questions:
+            return scripted.as_answer(stub(description))
+        return plan_questions(description, observation.seed)[observation.turn]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions(DialogueOptions):
+    """Options of dialogues with a simulated human.
+
+    Args:
+        compat: of no meaning: there is one way to play.
+    """
+
+    compat: Compat = no_flag("fixed")
+
+
+SIZES = {"train": 1000, "dev": 500, "test": 500}
+"""How many mini tasks there are when no limit is given."""
+
+
+class BackendProgramming(Dialogue):
+    """Backend Programming: write the function that a simulated human wants; ColBench's or generated."""
+
+    name = "code"
+    first_for = "dialogue"
+    train_tasks, test_tasks = "mini:train", "mini:test"
+    sources = ("mini",)
+    options = BackendOptions
+    evaluation = "evaluate_code"
+    reward_is = "tests passed"
+    bounds = ("oracle", "constant")
+    agents = ("questioner", "oracle", "constant", "expert", "insider", "random")
+    takes: ClassVar = {"questioner": {"num_questions": 3}, "constant": {"unsafe_no_sandbox": False}}
+    agent_prompt = "llm_agent_code_prompt.txt"
+    user_prompt = "human_simulator_code_prompt.txt"
+    human_is_served = True
+    archer_config = "archer_code"
+    published_names = ("backend_programming",)
+    human_server = "configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct"
+    human_hint = "`sweet-rl serve_simulator` starts one that needs no model."
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Generated functions: of a split, or of a variant and a split (`easy:test`, `trades=10:test`)."""
+        mini = import_module("sweet_rl.mini.backend.tasks")
+        variant, _, split = where.rpartition(":")
+        variant = variant or mini.DEFAULT_WORLD
+        if split not in SIZES or variant.partition("=")[0] not in mini.WORLDS:
+            raise UsageError(
+                f"'mini:{where}' is no split of the mini benchmark. Use 'mini:train', 'mini:dev' or "
+                "'mini:test', or name a world: 'mini:easy:test', 'mini:trades=10:test', "
+                "'mini:families:test'."
+            )
+        rows: Rows = mini.generate(split, SIZES[split] if limit is None else limit, seed, variant)
+        return rows
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Open dialogues with `user`, who knows the hidden function."""
+        if user is None or not isinstance(options, DialogueOptions):
+            raise UsageError(f"{self.name} needs a simulated human, and options of its own.")
+        stop = options.user_failure == "stop"
+        parser = PARSERS[options.parser]
+        yield lambda: BackendEnv(
+            user, max_turns=self.turns(options), parser=parser, stop_on_user_failure=stop
+        )
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """One that asks some questions, three players of the mini benchmark, the ceiling and the floor."""
+        prompt, turns = wanted.system_prompt, self.turns(wanted.options)
+        if wanted.name == "questioner":
+            if not 0 <= wanted.num_questions < turns:
+                raise UsageError(
+                    f"--num_questions must be from 0 to max_turns - 1 = {turns - 1}, "
+                    f"got {wanted.num_questions}."
+                )
+            return QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
+        if wanted.name in {"expert", "insider", "random"}:
+            play = import_module("sweet_rl.mini.backend.extras").PLAYERS[wanted.name]
+
+            def say(observation: Observation) -> str:
+                rng = Random(derive_seed(wanted.seed, observation.seed, observation.turn))
+                turn: str = play(observation.messages, rng, max_turns=turns)
+                return turn
+
+            return scripted.TeacherPolicy(say, system_prompt=prompt)
+        if wanted.name == "oracle":
+            answers = {task.task_id: task.ground_truth for task in wanted.tasks}
+            return scripted.OraclePolicy(answers, system_prompt=prompt)
+        if wanted.name != "constant":
+            raise self.no_agent(wanted.name)
+        from sweet_rl.grading.code import CodeGrader, constant_answer
+        from sweet_rl.grading.sandbox import Sandbox
+
+        with Sandbox(unsafe_no_sandbox=wanted.unsafe_no_sandbox) as sandbox:
+            outputs = CodeGrader(sandbox).reference_outputs(wanted.tasks)
+        answers = {task.task_id: constant_answer(task, outputs[task.task_id]) for task in wanted.tasks}
+        return scripted.ConstantPolicy(answers, system_prompt=prompt)
+
+    def refuses(self, tasks: Sequence[Task]) -> str:
+        """Web pages are another world's."""
+        pages = all(task.ground_truth.lstrip().startswith("<") for task in tasks)
+        return "holds web pages, not functions: add --world html." if pages else ""
+
+    def lacks(self, task: Task) -> str:
+        """Answers are graded by tests."""
+        return "" if task.test_cases else "test_cases"
+
+    def how_to_get(self, path: Path) -> str:
+        """The published tasks are on the hub."""
+        return published_data(path)
+
+    def make_user(self) -> User:
+        """The scripted human of the mini benchmark."""
+        human: User = import_module("sweet_rl.mini.backend.human").ScriptedHuman()
+        return human
+
+    def good_turn(self, solution: str, messages: Sequence[Message], turn: str) -> bool | None:
+        """By the oracle of the mini worlds about extras; None for other functions."""
+        extras = import_module("sweet_rl.mini.backend.extras")
+        return bool(extras.judge(solution, messages, turn).good) if extras.is_source(solution) else None
+
+    def school(self) -> School:
+        """Drills and dialogues of the mini benchmark; none shows which extras are usual."""
+        school: School = import_module("sweet_rl.mini.backend.pretraining").SCHOOL
+        return school
+
+    def served_human(self) -> Speaker:
+        """The scripted human behind a server; the hidden function is in the prompt."""
+        speaker: Speaker = import_module("sweet_rl.mini.backend.human.reading").answer_served
+        return speaker
+
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
+        """The human as the paper has it."""
+        from sweet_rl.users.model import OpenAIUser
+
+        return OpenAIUser(client, model, prompt_template=prompt, **said)
+
+    def check_user_prompt(self, template: str, path: str) -> None:
+        """Check for the placeholders of problem, hidden information and dialogue."""
+        from sweet_rl.prompts import PLACEHOLDERS, check_placeholders
+
+        check_placeholders(template, PLACEHOLDERS, path)
+
+
+WORLD = BackendProgramming()

@@ -1,0 +1,1 @@
+"""Training texts for the taxi: records, thoughts and lessons."""

@@ -1,0 +1,279 @@
+"""The stages that only Frontend Design has: where its tasks come from, and runs compared page by page.
+
+Published behaviour: docs/published/sweet_rl.md#files, #viewers-and-filter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sweet_rl import tracking
+from sweet_rl.browsers.page import RenderFlags
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import REQUIRED, Only, flag
+from sweet_rl.flags.common import (
+    BatchSize,
+    Continuing,
+    Margin,
+    OutputPath,
+    Overwriting,
+    Quiet,
+    ReportPath,
+    SavedPath,
+    Source,
+    TempPath,
+)
+from sweet_rl.flags.models import BaseUrl, KeyVar, MaxPixels, MaxTokens, Metric, Requests, ServerPlace
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSightFlags(OutputPath, Source, RenderFlags, Continuing, Quiet):
+    """Which rows."""
+
+    num_rows: int = flag(20_000, "rows of the source that are looked at, from the first on.", at_least=1)
+    num_train: int = flag(10_000, "how many of them, from the first on, are for training.", at_least=0)
+    validate: bool = flag(False, "render each page and drop those that do not render.")
+
+    def check_together(self) -> None:
+        """Whether there are so many rows."""
+        super().check_together()
+        if self.num_train > self.num_rows:
+            raise UsageError(
+                f"--num_train must be at most --num_rows, got {self.num_train} and {self.num_rows}."
+            )
+
+
+@recorded("prepare_websight", reads=("source",))
+@stage(
+    "output_path",
+    "source",
+    defaults={"source": "HuggingFaceM4/WebSight", "render_cache": "none"},
+    helps={
+        "output_path": "the folder that gets train.jsonl, test.jsonl and report.jsonl.",
+        "source": "a data set on the hub (needs the package datasets), a .parquet or .jsonl file, or a folder of such files, with the columns llm_generated_idea and text.",
+        "to_continue": "finish the run that output_path holds; of its pages only those that timed out are rendered again.",
+        "overwrite": "forget what output_path holds.",
+    },
+)
+def prepare_websight(flags: WebSightFlags, /) -> None:
+    """Make frontend tasks of WebSight v0.2, as ColBench's were made: train.jsonl and test.jsonl.
+
+    The idea that a page was written from becomes the request, the page (its picture addresses normalised)
+    the hidden one. Of the first num_rows rows the first num_train are train, the rest is test; a row
+    keeps its side whatever else is dropped. Rows without an idea or a page are dropped, with --validate
+    also those whose page does not render; report.jsonl names each and says why.
+
+    The smallest run: sweet-rl prepare_websight websight_tasks
+    Without network: sweet-rl prepare_websight websight_tasks --source path/to/parquet_files
+    """
+    import functools
+    from pathlib import Path
+
+    from sweet_rl.browsers import open_renderer
+    from sweet_rl.records import replace_rows
+    from sweet_rl.worlds.frontend_design import websight
+
+    folder = Path(flags.output_path)
+    if folder.is_file():
+        raise UsageError(f"--output_path {flags.output_path!r} is a file; name a folder.")
+    files = {name: folder / f"{name}.jsonl" for name in ("train", "test", "report")}
+    websight.refuse_to_overwrite(
+        list(files.values()), to_continue=flags.to_continue, overwrite=flags.overwrite
+    )
+    rows = websight.read_tasks(flags.source, flags.num_rows, quiet=flags.quiet)
+    tracking.writes(folder, folder=True, continues=flags.to_continue)
+    if flags.validate:
+        checks = websight.Checks(
+            report_path=files["report"],
+            rendered_with=flags.rendered_with(),
+            at_once=4 * flags.browsers,
+            overwrite=flags.overwrite,
+            quiet=flags.quiet,
+        )
+        report = websight.check_rows(rows, checks, functools.partial(open_renderer, flags.rendering()))
+    else:
+        report = [websight.unrendered(row) for row in rows]
+        replace_rows(files["report"], report)
+    kept = [
+        dict(row.row) if verdict["reason"] is None else None
+        for row, verdict in zip(rows, report, strict=True)
+    ]
+    for name, part in (("train", kept[: flags.num_train]), ("test", kept[flags.num_train :])):
+        tasks = [row for row in part if row is not None]
+        replace_rows(files[name], tasks)
+        print(f"{len(tasks)} tasks are in {files[name]}")
+    print(f"{len(rows)} rows of {flags.source} were looked at; {files['report']} has the verdict on each.")
+    websight.say_dropped(report)
+    if len(rows) <= flags.num_train:
+        print(f"All {len(rows)} rows went to train.jsonl; for a test set pass a smaller --num_train.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterFlags(SavedPath, TempPath, RenderFlags, Continuing, Quiet):
+    """Inputs and outputs."""
+
+    filtered_path: str = flag(REQUIRED, "the .jsonl file that the kept rows are written to.")
+
+
+@recorded("filter_websites", reads=("saved_path",))
+@stage(
+    "saved_path",
+    "filtered_path",
+    "temp_path",
+    defaults={"render_cache": "none"},
+    helps={
+        "saved_path": "the .jsonl file of frontend tasks: rows with problem_description and ground_truth (the page).",
+        "temp_path": "folder that gets the picture of each page that renders, as PAGE.png where PAGE is the page's name in the report; default: no pictures are kept.",
+        "to_continue": "finish the run that filtered_path's report holds; of its pages only those that timed out are rendered again.",
+        "overwrite": "forget the report and replace filtered_path.",
+    },
+)
+def filter_websites(flags: FilterFlags, /) -> None:
+    """Keep the rows of a task file that have a request and a page that a real browser can show.
+
+    Rows are kept as they are, in their order. Beside filtered_path a report (NAME.report.jsonl) says of
+    each row whether it was kept, and why not: no ground_truth, no problem_description, timeout, crash,
+    too_large, empty, navigation. Pages that time out are tried again, one at a time, before they are
+    dropped. A run that was stopped is finished by the same command with --to_continue.
+
+    The smallest run: sweet-rl filter_websites tasks.jsonl kept.jsonl
+    """
+    import functools
+    import os
+    from pathlib import Path
+
+    from sweet_rl.browsers import open_renderer
+    from sweet_rl.records import read_rows, replace_rows
+    from sweet_rl.worlds.frontend_design import websight
+
+    filtered = Path(flags.filtered_path)
+    if os.path.realpath(flags.saved_path) == os.path.realpath(filtered):
+        raise UsageError(
+            "--saved_path and --filtered_path are the same file; choose another --filtered_path."
+        )
+    if filtered.is_dir():
+        raise UsageError(f"--filtered_path {flags.filtered_path!r} is a folder; name a .jsonl file in it.")
+    report_path = filtered.with_name(f"{filtered.stem}.report.jsonl")
+    websight.refuse_to_overwrite(
+        [filtered, report_path], to_continue=flags.to_continue, overwrite=flags.overwrite
+    )
+    fields = ("problem_description", "ground_truth")
+    rows = [
+        websight.PageRow(f"line {line}", row, websight.require_text(row, fields))
+        for line, row in read_rows(flags.saved_path)
+    ]
+    websight.require_rows(rows, flags.saved_path, fields, "Make such a file with sweet-rl prepare_websight.")
+    checks = websight.Checks(
+        report_path=report_path,
+        rendered_with=flags.rendered_with(),
+        at_once=4 * flags.browsers,
+        pictures=Path(flags.temp_path) if flags.temp_path is not None else None,
+        overwrite=flags.overwrite,
+        quiet=flags.quiet,
+    )
+    for path in (filtered, report_path):
+        tracking.writes(path, continues=flags.to_continue)
+    if flags.temp_path is not None:
+        tracking.writes(flags.temp_path, folder=True, continues=flags.to_continue)
+    report = websight.check_rows(rows, checks, functools.partial(open_renderer, flags.rendering()))
+    kept = [dict(row.row) for row, verdict in zip(rows, report, strict=True) if verdict["reason"] is None]
+    replace_rows(filtered, kept)
+    print(f"{len(kept)} of {len(rows)} rows are in {flags.filtered_path}; the reasons are in {report_path}.")
+    websight.say_dropped(report)
+
+
+_MODEL: Final = Only("judge", ("model",))
+_METRICS: Final = Only("judge", ("metrics",))
+_OF_A_MODEL: Final = (
+    "hostname port base_url api_key_var prompt_path max_tokens max_pixels batch_size request_timeout_s "
+    "request_attempts output_path browser network allow_scripts viewport page_timeout_s browsers render_cache"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeFlags(
+    OutputPath,
+    ReportPath,
+    Metric,
+    Margin,
+    ServerPlace,
+    BaseUrl,
+    KeyVar,
+    Requests,
+    MaxTokens,
+    MaxPixels,
+    BatchSize,
+    RenderFlags,
+    Overwriting,
+    Quiet,
+):
+    """Who judges what."""
+
+    run_a: str = flag(REQUIRED, "trajectory file whose win rate is wanted.")
+    run_b: str = flag(REQUIRED, "trajectory file that it is compared with.")
+    judge: str = flag(
+        "auto",
+        "the server's name for a vision model; auto is the first model that it offers; metrics asks no server.",
+    )
+    prompt_path: str | None = flag(
+        None,
+        "the judge's instructions before it sees the pictures; default the packaged judge_html_prompt.txt.",
+        shown="all",
+    )
+
+
+@recorded("judge_html", reads=("run_a", "run_b", "prompt_path"), prices=True, resumes=True)
+@stage(
+    "run_a",
+    "run_b",
+    defaults={
+        "output_path": "",
+        "metric": "combined",
+        "margin": 0.01,
+        "max_tokens": 512,
+        "max_pixels": 1_500_000,
+        "batch_size": 16,
+    },
+    helps={
+        "output_path": "the .jsonl journal of verdicts; default run_a with .vs.NAME_OF_B.jsonl in place of .jsonl.",
+        "report_path": "JSON file for the numbers; default run_a with .vs.NAME_OF_B.report.json in place of .jsonl.",
+        "metric": "which grade decides.",
+        "margin": "a difference up to this is a tie.",
+        "max_tokens": "of the judge's reply.",
+        "batch_size": "pages in work at once.",
+        "overwrite": "throw away the verdicts that the journal holds, and replace a report of other runs.",
+    },
+    narrow={
+        "margin": {"at_most": 1},
+        "metric": {"choices": ("clip", "combined", "ssim", "colour", "text", "layout")},
+    },
+    only=dict.fromkeys(_OF_A_MODEL.split(), _MODEL) | {"metric": _METRICS, "margin": _METRICS},
+    facets=lambda flags: {"judge": {"metrics" if flags["judge"] == "metrics" else "model"}},
+)
+def judge_html(flags: JudgeFlags, /) -> None:
+    """Compare two runs over the same tasks page by page, and print the win rate of the first.
+
+    Rows are paired by task_id and sample_index. A vision model is shown the target and both pictures, twice,
+    in both orders; where the two verdicts differ, the page is a tie. Equal pictures are a tie and a picture
+    wins against none without asking. A tie is half a win; the 95 % interval is Wilson's, over tasks.
+
+    Every verdict is appended to a journal, so that the same command resumes where it stopped.
+    With --judge metrics nothing is asked or rendered: the higher grade of sweet-rl evaluate_html wins.
+    """
+    from sweet_rl.grading.pages import need_page_metrics
+
+    need_page_metrics()
+    from sweet_rl.runs import new_file
+    from sweet_rl.worlds.frontend_design import judging
+
+    report = flags.report_path
+    if report is not None and not judging.is_report_of(flags.run_a, flags.run_b, report):
+        new_file(report, "report_path", overwrite=flags.overwrite)
+    runs = judging.load_runs(flags.run_a, flags.run_b)
+    if flags.judge == "metrics":
+        judging.run_by_metric(runs, flags.metric, flags.margin, report)
+    else:
+        judging.start(runs, flags)

@@ -1,0 +1,219 @@
+"""Frontend Design: the agent writes a web page for a simulated human who sees the target page."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from sweet_rl.browsers import Renderer
+from sweet_rl.browsers.page import RenderFlags
+from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import Only, flag, no_flag
+from sweet_rl.flags.common import TempPath
+from sweet_rl.types import Json, Task
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
+from sweet_rl.worlds.options import AgentRequest, Options
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.worlds.frontend_design.env import PictureFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignOptions(DialogueOptions, RenderFlags, TempPath):
+    """Options of Frontend Design.
+
+    Args:
+        renderer: draws pages, if there is one that outlives the world.
+        pictures: where the drawn pages are kept.
+    """
+
+    image_url: Literal["png", "jpeg", "vllm"] = flag(
+        "png",
+        "how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for "
+        "OpenAI).",
+        only=Only("human", ("server",), "a human behind a server (--hostname, --port or --env_base_url)"),
+    )
+    renderer: Renderer | None = no_flag(None)
+    pictures: PictureFolder | None = no_flag(None)
+
+
+_STAGES = "sweet_rl.worlds.frontend_design.stages"
+
+MOST_PAGES = 100
+"""Episodes at once, as published: more only wait for the browsers, with their pictures in memory."""
+
+
+SIZES = {"train": 1000, "test": 500}
+"""How many mini-web pages there are when no limit is given."""
+
+
+class FrontendDesign(Dialogue):
+    """Frontend Design: draw the web page that a simulated human wants; ColBench's or generated."""
+
+    name = "html"
+    options = DesignOptions
+    evaluation = "evaluate_html"
+    reward_is = "similarity"
+    bounds = ("target", "blank")
+    train_tasks, test_tasks = "mini-web:train", "mini-web:test"
+    sources = ("mini-web",)
+    agents = ("improver", "generic", "blank", "target")
+    agent_prompt = "llm_agent_html_prompt.txt"
+    user_prompt = "human_simulator_html_prompt.txt"
+    human_hint = "--env_model scripted is a human without a model."
+    published_names = ("frontend_design",)
+    human_server = "configs/sweet_rl/serve_human_72b_vl.sh Qwen/Qwen2-VL-72B-Instruct"
+    stages: ClassVar = {
+        "prepare_websight": StageEntry(
+            f"{_STAGES}:prepare_websight", "Make frontend tasks of WebSight, from the hub or from files."
+        ),
+        "filter_websites": StageEntry(
+            f"{_STAGES}:filter_websites",
+            "Keep the frontend tasks whose page renders; say why the others do not.",
+        ),
+        "judge_html": StageEntry(
+            f"{_STAGES}:judge_html", "Compare two runs of Frontend Design page by page; print the win rate."
+        ),
+    }
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Generated pages of a split."""
+        if where not in SIZES:
+            raise UsageError(
+                f"'mini-web:{where}' is no split of mini-web. Use 'mini-web:train' or 'mini-web:test'."
+            )
+        pages = import_module("sweet_rl.mini.frontend.pages")
+        rows: Rows = pages.generate(where, SIZES[where] if limit is None else limit, seed)
+        return rows
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Dialogues with `user`, who is shown pictures."""
+        from sweet_rl.browsers import open_renderer
+        from sweet_rl.worlds.dialogue import PARSERS
+        from sweet_rl.worlds.frontend_design.env import FrontendEnv
+
+        design = options if isinstance(options, DesignOptions) else DesignOptions()
+        human, pictures = user, design.pictures
+        if human is None or pictures is None:
+            raise UsageError(f"{self.name} needs a simulated human and a folder for pictures.")
+        async with AsyncExitStack() as stack:
+            renderer = design.renderer
+            if renderer is None:
+                renderer = await stack.enter_async_context(open_renderer(design.rendering()))
+            yield lambda: FrontendEnv(
+                human,
+                renderer,
+                pictures,
+                max_turns=self.turns(options),
+                parser=PARSERS[design.parser],
+                stop_on_user_failure=design.user_failure == "stop",
+                forget_answer=options.published,
+            )
+
+    def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
+        """None: a page is more or less like the wanted one."""
+        return None
+
+    def at_once(self, wanted: int) -> int:
+        """At most `MOST_PAGES`: pages need a browser each."""
+        return min(wanted, MOST_PAGES)
+
+    def beside(
+        self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]
+    ) -> Options:
+        """The folder of pictures: the one that is named, or one beside the rows, or for a while."""
+        from sweet_rl.worlds.frontend_design.env import PictureFolder
+
+        if not isinstance(options, DesignOptions):
+            return options
+        if options.temp_path:
+            folder = Path(options.temp_path)
+        elif output is not None:
+            folder = output.with_name(f"{output.stem}_images")
+        else:
+            folder = Path(tempfile.mkdtemp(prefix="sweet_rl_images_"))
+        beside = None if output is None else output.parent
+        return replace(options, pictures=PictureFolder(folder, beside=beside, samples=samples))
+
+    def check_place(self, options: Options) -> None:
+        """Make sure that the folder that was named holds no pictures."""
+        named = options.temp_path if isinstance(options, DesignOptions) else None
+        if named and any(Path(named).glob("*.png")):
+            raise UsageError(
+                f"--temp_path {named!r} holds pictures of another run. Choose another folder, pass "
+                "--overwrite to draw over them, or --to_continue with that run's file."
+            )
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """Designers: one that follows the human's remarks, the ceiling and the floors."""
+        designers = import_module("sweet_rl.mini.frontend.agents")
+        agent: Policy
+        if wanted.name == "improver":
+            agent = designers.ImproverDesigner(
+                max_turns=self.turns(wanted.options), system_prompt=wanted.system_prompt
+            )
+        elif wanted.name == "target":
+            pages = {task.task_id: task.hidden_information for task in wanted.tasks}
+            agent = designers.TargetDesigner(pages, system_prompt=wanted.system_prompt)
+        elif wanted.name in self.agents:
+            kind = designers.BlankDesigner if wanted.name == "blank" else designers.GenericDesigner
+            agent = kind(wanted.system_prompt)
+        else:
+            raise self.no_agent(wanted.name)
+        return agent
+
+    def refuses(self, tasks: Sequence[Task]) -> str:
+        """Refuse tasks of functions: none has a page as its ground truth."""
+        if any(task.ground_truth.lstrip().startswith("<") for task in tasks):
+            return ""
+        return "holds no web pages: no ground_truth begins with a tag. Leave --world out for functions."
+
+    def lacks(self, task: Task) -> str:
+        """Answers are compared with a page."""
+        return "" if "<html" in task.ground_truth.lower() else "page in ground_truth"
+
+    def how_to_get(self, path: Path) -> str:
+        """ColBench has no pages: they are made."""
+        return f"sweet-rl prepare_websight {path.parent} --validate (docs/training.md)"
+
+    def make_user(self) -> User:
+        """The scripted human, who compares pictures."""
+        human: User = import_module("sweet_rl.mini.frontend.human").ScriptedViewer()
+        return human
+
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
+        """The human as the paper has it: a model that sees."""
+        from sweet_rl.users.model import VisionUser
+
+        image_url = options.image_url if isinstance(options, DesignOptions) else "png"
+        return VisionUser(client, model, prompt_template=prompt, image_url=image_url, **said)
+
+    def model_user_settings(self, options: Options) -> dict[str, Json]:
+        """How pictures are written into requests."""
+        return {"image_url": options.image_url} if isinstance(options, DesignOptions) else {}
+
+    def check_user_prompt(self, template: str, path: str) -> None:
+        """Check a prompt for a human who is shown pictures."""
+        from sweet_rl.users.model import check_vision_prompt
+
+        check_vision_prompt(template, path)
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """Whether a draft that cannot be drawn takes an earlier answer away, too; and how pages are drawn."""
+        drawn = options.rendered_with() if isinstance(options, DesignOptions) else {}
+        return super().settings(options) | {"compat": options.compat} | drawn
+
+
+WORLD = FrontendDesign()

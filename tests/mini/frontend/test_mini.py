@@ -1,0 +1,232 @@
+"""Mini-web: schema, well-formed pages, determinism, disjoint splits, and requests that give nothing away."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from importlib.resources import files
+from xml.etree.ElementTree import ParseError
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweet_rl.browsers.page import extract_html, normalise_urls
+from sweet_rl.errors import UsageError
+from sweet_rl.mini.frontend import pages as mini_web
+from sweet_rl.mini.frontend.pages.draw import Draw
+from sweet_rl.mini.frontend.pages.look import draw_look
+from sweet_rl.mini.frontend.pages.markup import arrangement, parse, to_html
+from sweet_rl.mini.frontend.pages.site import Site
+from sweet_rl.mini.frontend.pages.words import topics_for, words
+from sweet_rl.worlds import load_tasks
+
+VOID = {"br", "hr", "img", "input", "link"}
+ROUND = len(mini_web.KINDS)
+
+seeds = st.integers(0, 10**6)
+kinds = st.sampled_from(sorted(mini_web.KINDS))
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag that opens closes, in order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.seen, self.ids, self.labels, self.addresses, self.words = (
+            [],
+            Counter(),
+            [],
+            [],
+            [],
+            [],
+        )
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"an attribute twice: {attrs}"
+        self.seen[tag] += 1
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name == "for":
+                self.labels.append(value)
+            if name == "class":
+                assert value == value.strip() != ""
+            if name in {"src", "style"}:
+                self.addresses += re.findall(r"https?://[^'\")]+", value)
+            assert value is None or "None" not in value
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if data.strip() and self.open[-1] != "style":
+            self.words.append(data.strip())
+
+
+@settings(max_examples=120, deadline=None)
+@given(kinds, seeds)
+def test_every_page_is_well_formed(kind, seed):
+    html = mini_web.draw_page(kind, seed, 0).html
+    page = Page(html)
+    assert page.open == []
+    assert page.seen["html"] == page.seen["body"] == page.seen["link"] == 1
+    assert len(page.ids) == len(set(page.ids))
+    assert set(page.labels) <= set(page.ids)
+    assert len(page.words) >= 4
+    assert all(re.fullmatch(r"https://picsum\.photos/id/48/\d+/\d+", address) for address in page.addresses)
+    assert html.startswith(f'<html>\n<link href="{mini_web.TAILWIND}" rel="stylesheet">\n')
+
+
+@settings(max_examples=60, deadline=None)
+@given(kinds, seeds)
+def test_a_page_passes_through_the_text_functions_unchanged(kind, seed):
+    html = mini_web.draw_page(kind, seed, 0).html
+    assert normalise_urls(html) == html
+    assert extract_html(f"Here it is:\n{html}\nDone.") == ("Here it is:\n[SEE RENDERED HTML]\nDone.", html)
+
+
+@settings(max_examples=120, deadline=None)
+@given(kinds, seeds)
+def test_a_request_says_what_for_and_not_how(kind, seed):
+    page = mini_web.draw_page(kind, seed, 0)
+    told = page.request
+    assert 137 <= len(told) <= 549  # as long as those of the published sample
+    assert told[0].isupper()
+    assert told.endswith(".")
+    layout = (
+        r"columns?|rows?|grid|sidebar|header|footer|navigation|left|right|top|bottom|cent(?:er|re)d|cards?"
+    )
+    assert not re.search(rf"\b(?:{layout})\b", told, re.IGNORECASE)
+    brand = {name for topic in words()["topics"] for name in topic["names"]}
+    assert not [name for name in brand if name in told]
+
+
+def test_rows_have_exactly_the_fields_of_a_published_row(shared):
+    with (shared / "data/colbench/frontend_tasks_500.jsonl").open() as file:
+        real = json.loads(next(file))
+    for row in mini_web.generate("test", ROUND):
+        assert list(row) == list(real)
+        assert all(type(value) is str and value for value in row.values())
+
+
+def test_the_first_pages_of_a_longer_list_are_the_shorter_list():
+    assert mini_web.generate("train", 50)[:23] == mini_web.generate("train", 23)
+
+
+def test_pages_and_requests_of_a_split_are_all_different_and_the_splits_share_none():
+    train, test, other = (
+        mini_web.generate("train", 1200),
+        mini_web.generate("test", 600),
+        mini_web.generate("test", 600, seed=7),
+    )
+    for rows in (train, test, other):
+        for field in ("ground_truth", "problem_description"):
+            assert len({row[field] for row in rows}) == len(rows)
+    pages = [{row["ground_truth"] for row in rows} for rows in (train, test, other)]
+    assert not pages[0] & (pages[1] | pages[2])
+
+
+def test_the_arrangement_decides_the_split_whatever_is_written_in_it():
+    here = parse('<div class="p-4" id="a"> <p>One</p> <p class="">Two</p> </div>')
+    same = parse('<div class=" p-4 " id="b"><p>Three</p><p>Four</p></div>')
+    other = parse('<div class="p-4" id="a"><p>One</p><p class="font-bold">Two</p></div>')
+    assert arrangement(here) == arrangement(same) == ["div", "p-4", ["p", ""], ["p", ""]]
+    assert arrangement(here) != arrangement(other)
+
+
+@pytest.mark.parametrize("kind", mini_web.KINDS)
+def test_no_arrangement_stands_in_both_splits(kind):
+    streams = [mini_web.pages(kind, split, seed) for split, seed in (("train", 0), ("test", 0), ("test", 5))]
+    drawn = [{next(stream).arrangement for _ in range(12)} for stream in streams]
+    assert [len(side) for side in drawn] == [12, 12, 12]
+    assert not drawn[0] & (drawn[1] | drawn[2])
+
+
+def test_every_kind_has_a_template_purposes_and_something_to_be_about():
+    templates = (files(mini_web) / "templates/kinds").iterdir()
+    assert {path.name.removesuffix(".html.j2") for path in templates} == set(mini_web.KINDS)
+    assert set(words()["only_for"]) <= set(mini_web.KINDS)
+    for kind in mini_web.KINDS:
+        assert words()["purposes"][kind]
+        assert len(topics_for(kind)) >= 3
+    abouts = {topic["about"] for topic in words()["topics"]}
+    assert set().union(*words()["only_for"].values()) <= abouts
+
+
+def test_pages_differ_in_their_parts():
+    pages = [Page(row["ground_truth"]) for row in mini_web.generate("train", 6 * ROUND)]
+    for tag in ("nav", "header", "footer", "aside", "table", "form", "img", "article", "blockquote", "style"):
+        having = sum(page.seen[tag] > 0 for page in pages)
+        assert 5 <= having < len(pages), tag
+
+
+def test_another_seed_gives_other_pages():
+    assert mini_web.generate("train", ROUND, seed=1) != mini_web.generate("train", ROUND, seed=2)
+
+
+def test_another_process_draws_the_same_pages():
+    code = "import json; from sweet_rl.mini.frontend import pages as mini; print(json.dumps(mini.generate('test', 20, seed=3)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == mini_web.generate("test", 20, seed=3)
+
+
+def test_text_and_attributes_are_escaped():
+    node = parse('<p class="a">1 &lt; 2 &amp; so on<img alt="say &#34;hi&#34;"/> or <br/></p>')
+    lines = [
+        '<p class="a">',
+        "  1 &lt; 2 &amp; so on",
+        '  <img alt="say &quot;hi&quot;">',
+        "  or",
+        "  <br>",
+        "</p>",
+    ]
+    assert to_html(node) == "\n".join(lines)
+
+
+def test_what_a_template_inserts_is_escaped_and_what_macros_rendered_is_not_escaped_again():
+    draw = Draw(0)
+    topic = dict.fromkeys(words()["topics"][0], ["A <b> & \"c\" 'd'"] * 9) | {
+        "offer": "<i>",
+        "prices": (1, 2),
+    }
+    for kind in mini_web.KINDS:
+        html = to_html(Site(draw, draw_look(draw), topic, "<u>").body(kind))
+        assert not re.search(r"<[biu]>|&amp;(?:lt|amp|quot|#)", html)
+        assert "&lt;" in html
+
+
+def test_a_template_that_does_not_close_what_it_opens_ends_with_an_error():
+    with pytest.raises(ParseError, match="mismatched tag"):
+        parse("<body><p></body>")
+
+
+def test_the_benchmark_has_a_name_for_each_split():
+    assert [task.row for task in load_tasks("mini-web:test", num_tasks=9, seed=4)] == mini_web.generate(
+        "test", 9, 4
+    )
+    tasks = load_tasks("mini-web:test")
+    assert len({task.task_id for task in tasks}) == len(tasks) == 500
+    assert all(task.hidden_information == task.ground_truth and not task.test_cases for task in tasks)
+
+
+@pytest.mark.parametrize("source", ["mini-web", "mini-web:dev", "mini-web:easy:test"])
+def test_a_split_that_does_not_exist_is_named_with_those_that_do(source):
+    with pytest.raises(UsageError, match="Use 'mini-web:train' or 'mini-web:test'"):
+        load_tasks(source)
+    with pytest.raises(UsageError, match="'train' and 'test', not 'dev'"):
+        mini_web.generate("dev", 1)
+
+
+def test_the_pages_of_seed_0_never_change():
+    """Published figures name these tasks; a change here needs a new name for the benchmark."""
+    text = json.dumps([mini_web.generate("train", 60), mini_web.generate("test", 60)])
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "df724c400e58e494"
