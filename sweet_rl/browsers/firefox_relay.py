@@ -26,7 +26,9 @@ _SET_FLAGS, _UP = 0x8914, 0x1 | 0x40  # SIOCSIFFLAGS; IFF_UP, IFF_RUNNING
 
 async def relay(command: list[str]) -> None:
     """Run Firefox until the pipe or Firefox ends."""
-    _loopback_up()
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        # a new network namespace has a loopback interface that is down
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
     firefox = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, stdout=2, pass_fds=()
     )
@@ -38,7 +40,7 @@ async def relay(command: list[str]) -> None:
         ):
             ends = [
                 asyncio.create_task(work)
-                for work in (_from_us(web_socket), _to_us(web_socket), _drain(firefox), _over(firefox))
+                for work in (_from_us(web_socket), _to_us(web_socket), _drain(firefox), firefox.wait())
             ]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -78,16 +80,6 @@ def _write(data: bytes) -> None:
 async def _drain(firefox: asyncio.subprocess.Process) -> None:
     while firefox.stderr is not None and await firefox.stderr.read(2**16):
         pass
-
-
-async def _over(firefox: asyncio.subprocess.Process) -> None:
-    await firefox.wait()
-
-
-def _loopback_up() -> None:
-    """A new network namespace has a loopback interface that is down."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
 
 
 if __name__ == "__main__":

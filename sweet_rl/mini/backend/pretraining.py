@@ -47,10 +47,13 @@ class Moment:
 
 def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
     """All gates of an agent."""
-    drawn = _tasks()
+    drawn = problems(TRADES, TRADES, "dev", 0)
     moments = [[_moment(next(drawn), misses) for _ in range(each)] for misses in range(MISSES)]
     rows = [moment for row in moments for moment in row]
-    wrong = [_with_others(moment, drawn) for moment in rows]
+    wrong = [  # problems that charge for neither extra
+        next(other for other in drawn if not set(_charged(other)) & set(_charged(moment.problem)))
+        for moment in rows
+    ]
     right = ask([moment.text(moment.problem.source) for moment in rows], QUESTIONS)
     areas = [area_of(moment, logprobs) for moment, logprobs in zip(rows, right, strict=True)]
     halfway = [_moment(next(drawn), 1, found=1) for _ in range(each)]
@@ -140,10 +143,6 @@ def habits(ask: Ask, tasks: Sequence[Problem]) -> Iterator[Figure]:
     yield Figure("turns that are no question and no answer", other / len(tasks))
 
 
-def _tasks() -> Iterator[Problem]:
-    return problems(TRADES, TRADES, "dev", 0)
-
-
 def _charged(problem: Problem) -> list[str]:
     return [extra for extra, _ in problem.rules]
 
@@ -152,11 +151,6 @@ def _moment(problem: Problem, misses: int, found: int = 0) -> Moment:
     free = [extra for extra in extras.EXTRAS if extra not in _charged(problem)]
     missed = Random(problem.source).sample(free, misses)
     return Moment(problem, (*missed, *_charged(problem)[:found]))
-
-
-def _with_others(moment: Moment, drawn: Iterator[Problem]) -> Problem:
-    """A problem that charges for neither extra of this one."""
-    return next(other for other in drawn if not set(_charged(other)) & set(_charged(moment.problem)))
 
 
 def _dialogue(problem: Problem, asked: Sequence[str]) -> Iterator[Message]:

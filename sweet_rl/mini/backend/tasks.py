@@ -107,7 +107,9 @@ def problems(world: str, family: str, split: str, seed: int) -> Iterator[Problem
     for number in count():
         problem = draw(Random(derive_seed("mini", seed, family, number)))
         rules = derive_seed("rules", family, list(problem.rules))
-        if _split_of(rules) == split and (recurs or rules not in seen):
+        # the rules alone decide about the split, so that no list can mix them
+        own_split = "train" if rules % 2 else "dev" if rules % 4 else "test"
+        if own_split == split and (recurs or rules not in seen):
             seen.add(rules)
             since_last = 0
             yield problem
@@ -126,11 +128,6 @@ def row_of(problem: Problem) -> dict[str, Json]:
         "test_cases": {f"test{number}": call for number, call in enumerate(problem.calls, start=1)},
         "hidden_information": problem.source,
     }
-
-
-def _split_of(rules: int) -> str:
-    """Which split a set of rules belongs to: decided by the rules alone, so that no list can mix them."""
-    return "train" if rules % 2 else "dev" if rules % 4 else "test"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -224,7 +224,9 @@ def check_rows(rows: Sequence[PageRow], checks: Checks, opener: Opener) -> list[
             work = _render(todo, verdicts, checks, journal, opener)
             total = len(verdicts) + len(todo)
             run_until_stopped(work, checks.report_path, total, noun="verdicts on pages", verb="renders")
-        report = [_final(row, verdicts) for row in rows]
+        report = [
+            unrendered(row) if row.missing else {**verdicts[_digest(row)], "where": row.where} for row in rows
+        ]
         replace_rows(checks.report_path, report)
     return report
 
@@ -273,10 +275,6 @@ def unrendered(row: PageRow) -> dict[str, Json]:
     """The verdict on a row whose page is not looked at."""
     reason, detail = row.missing or (None, "")
     return {"where": row.where, "reason": reason, "detail": detail}
-
-
-def _final(row: PageRow, verdicts: Mapping[str, Mapping[str, Json]]) -> dict[str, Json]:
-    return unrendered(row) if row.missing else {**verdicts[_digest(row)], "where": row.where}
 
 
 def _digest(row: PageRow) -> str:

@@ -267,7 +267,11 @@ class Reader:
 def table_entries(name: str, table: ast.Dict, speaker: Speaker) -> Iterator[str]:
     """A clause for each entry of a dictionary of constants."""
     for key, value in zip(table.keys, table.values, strict=True):
-        if isinstance(key, ast.Constant) and not _is_nothing(value) and _is_literal(value):
+        if (
+            isinstance(key, ast.Constant)
+            and not _is_nothing(value)
+            and not any(isinstance(part, ast.Name) for part in ast.walk(value))
+        ):
             try:
                 yield f"in {the(name)}, {speaker.say(key)} goes with {speaker.say(value)}"
             except Unspeakable:
@@ -358,10 +362,6 @@ def _changed_names(function: ast.AST) -> Iterator[str]:
                 yield name
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in _LIST_CHANGES:
                 yield name
-
-
-def _is_literal(value: ast.expr) -> bool:
-    return not any(isinstance(part, ast.Name) for part in ast.walk(value))
 
 
 def _is_nothing(value: ast.expr) -> bool:
