@@ -21,7 +21,7 @@ Walk = list[tuple[str, str]]
 def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded]]:
     """Settings with a model that has learnt to reflect; the world's labels; the games."""
     from sweet_rl.chat.reflect_format import reflection_prompt
-    from sweet_rl.online.reflect.playground import open_playground, sample_texts
+    from sweet_rl.online.reflect.play import open_playground, sample_texts
     from sweet_rl.online.reflect.settings import settings_of
     from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
@@ -87,7 +87,7 @@ def tune(folder: Path, texts: Sequence[str], updates: int, device: str = "cpu") 
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from sweet_rl.online.reflect.texts import encode
+    from sweet_rl.online.reflect.sft import encode
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model: Any = AutoModelForCausalLM.from_pretrained(folder).to(device)

@@ -139,8 +139,8 @@ class Ours:
 
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> None:
         from sweet_rl.chat import PlainChat
-        from sweet_rl.online.actor import TokenPolicy
-        from sweet_rl.online.learners import ArcherLearner
+        from sweet_rl.online.archer import ArcherLearner
+        from sweet_rl.online.policy import TokenPolicy
         from sweet_rl.online.settings import ArcherSettings
 
         settings = ArcherSettings(
@@ -172,7 +172,7 @@ class Ours:
 
     def critic_step(self, rows: Sequence[Any]) -> None:
         """One step on utterances that are there; they are like those of the rows."""
-        from sweet_rl.online.critic_updates import critic_step
+        from sweet_rl.online.critic import critic_step
 
         said = [[row.action] for row in reversed(rows)]
         learner = self.learner
@@ -198,7 +198,7 @@ class Plain:
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, _arguments: argparse.Namespace) -> None:
         import torch
 
-        from sweet_rl.online.learning import copied
+        from sweet_rl.online.learner import copied
 
         torch.autograd.set_detect_anomaly(True)
         self.policy, self.critic, self.target = policy.eval(), critic, copied(critic)

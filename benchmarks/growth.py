@@ -104,11 +104,10 @@ def _turns(turns: int) -> Row:
 
 
 def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
-    from sweet_rl.online.critic import DoubleCritic
-    from sweet_rl.online.critic_updates import critic_step
-    from sweet_rl.online.learning import copied
+    from sweet_rl.online.critic import DoubleCritic, critic_step
+    from sweet_rl.online.learner import copied
+    from sweet_rl.online.losses import StepSettings
     from sweet_rl.online.replay import ReplayBuffer
-    from sweet_rl.online.steps import StepSettings
     from sweet_rl.training.trees import chains
 
     torch.manual_seed(0)

@@ -391,7 +391,7 @@ def load_everything() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import sweet_rl.online.learners
+    import sweet_rl.online.archer
     import sweet_rl.online.reflect.models
     import sweet_rl.training.critic
     import sweet_rl.training.sft

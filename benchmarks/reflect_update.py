@@ -299,7 +299,7 @@ class Plain:
         """Micro-batches of one step; the mean loss."""
         import torch
 
-        from sweet_rl.online.reflect.losses import q_values
+        from sweet_rl.online.reflect.trainer import q_values
 
         costs = [[step.cost for step in episode.steps] for episode in played]
         qs = [q for its in costs for q in q_values(its, [0.0] * len(its))]

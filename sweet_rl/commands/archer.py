@@ -29,7 +29,7 @@ from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
 if TYPE_CHECKING:
-    from sweet_rl.online.learning import Learner
+    from sweet_rl.online.learner import Learner
     from sweet_rl.online.loop import LoopSettings, Playground
     from sweet_rl.online.settings import ArcherSettings
 
@@ -95,8 +95,8 @@ def run(
             model_path(SMOLLM2)  # refused before anything is written
         tracking.reads(key, config.get(key))
     silence_libraries()
-    from sweet_rl.online.distributed import processes
-    from sweet_rl.online.learners import make_learner
+    from sweet_rl.online import distributed
+    from sweet_rl.online.archer import make_learner
     from sweet_rl.online.loop import OnlineRun
     from sweet_rl.online.run_folder import RunFolder
     from sweet_rl.training.checkpoints import identity_of
@@ -104,14 +104,14 @@ def run(
     save_path = Path(str(config["save_path"])).expanduser()
 
     with ExitStack() as stack:
-        stack.enter_context(processes.process_group())
-        main = processes.is_main()
+        stack.enter_context(distributed.process_group())
+        main = distributed.is_main()
         run_folder = None
         if main:
             read = {} if instructions is None else {"agent_prompt_path": prompt_digest(instructions)}
             run_folder = RunFolder(save_path, kept | read, overwrite=bool(config["overwrite"]))
             stack.callback(run_folder.close)
-        models = processes.from_main(lambda: models_of(config, overrides, save_path))
+        models = distributed.from_main(lambda: models_of(config, overrides, save_path))
         watchers = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))] if main else []
         for watcher in watchers:
             stack.callback(watcher.close)
@@ -315,7 +315,7 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
 def _begun_with(
     names: Mapping[str, Any], overridden: Collection[str], save_path: Path
 ) -> dict[str, str | None]:
-    from sweet_rl.online.loading import find_beginning
+    from sweet_rl.online.models import find_beginning
 
     path = str(names["checkpoint_path"])
     found = find_beginning(path)

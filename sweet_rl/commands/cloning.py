@@ -22,7 +22,7 @@ from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options,
 if TYPE_CHECKING:
     from sweet_rl.chat import ChatFormat
     from sweet_rl.commands.run_bc import PupilFlags, ShownFlags
-    from sweet_rl.online.bc import Demonstration
+    from sweet_rl.online.archer import Demonstration
     from sweet_rl.online.replay import Transition
     from sweet_rl.online.settings import ArcherSettings
     from sweet_rl.types import Trajectory
@@ -139,7 +139,7 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     print(f"{len(turns):,} turns of {len(games):,} games to imitate")
 
     from sweet_rl.command_line.running import silence_libraries
-    from sweet_rl.online.loading import CRITIC, POLICY
+    from sweet_rl.online.models import CRITIC, POLICY
     from sweet_rl.online.settings import ArcherSettings
 
     silence_libraries()
@@ -190,8 +190,7 @@ def clone(
     from tqdm import tqdm
 
     from sweet_rl.chat import PlainChat
-    from sweet_rl.online.bc import train_bc
-    from sweet_rl.online.learners import FilteredBCLearner, make_learner
+    from sweet_rl.online.archer import FilteredBCLearner, make_learner, train_bc
 
     learner = make_learner(settings, chat_format=PlainChat())
     if not isinstance(learner, FilteredBCLearner):
@@ -310,7 +309,7 @@ def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transiti
 
 def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
     """A turn as the agent must write it: in one world as JSON."""
-    from sweet_rl.online.bc import Demonstration
+    from sweet_rl.online.archer import Demonstration
 
     return Demonstration(step.observation, show.world.shown_action(step.action.strip("\n"), show.options))
 

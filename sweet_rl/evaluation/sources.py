@@ -62,7 +62,7 @@ def opened(path: str) -> Source | Training:
         if (place / _METRICS).is_file():
             return _training(path, place, (row for _, row in read_rows(place / _METRICS)))
         if sorted(place.glob("checkpoint-*/logs.json")):
-            from sweet_rl.online.reflect.series import read_logs  # few runs are of this kind
+            from sweet_rl.online.reflect.runs import read_logs  # few runs are of this kind
 
             return _training(path, place, read_logs(place))
         raise UsageError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -22,13 +22,15 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.chat import load_tokenizer
-from sweet_rl.online.losses import CriticValues
+from sweet_rl.online import losses
+from sweet_rl.online.distributed import own_rows
+from sweet_rl.online.losses import CriticLosses, CriticTargets, CriticValues, StepSettings, of_all_rows, step
+from sweet_rl.online.replay import Transition
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.steps import padded_batches
 from sweet_rl.training.trees import chains
 
-BUDGET_BYTES = 32 * 2**20
-"""Of one memory; about ten thousand observations of a question game."""
+BUDGET_BYTES = 32 * 2**20  # Of one memory; about ten thousand observations of a question game
 
 _BYTES_OF_A_TOKEN, _BYTES_OF_A_LETTER = 36, 2
 
@@ -36,12 +38,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """A function of a text that remembers its newest results; safe to call from several threads.
-
-    Args:
-        tokens: how many tokens a result holds.
-        budget: bytes of all results and texts, about; the one that was asked for longest ago goes first.
-    """
+    """A function of a text that remembers its newest results; safe to call from several threads."""
 
     def __init__(
         self, make: Callable[[str], Value], tokens: Callable[[Value], int], budget: int = BUDGET_BYTES
@@ -74,16 +71,16 @@ class Recent(Generic[Value]):
         return _BYTES_OF_A_LETTER * len(text) + _BYTES_OF_A_TOKEN * self._tokens(value)
 
 
+# How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
+# first token), the first token's output as it is, the last token's beside the mean of the tokens' embeddings,
+# or the mean of the outputs. What a causal model makes of its last token says what comes next: after every
+# utterance the same. Which one it was the embeddings say.
 Pooling = Literal["pooler", "first", "last", "mean"]
-"""How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
-first token), the first token's output as it is, the last token's beside the mean of the tokens' embeddings,
-or the mean of the outputs. What a causal model makes of its last token says what comes next: after every
-utterance the same. Which one it was the embeddings say."""
 
 _HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
+# Tokens from which on a device is busy with a batch: padding then costs more than another batch. For models
+# 256 wide or wider; narrower ones need more.
 _WORTH = {"cpu": 256, "cuda": 4096}
-"""Tokens from which on a device is busy with a batch: padding then costs more than another batch. For models
-256 wide or wider; narrower ones need more."""
 
 
 class Distinct(NamedTuple):
@@ -101,17 +98,7 @@ class Distinct(NamedTuple):
 
 
 class TextEncoder:
-    """Texts to vectors with any transformers encoder. Not a module: it borrows one.
-
-    Args:
-        model: the encoder; always called without dropout.
-        tokenizer: that belongs to it; special tokens are added, the oldest tokens of a long text are dropped.
-        max_length: tokens of a text at most, special ones included; less where the model has fewer positions.
-        pooling: "auto" takes the pooler where the model has one; else the first token where the tokenizer
-            begins a text with a special one; the last one and the embeddings of a causal model;
-            else the mean.
-        half: compute in bfloat16; vectors come out in the weights' own precision.
-    """
+    """Texts to vectors with any transformers encoder. Not a module: it borrows one."""
 
     def __init__(
         self,
@@ -130,8 +117,8 @@ class TextEncoder:
         self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
         self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
         self.joined_width = 2 * self.width + (self._hidden if self.pooling == "last" else 0)
+        # Texts that the model was given so far: how a test knows that none was read twice.
         self.texts_read = 0
-        """Texts that the model was given so far: how a test knows that none was read twice."""
         self._chained = self.pooling == "last" and _looks_back_only(model)
         pad_id = tokenizer.pad_token_id
         self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
@@ -229,12 +216,7 @@ class TextEncoder:
 
 
 class DoubleCritic(nn.Module):
-    """The encoder and four heads; the names of the weights are the published ones.
-
-    Args:
-        double: two members of each critic; else the first one's values stand for both, and the second one's
-            heads are never trained.
-    """
+    """The encoder and four heads; the names of the weights are the published ones."""
 
     def __init__(
         self,
@@ -324,9 +306,7 @@ def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
     ids = tokenizer("a")["input_ids"]
     if begins is not None and ids[:1] == [begins]:
         return "first"
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    )
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     config: Any = model.config
     return "last" if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else "mean"
@@ -353,3 +333,125 @@ def _positions(config: Any) -> int | None:
     if positions and "roberta" in text.model_type and "deberta" not in text.model_type:
         positions -= text.pad_token_id + 1
     return positions
+
+
+def critic_step(
+    critic: DoubleCritic,
+    target: DoubleCritic,
+    optimizer: torch.optim.Optimizer,
+    rows: Sequence[Transition],
+    proposals: Sequence[Sequence[str]],
+    settings: StepSettings,
+) -> dict[str, float]:
+    """One step of the critic, and of the target towards it."""
+    optimizer.zero_grad(set_to_none=True)
+    mine = [rows[number] for number in own_rows(len(rows))]
+    targets = critic_targets(target, mine, proposals, settings)
+    values, errors = _critic_backward(critic, mine, targets, settings)
+    table = of_all_rows([*values, *errors, *targets], len(rows), critic)
+    step(optimizer, list(critic.parameters()), table[4:8].sum(dim=0), table[:8], rows, "critic", settings)
+    soft_update(target, critic, settings.tau)
+    return losses.means(
+        losses.critic_metrics(CriticValues(*part[:4]), CriticTargets(*part[8:]), CriticLosses(*part[4:8]))
+        for part in torch.split(table, settings.batch_size, dim=1)
+    )
+
+
+@torch.no_grad()
+def critic_targets(
+    target: DoubleCritic,
+    rows: Sequence[Transition],
+    proposals: Sequence[Sequence[str]],
+    settings: StepSettings,
+) -> CriticTargets:
+    """What the critics are regressed on. Every distinct text is encoded once."""
+    device, dtype = next(target.parameters()).device, next(target.parameters()).dtype
+    if not rows:
+        return CriticTargets(*torch.zeros(4, 0, device=device, dtype=dtype))
+    owners = [number for number, texts in enumerate(proposals) for _ in texts]
+    flat = [text for texts in proposals for text in texts]
+    following = [number for number, row in enumerate(rows) if row.bootstraps]
+    texts = [*(row.observation for row in rows), *flat, *(rows[n].next_observation for n in following)]
+    features = target.encode(texts, 4 * settings.max_tokens_per_batch)
+    states, actions, nexts = torch.split(features, [len(rows), len(flat), len(following)])
+    q1, q2 = target.q(states[torch.tensor(owners, device=device)], actions)
+    picked = torch.tensor(best_places(torch.minimum(q1, q2), owners), device=device)
+    rewards_S = torch.tensor([row.reward for row in rows], device=device, dtype=dtype)
+    bootstrap_mask_S, v1_S, v2_S = torch.zeros(3, len(rows), device=device, dtype=dtype)
+    if following:
+        where = torch.tensor(following, device=device)
+        bootstrap_mask_S[where] = 1
+        v1_S[where], v2_S[where] = target.v(nexts)
+    return CriticTargets(
+        losses.td_targets(rewards_S, bootstrap_mask_S, v1_S, settings.gamma),
+        losses.td_targets(rewards_S, bootstrap_mask_S, v2_S, settings.gamma),
+        q1[picked],
+        q2[picked],
+    )
+
+
+def best_places(values: Tensor, owners: Sequence[int]) -> list[int]:
+    """For each owner in order, the place of its largest value; the first of equals."""
+    best: dict[int, int] = {}
+    found = values.tolist()
+    for place, owner in enumerate(owners):
+        if owner not in best or found[place] > found[best[owner]]:
+            best[owner] = place
+    return [best[owner] for owner in sorted(best)]
+
+
+def _critic_backward(
+    critic: DoubleCritic, rows: Sequence[Transition], targets: CriticTargets, settings: StepSettings
+) -> tuple[CriticValues, CriticLosses]:
+    """Gradients of this process's rows; values and errors, detached. Each distinct text is encoded once."""
+    device, dtype = next(critic.parameters()).device, next(critic.parameters()).dtype
+    table = torch.zeros(8, len(rows), device=device, dtype=dtype)
+    if rows:
+        actions = Distinct.of([row.action for row in rows])
+        held = HeldFeatures(critic.encoder, actions.texts, settings.max_tokens_per_batch)
+        for numbers in row_batches(critic.encoder, rows, settings.max_tokens_per_batch):
+            states = critic.encode([rows[n].observation for n in numbers], settings.max_tokens_per_batch)
+            spoken = held.features[torch.tensor([actions.places[n] for n in numbers], device=device)]
+            values: CriticValues = critic(states, spoken)
+            part = CriticTargets(*(tensor[numbers] for tensor in targets))
+            errors = losses.critic_losses(values, part)
+            torch.autograd.backward(errors.total_B.sum() / settings.batch_size)
+            table[:, numbers] = torch.stack([*values, *errors]).detach()
+        held.backward()
+    return CriticValues(*table[:4]), CriticLosses(*table[4:])
+
+
+class HeldFeatures:
+    """Vectors of texts that several micro-batches use: encoded once, gradients gathered, passed back once.
+
+    Where the texts have more tokens than one batch may, activations are not kept but computed again.
+    """
+
+    def __init__(self, encoder: TextEncoder, texts: Sequence[str], max_tokens: int) -> None:
+        self._encoder, self._texts, self._max_tokens = encoder, texts, max_tokens
+        self._keeps = encoder.tokens(texts) <= max_tokens
+        with torch.set_grad_enabled(self._keeps):
+            self._made = encoder(texts, max_tokens)
+        self.features = self._made.detach().requires_grad_()
+
+    def backward(self) -> None:
+        """Pass on what the micro-batches have left."""
+        gradient = self.features.grad
+        if gradient is None:
+            return
+        if self._keeps:
+            torch.autograd.backward(self._made, gradient)
+            return
+        for batch in self._encoder.batches(self._texts, self._max_tokens):
+            made = self._encoder([self._texts[n] for n in batch], self._max_tokens)
+            torch.autograd.backward(made, gradient[batch])
+
+
+def row_batches(encoder: TextEncoder, rows: Sequence[Transition], max_tokens: int) -> Iterator[list[int]]:
+    """Numbers of rows in micro-batches; rows with the same observation stay together, lengths are similar."""
+    observations = Distinct.of([row.observation for row in rows])
+    members: list[list[int]] = [[] for _ in observations.texts]
+    for number, place in enumerate(observations.places):
+        members[place].append(number)
+    for batch in encoder.batches(observations.texts, max_tokens):
+        yield [number for place in batch for number in members[place]]

@@ -22,8 +22,8 @@ import numpy as np
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError
-from sweet_rl.online.distributed.processes import from_main, is_main
-from sweet_rl.online.learning import Learner
+from sweet_rl.online.distributed import from_main, is_main
+from sweet_rl.online.learner import Learner
 from sweet_rl.online.replay import (
     MC_GAMMA,
     Catalogue,
@@ -41,8 +41,7 @@ from sweet_rl.online.run_folder import EpisodeFile, RunFolder, row_of
 from sweet_rl.rollout import Episode, rollout
 from sweet_rl.types import Compat, Failure, Json, Task, Trajectory, derive_seed
 
-Played = tuple[Place, list[Transition]]
-"""An episode: its place in the run, and its turns."""
+Played = tuple[Place, list[Transition]]  # An episode: its place in the run, and its turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +93,13 @@ class Watcher(Protocol):
 
     def say(self, phase: str, done: int, total: int) -> None:
         """`done` of `total` of a phase of the current iteration are over."""
-        ...
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
         """The numbers of the iteration that was just finished; `done` counts iterations."""
-        ...
 
 
 class OnlineRun:
-    """A run: its learner, its world, its folder.
-
-    Args:
-        playground: opens where the first process plays; None in the others.
-        folder: what the first process writes; None in the others.
-    """
+    """A run: its learner, its world, its folder."""
 
     def __init__(
         self,
@@ -261,12 +253,7 @@ class OnlineRun:
         return [reward for reward in rewards if reward is not None]
 
     def _collect(
-        self,
-        phase: str,
-        tasks: Sequence[Task],
-        iteration: int,
-        file: EpisodeFile,
-        runner: asyncio.Runner,
+        self, phase: str, tasks: Sequence[Task], iteration: int, file: EpisodeFile, runner: asyncio.Runner
     ) -> None:
         """Play the episodes of an iteration that are not on disk yet."""
         playground, folder = self._here()

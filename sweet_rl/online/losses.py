@@ -10,13 +10,19 @@ Published behaviour: docs/published/archer.md#critic-targets, #behaviour-cloning
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-STATISTICS = ("mean", "min", "max", "std")
+from sweet_rl.online.distributed import all_reduce_gradients, all_reduce_sum, clip_gradients, own_rows, rank
+from sweet_rl.training.metrics import Guard
+from sweet_rl.types import Json
 
 
 class CriticValues(NamedTuple):
@@ -52,24 +58,17 @@ class CriticLosses(NamedTuple):
 
 
 def td_targets(rewards_B: Tensor, bootstrap_mask_B: Tensor, next_values_B: Tensor, gamma: float) -> Tensor:
-    """Targets of Q: the reward, plus the discounted value of what comes next where something does.
+    """Targets of Q: the reward, plus the discounted value of what comes next where the mask is 1.
 
-    Args:
-        bootstrap_mask_B: 1 where the target bootstraps, 0 where it does not. Repaired: unless the world
-            itself came to its end; published: unless the episode ended, time limits included.
-        next_values_B: the target critic's V_i of the next observation; member i bootstraps from member i.
+    Member i bootstraps from member i of the target critic. Repaired: not where the world itself came to its end;
+    published: not where the episode ended, time limits included.
     """
     return rewards_B + bootstrap_mask_B * gamma * next_values_B
 
 
 def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticLosses:
     """The squared errors of Q1, Q2, V1 and V2 against their targets, each [B]."""
-    return CriticLosses(
-        (values.q1_B - targets.y1_B) ** 2,
-        (values.q2_B - targets.y2_B) ** 2,
-        (values.v1_B - targets.tq1_B) ** 2,
-        (values.v2_B - targets.tq2_B) ** 2,
-    )
+    return CriticLosses(*((value_B - y_B) ** 2 for value_B, y_B in zip(values, targets, strict=True)))
 
 
 def advantages(values: CriticValues) -> Tensor:
@@ -98,18 +97,12 @@ class BaselineLosses(NamedTuple):
 
 
 def baseline_losses(
-    logps_BT: Tensor,
-    values_BT: Tensor,
-    mask_BT: Tensor,
-    advantages_B: Tensor,
-    *,
-    over_padding: bool = False,
+    logps_BT: Tensor, values_BT: Tensor, mask_BT: Tensor, advantages_B: Tensor, *, over_padding: bool = False
 ) -> BaselineLosses:
     """REINFORCE token by token with a learnt baseline.
 
-    Args:
-        over_padding: the published mean of squared errors, over all T places, which depends on the longest
-            utterance of the batch. Repaired: over the row's own tokens.
+    `over_padding` is the published mean of squared errors, over all T places, which depends on the longest
+    utterance of the batch. Repaired: over the row's own tokens.
     """
     residuals_BT = advantages_B[:, None] - values_BT
     policy_B = -(residuals_BT.detach() * logps_BT * mask_BT).sum(dim=1)
@@ -137,17 +130,15 @@ def statistics(name: str, values: Tensor) -> dict[str, float]:
     """`name.mean .min .max .std` of a tensor; the unbiased deviation, 0 where there is one value only."""
     flat = values.detach().flatten()
     spread = flat.std().item() if len(flat) > 1 else 0.0
-    found = (flat.mean().item(), flat.min().item(), flat.max().item(), spread)
-    return {f"{name}.{key}": value for key, value in zip(STATISTICS, found, strict=True)}
+    found = {"mean": flat.mean().item(), "min": flat.min().item(), "max": flat.max().item(), "std": spread}
+    return {f"{name}.{key}": value for key, value in found.items()}
 
 
 def critic_metrics(values: CriticValues, targets: CriticTargets, losses: CriticLosses) -> dict[str, float]:
     """The 28 published numbers of one batch."""
-    info = {
-        f"{name}.loss": loss_B.detach().mean().item()
-        for name, loss_B in zip(("q1", "q2", "v1", "v2"), losses, strict=True)
-    }
-    for name, values_B in zip(("q1", "q2", "v1", "v2"), values, strict=True):
+    names = ("q1", "q2", "v1", "v2")
+    info = {f"{name}.loss": loss_B.detach().mean().item() for name, loss_B in zip(names, losses, strict=True)}
+    for name, values_B in zip(names, values, strict=True):
         info |= statistics(name, values_B)
     return info | statistics("target_q1", targets.tq1_B) | statistics("target_q2", targets.tq2_B)
 
@@ -160,13 +151,7 @@ def actor_metrics(
     values: Tensor | None = None,
     residuals: Tensor | None = None,
 ) -> dict[str, float]:
-    """The 14 published numbers of one batch.
-
-    Args:
-        advantages: of the critics, in any shape (with a baseline the published ones are over tokens).
-        value_losses_B: of the baseline; None, as the other two, without one: their numbers are 0 then.
-        residuals: advantages less the baseline's values, in any shape.
-    """
+    """The 14 published numbers of one batch."""
     nothing = torch.zeros(1)
     return {
         "pg.loss": losses_B.detach().mean().item(),
@@ -184,3 +169,59 @@ def means(infos: Iterable[Mapping[str, float]]) -> dict[str, float]:
         for key, value in info.items():
             gathered.setdefault(key, []).append(value)
     return {key: sum(found) / len(found) for key, found in gathered.items()}
+
+
+class Row(Protocol):
+    """What can be kept on disk when its loss is not finite."""
+
+    def to_row(self) -> dict[str, Json]:
+        """The row as a JSON object, as it is written when a loss is not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """Settings of one step."""
+
+    batch_size: int
+    gamma: float = 0.95
+    tau: float = 0.1
+    max_grad_norm: float = 1.0
+    max_tokens_per_batch: int = 4096
+    normalize_advantages: bool = False
+    nonfinite_path: Path | None = None
+    guards: dict[str, Guard] = field(default_factory=dict, init=False)
+
+
+def step(
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[nn.Parameter],
+    losses: Tensor,
+    numbers: Tensor,
+    rows: Sequence[Row],
+    what: str,
+    settings: StepSettings,
+) -> None:
+    """Add up gradients over processes, clip, step; but unless everything is finite keep the rows and raise."""
+    all_reduce_gradients(parameters)
+    norm = float(clip_gradients(parameters, settings.max_grad_norm))
+    finite = bool(numbers.isfinite().all())
+    loss, kept, path = float(losses.mean()) if finite else math.nan, "", settings.nonfinite_path
+    if not (finite and math.isfinite(norm)):
+        kept = f"{len(rows)}, not kept" if path is None else f"the {len(rows)} in {str(path)!r}"
+        if path is not None and rank() == 0:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(json.dumps(row.to_row()) + "\n" for row in rows), encoding="utf-8")
+    tries = (
+        "The newest checkpoint is from before it. Begin anew with a lower learning rate (lm_lr, critic_lr) or "
+        "max_grad_norm, or with dtype=float32."
+    )
+    settings.guards.setdefault(what, Guard(f"the {what}", tries, unit="step")).check(loss, norm, kept)
+    optimizer.step()
+
+
+def of_all_rows(columns: Sequence[Tensor], count: int, model: nn.Module) -> Tensor:
+    """Numbers of all rows of a step, as [len(columns), R], from what each process knows of its own."""
+    device = next(model.parameters()).device
+    table = torch.zeros(len(columns), count, device=device, dtype=columns[0].dtype)
+    table[:, own_rows(count)] = torch.stack([column.to(device) for column in columns])
+    return all_reduce_sum(table)

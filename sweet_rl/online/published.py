@@ -35,12 +35,11 @@ from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import NonFiniteError
 from sweet_rl.online import losses
-from sweet_rl.online.actor import OBSERVATION, Utterance
 from sweet_rl.online.critic import DoubleCritic, soft_update
-from sweet_rl.online.learning import Draw, Learner, Say, copied
-from sweet_rl.online.loading import load_archer_critic, load_bare
+from sweet_rl.online.learner import Draw, Learner, Say, copied
 from sweet_rl.online.losses import CriticTargets, CriticValues
-from sweet_rl.online.players import Ask, Player
+from sweet_rl.online.models import load_archer_critic, load_bare
+from sweet_rl.online.policy import OBSERVATION, Ask, Player, Utterance
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import PUBLISHED_TOP_K, ArcherSettings
 from sweet_rl.policies.weights import device_of
@@ -51,12 +50,7 @@ MISTRAL_ROWS, LLAMA_ROWS = 2, 1
 
 
 class PublishedPolicy:
-    """`get_action` and `get_log_prob` of the published agent.
-
-    Args:
-        tokenizer: that belongs to it; its end token becomes its padding.
-        keep_end: Online CHAI keeps `eos_str` behind every utterance.
-    """
+    """`get_action` and `get_log_prob` of the published agent."""
 
     def __init__(
         self, model: Any, tokenizer: Any, settings: ArcherSettings, *, keep_end: bool = False
@@ -117,11 +111,7 @@ class PublishedPolicy:
 
 
 class PublishedLearner:
-    """The three learners as published, one micro-batch after the other.
-
-    Args:
-        critic: None for filtered BC.
-    """
+    """The three learners as published, one micro-batch after the other."""
 
     def __init__(
         self,

@@ -21,14 +21,11 @@ from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import DataError
 from sweet_rl.types import AgentTurn, Json, Trajectory
 
-MC_GAMMA = 0.95
-"""Discount of `mc_return` as published, whatever the algorithm's."""
+MC_GAMMA = 0.95  # Discount of `mc_return` as published, whatever the algorithm's
 
-Place = tuple[int, int]
-"""Of an episode in its run: iteration, and number in it."""
+Place = tuple[int, int]  # Of an episode in its run: iteration, and number in it
 
-TurnAt = tuple[Place, int]
-"""Of a turn: its episode's place, and its number in the episode."""
+TurnAt = tuple[Place, int]  # Of a turn: its episode's place, and its number in the episode
 
 Item = TypeVar("Item")
 
@@ -76,16 +73,7 @@ class Transition:
 def transitions(
     trajectory: Trajectory, chat_format: ChatFormat, mc_gamma: float = MC_GAMMA
 ) -> list[Transition]:
-    """An episode's transitions in order; none for one that failed, whose end is unknown, or cannot be graded.
-
-    Args:
-        trajectory: of a world that rewards every turn, or graded.
-        chat_format: how dialogues become the text that policy and critic read.
-        mc_gamma: discount of `mc_return`.
-
-    Raises:
-        DataError: a turn has no reward.
-    """
+    """An episode's transitions in order; none for one that failed, whose end is unknown, or cannot be graded."""
     if not is_learnable(trajectory):
         return []
     history = trajectory.dialogue_history
@@ -133,9 +121,6 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
     """The rewards of an episode's turns; none for one that nothing can be learned from.
 
     A grade of the whole episode, in a world that rewards no turns, is the last one's.
-
-    Raises:
-        DataError: a turn has no reward, or it or the grade is no finite number.
     """
     if not is_learnable(trajectory):
         return []
@@ -182,17 +167,13 @@ class Ring(ABC, Generic[Item]):
 
     `sample` draws every slot alike. `sample_published` draws over insertions rather than slots, so that once
     the ring has wrapped some slots come up more often than others.
-
-    Args:
-        capacity: slots; the oldest item makes room for a new one.
     """
 
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
-        self.inserted = 0
-        """Items inserted so far, those that have made room included."""
+        self.inserted = 0  # Items inserted so far, those that have made room included
 
     def __len__(self) -> int:
         return min(self.inserted, self.capacity)
@@ -206,20 +187,12 @@ class Ring(ABC, Generic[Item]):
         """Whether the item of the slot begins an episode; not asked of the oldest."""
 
     def sample(self, n: int, rng: np.random.Generator) -> list[Item]:
-        """`n` items, independently and with replacement.
-
-        Raises:
-            ValueError: there are none.
-        """
+        """`n` items, independently and with replacement."""
         self._check()
         return [self.at(int(slot)) for slot in rng.integers(0, len(self), size=n)]
 
     def sample_published(self, n: int, rng: np.random.RandomState) -> list[Item]:
-        """`n` items as published: n calls of one draw each, over insertions.
-
-        Raises:
-            ValueError: there are none.
-        """
+        """`n` items as published: n calls of one draw each, over insertions."""
         self._check()
         draws = [int(rng.randint(0, self.inserted, size=1)[0]) for _ in range(n)]
         return [self.at(draw % self.capacity) for draw in draws]
@@ -229,9 +202,6 @@ class Ring(ABC, Generic[Item]):
 
         Every turn comes up as often as by `sample`, however few are drawn: it is a window, at any place, of
         episodes in a row, each as likely. A model that can share prefixes reads an episode once.
-
-        Raises:
-            ValueError: there are none.
         """
         self._check()
         oldest = self.inserted % self.capacity if len(self) == self.capacity else 0
@@ -284,13 +254,7 @@ class ReplayBuffer(Ring[Transition]):
 
 
 class TurnsOnDisk(Ring[TurnAt]):
-    """The ring that turns of these episodes, inserted in order, would make; it knows only where they are.
-
-    Args:
-        places: of the episodes.
-        lengths: how many turns each has; at least one.
-        capacity: slots.
-    """
+    """The ring that turns of these episodes, inserted in order, would make; it knows only where they are."""
 
     def __init__(self, places: Sequence[Place], lengths: Sequence[int], capacity: int) -> None:
         super().__init__(capacity)
@@ -333,12 +297,7 @@ class Catalogue:
 
 
 def best_numbers(returns: Sequence[float], quantile: float = 0.9) -> list[int]:
-    """Numbers of the returns that reach the quantile (linear interpolation) of all of them; ties are kept.
-
-    Args:
-        returns: of the episodes of all iterations so far, in order.
-        quantile: 0.9 keeps the best tenth; all episodes where all returns are equal.
-    """
+    """Numbers of the returns that reach the quantile (linear interpolation) of all of them; ties are kept."""
     if not returns:
         return []
     found = np.asarray(returns, dtype=np.float64)

@@ -44,33 +44,23 @@ FREE_KEYS = frozenset(
 """Settings that may change when a run is continued: they decide about nothing that was made."""
 
 
-SETTINGS = "settings.json"
-"""The configuration of a run in its folder."""
+SETTINGS = "settings.json"  # The configuration of a run in its folder
 
-METRICS = "metrics.jsonl"
-"""One line an iteration."""
+METRICS = "metrics.jsonl"  # One line an iteration
 
-MODELS = "models"
-"""What a run begins with and was made for it."""
+MODELS = "models"  # What a run begins with and was made for it
 
-_PLAYED = "trajectories.jsonl"
-"""What memory is read from again when a run resumes."""
+_PLAYED = "trajectories.jsonl"  # What memory is read from again when a run resumes
 
 _EPISODES = (_PLAYED, "evaluations.jsonl", "failures.jsonl")
 
 _INSTEAD = "name another save_path, or pass overwrite=true to start again"
 
-_ONCE = "run.json"
-"""Its name until version 0.1, which is now the record's."""
+_ONCE = "run.json"  # Its name until version 0.1, which is now the record's
 
 
 class RunFolder:
-    """The folder of one run, held by one process at a time.
-
-    Raises:
-        UsageError: it holds a run with another configuration, or something else.
-        StorageError: another process writes to it, or episodes that were learned from are gone or changed.
-    """
+    """The folder of one run, held by one process at a time."""
 
     def __init__(
         self,
@@ -97,10 +87,8 @@ class RunFolder:
             (path / MODELS).rename(self._before)
         self._config = [json.dumps(config, indent=1).encode() + b"\n"]
         self._metrics: MetricsLog | None = None
-        self.learned = 0
-        """Iterations that were learned from, before and since the newest checkpoint."""
-        self.made_from: dict[str, Json] = {}
-        """Digests of models and tasks; a checkpoint of others is refused."""
+        self.learned = 0  # Iterations that were learned from, before and since the newest checkpoint
+        self.made_from: dict[str, Json] = {}  # Digests of models and tasks; a checkpoint of others is refused
 
     def close(self) -> None:
         """Close the files of the run and free their locks; a run that was refused before it began leaves what it found."""
@@ -196,9 +184,6 @@ class EpisodeFile:
     """Finished episodes of one file, found again by their place in the run.
 
     Of an episode only the byte where its line begins is kept in memory: a run plays for weeks.
-
-    Args:
-        path: the file; a torn last line is cut off.
     """
 
     def __init__(self, path: Path) -> None:

@@ -13,17 +13,15 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.types import Compat
 
+# Which learner: `archer` and `archer_llm` are the same one under the two published names.
 AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc", "ppo", "reinforce"]
-"""Which learner: `archer` and `archer_llm` are the same one under the two published names."""
 
+# Learners without a critic and a memory: they learn from the newest iteration's whole episodes only.
 ON_POLICY = ("ppo", "reinforce")
-"""Learners without a critic and a memory: they learn from the newest iteration's whole episodes only."""
 
-PUBLISHED_TOP_K = 50
-"""Of so many likeliest tokens one is sampled, as published: the default of `generate`."""
+PUBLISHED_TOP_K = 50  # Of so many likeliest tokens one is sampled, as published: the default of `generate`
 
-ShardWith = Literal["fsdp2"]
-"""What divides a policy over processes."""
+ShardWith = Literal["fsdp2"]  # What divides a policy over processes
 
 DTypeName = Literal["auto", "float32", "bfloat16", "float64"]
 
@@ -32,11 +30,7 @@ AGENT_TYPES: tuple[str, ...] = get_args(AgentType)
 
 @dataclass(frozen=True)
 class ArcherSettings(Settings):
-    """The algorithmic keys under their published names and defaults, then ours.
-
-    Raises:
-        UsageError: a value is out of its range.
-    """
+    """The algorithmic keys under their published names and defaults, then ours."""
 
     DASHES: ClassVar = ""
 
@@ -182,5 +176,5 @@ class ArcherSettings(Settings):
         return Path(self.save_path) / "nonfinite_batch.jsonl" if self.save_path else None
 
 
+# Every key that is a setting here; the loop has more of its own.
 SETTING_NAMES = tuple(field.name for field in fields(ArcherSettings))
-"""Every key that is a setting here; the loop has more of its own."""

@@ -149,7 +149,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
 
 
 def test_numbers_of_runs(tmp_path, shared):
-    from sweet_rl.online.reflect.experiments import next_experiment
+    from sweet_rl.online.reflect.runs import next_experiment
 
     recorded = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["exp_id"]
     assert next_experiment(tmp_path / "r", "x").name == f"{recorded['empty']}_x"
@@ -163,7 +163,7 @@ def test_numbers_of_runs(tmp_path, shared):
 def test_what_a_run_takes_over(tmp_path, shared):
     import yaml
 
-    from sweet_rl.online.reflect.experiments import with_saved
+    from sweet_rl.online.reflect.runs import with_saved
     from sweet_rl.online.reflect.settings import ReflectSettings
 
     case = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["load_script_args"]
@@ -247,7 +247,7 @@ def test_a_world_that_breaks_every_episode_gives_no_result(tmp_path, monkeypatch
 
 def test_a_run_is_known_before_its_models_are_loaded_and_remembers_what_was_changed(tmp_path, monkeypatch):
     from sweet_rl.online.reflect import models
-    from sweet_rl.online.reflect.experiments import read_settings
+    from sweet_rl.online.reflect.runs import read_settings
 
     monkeypatch.chdir(tmp_path)
     run, known, load_policy = tmp_path / "results/000_rl_finetune", [], models.load_policy
@@ -291,7 +291,7 @@ def test_texts_that_are_missing_or_none(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cut", [{"top_k": 5}, {"top_p": 0.9}])
 def test_ppo_compares_probabilities_before_anything_is_cut_off(cut):
-    from sweet_rl.online.reflect.experiments import check
+    from sweet_rl.online.reflect.runs import check
     from sweet_rl.online.reflect.settings import ReflectSettings
 
     ppo = {"env": "taxi", "trainer": "ppo", "use_critic": True, "shared_critic": True, "mode": "train_RLFT"}
@@ -305,7 +305,7 @@ def test_ppo_compares_probabilities_before_anything_is_cut_off(cut):
 def test_what_may_surprise(tmp_path):
     from dataclasses import replace
 
-    from sweet_rl.online.reflect.experiments import check
+    from sweet_rl.online.reflect.runs import check
     from sweet_rl.online.reflect.settings import ReflectSettings
 
     policy = made(tmp_path / "000_policy", mode="train_RLFT", env="auto_explore")
@@ -319,7 +319,7 @@ def test_what_may_surprise(tmp_path):
 
 
 def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
-    from sweet_rl.online.reflect.experiments import continued, with_saved
+    from sweet_rl.online.reflect.runs import continued, with_saved
     from sweet_rl.online.reflect.settings import ReflectSettings
 
     results = tmp_path / "moved" / "results"
@@ -350,7 +350,7 @@ def test_the_first_process_says_each_thing_once(capsys):
 
 def test_the_bar_names_the_level(capsys):
     from sweet_rl.commands.reflect.rl_finetune import Bar
-    from sweet_rl.online.reflect.playground import open_playground
+    from sweet_rl.online.reflect.play import open_playground
     from sweet_rl.online.reflect.settings import settings_of
 
     settings = settings_of(env="taxi", taxi_curriculum=True, max_steps=6)

@@ -27,7 +27,7 @@ def test_every_label_is_one_token_and_the_seed_decides(tmp_path, rotary):
 
 
 def test_labels_of_a_world_of_ones_own_are_tokens(tmp_path):
-    from sweet_rl.online.reflect.sampling import label_tokens
+    from sweet_rl.online.reflect.agent import label_tokens
 
     folder = make_reflect_model(
         tmp_path, seed=0, texts=TEXTS, labels=("higher", "warm"), hidden_size=32, layers=1

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 from sweet_rl.errors import NonFiniteError
-from sweet_rl.online.distributed.processes import is_main
-from sweet_rl.online.learners import make_learner
+from sweet_rl.online.archer import make_learner
+from sweet_rl.online.distributed import is_main
 from sweet_rl.online.settings import ArcherSettings
 from tests.online.models import ROWS, Joined
 from tests.online.test_learners import drawing

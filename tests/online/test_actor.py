@@ -7,8 +7,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online.actor import TokenPolicy, Utterance
-from sweet_rl.online.loading import actor_of, with_adapter
+from sweet_rl.online.models import actor_of, with_adapter
+from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.settings import ArcherSettings
 from tests.online.models import (
     byte_names,
@@ -265,7 +265,7 @@ def test_observations_of_one_episode_are_read_once(make, wide, monkeypatch):
     """As trees where a model is wide enough; else the longest of those that begin each other."""
     plain = make(max_new_tokens=6)
     plain._prefill.serves = False
-    monkeypatch.setattr("sweet_rl.online.actor.WIDE", wide)
+    monkeypatch.setattr("sweet_rl.online.policy.WIDE", wide)
     shared = make(max_new_tokens=6)
     episode = "Questions:\n" + "".join(f"Is it number {n}? No.\n" for n in range(4))
     observations = [episode, "Other:\n", episode[:50], "Questions:\n", episode, episode[:29] + "red? Yes.\n"]

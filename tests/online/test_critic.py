@@ -9,16 +9,18 @@ from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model,
 
 from sweet_rl.chat import EMBEDDED, TokenizerChat, load_tokenizer
 from sweet_rl.errors import UsageError
-from sweet_rl.online.critic import DoubleCritic, TextEncoder, load_critic
-from sweet_rl.online.critic_updates import (
+from sweet_rl.online.critic import (
+    DoubleCritic,
     HeldFeatures,
+    TextEncoder,
     best_places,
     critic_step,
     critic_targets,
+    load_critic,
     row_batches,
 )
-from sweet_rl.online.learning import copied
-from sweet_rl.online.steps import StepSettings
+from sweet_rl.online.learner import copied
+from sweet_rl.online.losses import StepSettings
 from sweet_rl.training.steps import padded_batches
 from sweet_rl.types import Message
 from tests.online.models import ROWS, critic_model, critic_tokenizer, policy_tokenizer

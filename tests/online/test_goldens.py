@@ -8,14 +8,12 @@ import torch
 
 from sweet_rl.chat import PlainChat
 from sweet_rl.online import losses
-from sweet_rl.online.actor import TokenPolicy, Utterance
-from sweet_rl.online.critic import soft_update
-from sweet_rl.online.critic_updates import critic_step, critic_targets
-from sweet_rl.online.losses import CriticValues
+from sweet_rl.online.critic import critic_step, critic_targets, soft_update
+from sweet_rl.online.losses import CriticValues, StepSettings
+from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.published import PublishedLearner, PublishedPolicy
 from sweet_rl.online.replay import ReplayBuffer, best_numbers, mc_returns
 from sweet_rl.online.settings import ArcherSettings
-from sweet_rl.online.steps import StepSettings
 from tests.online.models import golden_critic, golden_policy, load_npz, logprobs, policy_tokenizer
 
 EXACT = {"rel": 1e-8, "abs": 1e-8}

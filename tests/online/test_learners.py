@@ -11,9 +11,14 @@ import pytest
 import torch
 
 from sweet_rl.errors import NonFiniteError, UsageError
-from sweet_rl.online.actor import TokenPolicy
-from sweet_rl.online.learners import ArcherLearner, ChaiLearner, FilteredBCLearner, make_learner
-from sweet_rl.online.on_policy import OnPolicyLearner
+from sweet_rl.online.archer import (
+    ArcherLearner,
+    ChaiLearner,
+    FilteredBCLearner,
+    OnPolicyLearner,
+    make_learner,
+)
+from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.replay import ReplayBuffer
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.types import Message, Observation

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online.learners import make_learner
-from sweet_rl.online.loading import load_actor, load_weights
+from sweet_rl.online.archer import make_learner
+from sweet_rl.online.models import load_actor, load_weights
 from sweet_rl.online.settings import AGENT_TYPES, ON_POLICY, ArcherSettings
 from sweet_rl.policies.weights import device_of
 from sweet_rl.types import Message, Observation

@@ -9,7 +9,7 @@ import torch
 from sweet_rl.commands.archer import _loop_settings
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import UsageError
-from sweet_rl.online import losses, on_policy
+from sweet_rl.online import archer, losses
 from sweet_rl.online.replay import transitions
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.records import load_trajectories
@@ -67,7 +67,7 @@ def test_ppo_learns_the_values_of_tokens_and_leaves_what_has_moved_enough():
 def test_a_single_token_keeps_its_advantage():
     row = drawing()(1)[0]
     before = {id(row): SimpleNamespace(values_T=torch.tensor([0.25]))}
-    assert on_policy._weights_of([row], before) == (0.0, 1.0)
+    assert archer._weights_of([row], before) == (0.0, 1.0)
 
 
 def test_it_learns_from_the_newest_iteration_only_and_from_its_own_discount(tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sweet_rl.errors import DataError
-from sweet_rl.online import bc
-from sweet_rl.online.actor import TokenPolicy
-from sweet_rl.online.bc import Demonstration, demonstrations_of, train_bc
+from sweet_rl.online import archer
+from sweet_rl.online.archer import Demonstration, demonstrations_of, train_bc
+from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.replay import ReplayBuffer, Transition, TurnsOnDisk, transitions
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Task, Trajectory
 from tests.online.models import ROWS, Joined, policy_model, policy_tokenizer
@@ -146,7 +146,9 @@ def test_whole_games_stay_together_in_an_order_of_each_pass(monkeypatch):
     """Six rows a step are two games of three turns, each in its own order, in another order a pass."""
     games = [[Demonstration(f"{name}:\n" + "a" * turn, "x") for turn in range(3)] for name in "ABCDEFGH"]
     seen = []
-    monkeypatch.setattr(bc, "imitation_step", lambda _, __, rows, ___: seen.append(rows) or {"bc.loss": 1.0})
+    monkeypatch.setattr(
+        archer, "imitation_step", lambda _, __, rows, ___: seen.append(rows) or {"bc.loss": 1.0}
+    )
     policy = TokenPolicy(policy_model(), policy_tokenizer())
     shown = [one for game in games for one in game]
     train_bc(policy, shown, iterations=2, batch_size=6, grad_accum_steps=1, whole_games=True)

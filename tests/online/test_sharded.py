@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online.distributed import fsdp
-from sweet_rl.online.learners import make_learner
+from sweet_rl.online import distributed
+from sweet_rl.online.archer import make_learner
 from sweet_rl.online.settings import ArcherSettings
 from tests.online.models import (
     Joined,
@@ -108,8 +108,8 @@ def test_the_saved_adapter_is_whole(folder):
 
 def test_an_ordinary_model_is_left_alone():
     model = torch.nn.Linear(2, 2)
-    with fsdp.gathered(model):
-        assert not fsdp.is_fsdp(model)
+    with distributed.gathered(model):
+        assert not distributed.is_fsdp(model)
 
 
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
@@ -120,17 +120,17 @@ def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
     settings = replace(ArcherSettings(), policy_lm=str(tmp_path), shard_with="fsdp2")
     with pytest.raises(UsageError, match=r"this is the only one.*torchrun --nproc-per-node"):
         make_learner(settings, chat_format=Joined())
-    monkeypatch.setattr(fsdp, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
     monkeypatch.delattr("torch.distributed.fsdp.FSDPModule.reset_iter_state")
     with pytest.raises(UsageError, match=r"torch 2\.13 or newer"):
-        fsdp.check_sharding()
+        distributed.check_sharding()
     monkeypatch.setitem(sys.modules, "torch.distributed.fsdp", None)
     with pytest.raises(UsageError, match="has no FSDP2"):
-        fsdp.check_sharding()
+        distributed.check_sharding()
 
 
 def test_the_norm_is_that_of_all_gradients():
     one, other = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))
     one.grad, other.grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    assert fsdp.clip_gradients([one, other], 2.5) == 5
+    assert distributed.clip_gradients([one, other], 2.5) == 5
     assert one.grad.tolist() == pytest.approx([1.5, 0])

@@ -238,7 +238,7 @@ def test_a_game_that_failed_is_no_number(study):
 
 def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path):
     """Known by hand: of sixteen words a question that halves them is best, and the first name costs 5/8 of a turn."""
-    from sweet_rl.online.actor import Utterance
+    from sweet_rl.online.policy import Utterance
     from sweet_rl.studies.archer.exact import exact_learner
 
     study = OnlineStudy(tmp_path)
@@ -254,8 +254,10 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
         (asked, guess("truck"), -1.0),
         (asked, "Is it bigger than a cat?", 0.0),
     ]
-    judged = learner._judge([one for one, _, _ in said], [Utterance(text, (), True) for _, text, _ in said])
-    assert judged.advantages_S.tolist() == pytest.approx([gain for _, _, gain in said])
+    spoken = [Utterance(text, (), True) for _, text, _ in said]
+    assert learner._advantages([one for one, _, _ in said], spoken).tolist() == pytest.approx(
+        [gain for _, _, gain in said]
+    )
     assert learner._train_critic(lambda _: 1 / 0) == []
 
 
@@ -276,7 +278,7 @@ def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
 
 
 def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_path, monkeypatch):
-    from sweet_rl.online.learners import ArcherLearner
+    from sweet_rl.online.archer import ArcherLearner
     from sweet_rl.studies.archer import shuffled
 
     study = OnlineStudy(tmp_path)

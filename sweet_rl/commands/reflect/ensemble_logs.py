@@ -36,7 +36,7 @@ def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
     from pathlib import Path
 
     from sweet_rl.errors import UsageError
-    from sweet_rl.online.reflect.series import ensemble_logs as merged
+    from sweet_rl.online.reflect.runs import ensemble_logs as merged
     from sweet_rl.records import replace_file
     from sweet_rl.runs import new_file
 

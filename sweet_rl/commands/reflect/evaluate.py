@@ -16,7 +16,7 @@ from sweet_rl.flags.common import Overwriting, Quiet, ReportPath
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
 
 if TYPE_CHECKING:
-    from sweet_rl.online.reflect.playground import Playground
+    from sweet_rl.online.reflect.play import Playground
 
 AGENT: Final = "agent:"
 """Before the name of an agent of the world."""
@@ -123,7 +123,7 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
     """The settings with which a checkpoint is measured; nothing is loaded yet."""
     from dataclasses import replace
 
-    from sweet_rl.online.reflect.experiments import check, with_saved, with_saved_reflector
+    from sweet_rl.online.reflect.runs import check, with_saved, with_saved_reflector
 
     policy, plus, reflection = name.partition("+")
     _check_baseline(policy, flags, reflects=bool(plus))
@@ -141,7 +141,7 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
 
 def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> None:
     """Refuse a baseline that the world has not, before anything is measured."""
-    from sweet_rl.online.reflect.texts import read_texts
+    from sweet_rl.online.reflect.sft import read_texts
 
     if policy.startswith(AGENT):
         name = policy.removeprefix(AGENT)
@@ -157,10 +157,10 @@ def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> N
 
 def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> Any:
     """How an agent of the world plays, or a linear policy; None where a model is to be loaded."""
-    from sweet_rl.online.reflect.evaluation import scripted
+    from sweet_rl.online.reflect.agent import Sampling
     from sweet_rl.online.reflect.linear import LinearActor
-    from sweet_rl.online.reflect.sampling import Sampling
-    from sweet_rl.online.reflect.texts import read_texts
+    from sweet_rl.online.reflect.loop import scripted
+    from sweet_rl.online.reflect.sft import read_texts
 
     policy = name.partition("+")[0]
     if policy.startswith(AGENT):
@@ -182,11 +182,11 @@ def _measure(
 
     from sweet_rl.command_line.running import progress, silence_libraries
     from sweet_rl.commands.reflect.training_run import with_tiny_models
-    from sweet_rl.online.reflect.playground import open_playground, sample_texts
+    from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings, measures=True) as playground, TemporaryDirectory() as folder:
         silence_libraries()
-        from sweet_rl.online.reflect.evaluation import measure
+        from sweet_rl.online.reflect.loop import measure
         from sweet_rl.online.reflect.models import load_policy, load_reflector
         from sweet_rl.online.reflect.play import OthersReflections
 

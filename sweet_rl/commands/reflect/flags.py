@@ -151,7 +151,7 @@ def _envs(arguments: Sequence[str]) -> set[str]:
 
 def _env_of(folder: str) -> str | None:
     """The world of a run that is resumed; the stage says what is wrong with a folder that names none."""
-    from sweet_rl.online.reflect.experiments import read_settings
+    from sweet_rl.online.reflect.runs import read_settings
 
     try:
         return str(read_settings(Path(folder).expanduser())["env"])

@@ -41,7 +41,7 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
         runs: folders such as results/003_rl_finetune.
     """
     from sweet_rl.errors import UsageError, missing_package
-    from sweet_rl.online.reflect.series import ensemble_logs
+    from sweet_rl.online.reflect.runs import ensemble_logs
     from sweet_rl.runs import new_file
 
     if not runs:
@@ -79,7 +79,7 @@ def _figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], window: int, *, com
     """Three panels side by side; a line for each run."""
     from matplotlib.figure import Figure
 
-    from sweet_rl.online.reflect.series import moving_average
+    from sweet_rl.online.reflect.runs import moving_average
 
     figure = Figure(figsize=(13, 3.6), dpi=150, layout="constrained")
     for axes, (key, title) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):

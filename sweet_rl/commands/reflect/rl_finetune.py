@@ -15,7 +15,7 @@ from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 from sweet_rl.online.reflect.settings import ReflectSettings
 
 if TYPE_CHECKING:
-    from sweet_rl.online.reflect.playground import Playground
+    from sweet_rl.online.reflect.play import Playground
 
 
 class Bar:
@@ -90,26 +90,26 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
     Several processes: accelerate launch --num_processes 4 -m sweet_rl reflect rl_finetune ...; they make the updates of one.
     """
-    from sweet_rl.online.reflect import experiments
+    from sweet_rl.online.reflect import runs
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
-    settings = experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
+    settings = runs.with_saved_reflector(runs.with_saved(flags, flags.load_dir))
     if old:
-        settings = experiments.continued(old, settings, given_flags.get())
-    surprises = experiments.check(settings)
-    from sweet_rl.online.reflect.playground import open_playground, sample_texts
+        settings = runs.continued(old, settings, given_flags.get())
+    surprises = runs.check(settings)
+    from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings) as playground:
         from sweet_rl.command_line.running import silence_libraries
 
         silence_libraries()
         from sweet_rl.commands.reflect.training_run import TrainingRun
-        from sweet_rl.online.distributed import processes
+        from sweet_rl.online import distributed
         from sweet_rl.online.reflect.loop import Loop
         from sweet_rl.online.reflect.models import Checkpoints
 
-        with processes.process_group(), TrainingRun("rl_finetune", settings, old) as run:
+        with distributed.process_group(), TrainingRun("rl_finetune", settings, old) as run:
             for surprise in surprises:
                 run.say(f"Note: {surprise}")
             checkpoints = Checkpoints(run.folder)
@@ -117,8 +117,8 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
                 trainer, reflector = _learner(run.settings, playground.labels, run.say)
                 if run.main:
                     levels = [[task.row for task in level] for level in playground.levels]
-                    checkpoints.made_from = experiments.made_from(run.settings, levels)
-                state = processes.from_main(lambda: checkpoints.newest(run.say))
+                    checkpoints.made_from = runs.made_from(run.settings, levels)
+                state = distributed.from_main(lambda: checkpoints.newest(run.say))
             done = 0 if state is None else int(state["done"])
             with (
                 run.announce(done, "iteration"),
@@ -136,10 +136,9 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
     """What learns, and what reflects."""
     import torch
 
-    from sweet_rl.online.distributed.collectives import broadcast_parameters
+    from sweet_rl.online.distributed import broadcast_parameters
     from sweet_rl.online.reflect.models import load_policy, load_reflector
-    from sweet_rl.online.reflect.trainer import Trainer
-    from sweet_rl.online.reflect.values import Critic, ValueHead
+    from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
     from sweet_rl.types import derive_seed
 
     reflector = load_reflector(settings, say, training=True)

@@ -29,18 +29,18 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     """
     from dataclasses import replace
 
-    from sweet_rl.online.reflect import experiments
-    from sweet_rl.online.reflect.texts import check_kind, read_texts
+    from sweet_rl.online.reflect import runs
+    from sweet_rl.online.reflect.sft import check_kind, read_texts
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
-    settings = experiments.with_saved(flags, flags.load_dir)
+    settings = runs.with_saved(flags, flags.load_dir)
     if old:
-        settings = experiments.continued(old, settings, given_flags.get() - {"shrink_head"})
+        settings = runs.continued(old, settings, given_flags.get() - {"shrink_head"})
     settings = replace(settings, shrink_head=False)
     if settings.load_dir is not None:
-        experiments.checkpoint_folder(settings.load_dir)
-    experiments.check_head(settings)
+        runs.checkpoint_folder(settings.load_dir)
+    runs.check_head(settings)
     file = settings.task_file
     if file is None:
         raise UsageError("--task_file, a .jsonl file of training texts, is needed.")
@@ -53,12 +53,12 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
     silence_libraries()
     from sweet_rl.commands.reflect.training_run import TrainingRun
-    from sweet_rl.online.distributed import processes
-    from sweet_rl.online.distributed.collectives import broadcast_parameters
+    from sweet_rl.online import distributed
+    from sweet_rl.online.distributed import broadcast_parameters
     from sweet_rl.online.reflect.models import Checkpoints, load_policy
     from sweet_rl.online.reflect.sft import FineTuning
 
-    with processes.process_group(), TrainingRun("supervised_pretrain", settings, old) as run:
+    with distributed.process_group(), TrainingRun("supervised_pretrain", settings, old) as run:
 
         def tell(done: int, numbers: Any) -> None:
             tracking.logs(done, numbers)
@@ -72,9 +72,9 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
             examples = _examples(texts, agent, settings, run.say)
             checkpoints = Checkpoints(run.folder, settings.save_total_limit)
             if run.main:
-                checkpoints.made_from = experiments.made_from(settings, texts)
+                checkpoints.made_from = runs.made_from(settings, texts)
             training = FineTuning(agent, examples, settings, checkpoints, tell, run.say)
-            done = training.load(processes.from_main(lambda: checkpoints.newest(run.say)))
+            done = training.load(distributed.from_main(lambda: checkpoints.newest(run.say)))
         with (
             run.announce(done, "update"),
             progress(settings.max_steps, done, unit="update", quiet=how.quiet or not run.main) as bar,
@@ -86,7 +86,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
     """The texts as tokens; a published run passes over those without a marker."""
     from sweet_rl.online.reflect.pointing import PointingAgent, pointed
-    from sweet_rl.online.reflect.texts import encode, encode_published
+    from sweet_rl.online.reflect.sft import encode, encode_published
 
     if isinstance(agent, PointingAgent):
         return pointed(agent, texts, str(settings.task_file), settings.max_seq_length)

@@ -10,8 +10,8 @@ from typing import Self
 
 from sweet_rl import tracking
 from sweet_rl.command_line.running import on_interrupt
-from sweet_rl.online.distributed import processes
-from sweet_rl.online.reflect import experiments
+from sweet_rl.online import distributed
+from sweet_rl.online.reflect import runs
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.tiny_models.reflect_models import TINY, make_reflect_model
 from sweet_rl.training.checkpoints import held
@@ -58,11 +58,11 @@ class TrainingRun(AbstractContextManager["TrainingRun"]):
     """
 
     def __init__(self, stage: str, settings: ReflectSettings, resumed: Path | None) -> None:
-        self.settings, self.main = settings, processes.is_main()
+        self.settings, self.main = settings, distributed.is_main()
         self.say = Teller(speaks=self.main)
         self._stage, self._new, self._lock = stage, resumed is None, ExitStack()
-        self.folder = resumed or processes.from_main(
-            lambda: experiments.next_experiment(Path(settings.ckpt_path).expanduser(), stage)
+        self.folder = resumed or distributed.from_main(
+            lambda: runs.next_experiment(Path(settings.ckpt_path).expanduser(), stage)
         )
 
     def __enter__(self) -> Self:
@@ -76,14 +76,14 @@ class TrainingRun(AbstractContextManager["TrainingRun"]):
     @contextmanager
     def starting(self, texts: Callable[[], Sequence[str]], labels: Sequence[str] = ()) -> Iterator[None]:
         """While models are loaded: tiny ones are made first, and a new folder that fails here goes again."""
-        with experiments.starting(self.folder if self.main and self._new else None):
+        with runs.starting(self.folder if self.main and self._new else None):
             tracking.writes(self.folder, folder=True, continues=True)  # a kill leaves a run that is known
             if self._new:
-                self.settings = processes.from_main(
+                self.settings = distributed.from_main(
                     lambda: with_tiny_models(self.settings, self.folder, texts, labels)
                 )
                 if self.main:
-                    experiments.save_settings(self.folder, self.settings)
+                    runs.save_settings(self.folder, self.settings)
             yield
 
     def announce(self, done: int, unit: str) -> AbstractContextManager[None]:
@@ -91,7 +91,7 @@ class TrainingRun(AbstractContextManager["TrainingRun"]):
         self.say(f"The run is in {self.folder}")
         tracking.sets(as_flags(self.settings))
         if not self._new and self.main:
-            experiments.save_changes(self.folder, self.settings)
+            runs.save_changes(self.folder, self.settings)
         if not self._new:
             checkpointed = f"It resumes after {unit} {done}."
             self.say(checkpointed if done else "It has no checkpoint yet: it starts from the beginning.")

@@ -1,15 +1,12 @@
 """A causal language model that plays: it chooses actions, or writes reflections.
 
-Prompts are read in batches of similar length, and a common prefix is read once.
-Every text stands where it would stand alone, so nothing depends on what else is in a batch. Importing this
-module imports torch.
+Prompts are read in batches of similar length, and a common prefix is read once. Every text stands where it would
+stand alone, so nothing depends on what else is in a batch. Without dropout the forward pass of the first update
+after play is that of play, whose graphs are kept for it.
 
 Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen from: labels, or the vocabulary.
 
-The first update after play computes with the same weights on the same prompts. Without dropout its forward
-pass is that of play, whose graphs are kept for it. Axes there: S steps, V what is chosen from, H hidden.
-
-Published behaviour: docs/published/reflect_rl.md#episodes, #models, #deviations.
+Published behaviour: docs/published/reflect_rl.md#episodes, #models, #two-models, #deviations.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -26,11 +24,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sweet_rl import tracking
+from sweet_rl.chat.reflect_format import ACTION_MARKER
 from sweet_rl.errors import UsageError
-from sweet_rl.online.reflect.losses import entropy_of, sampling_logps
-from sweet_rl.online.reflect.sampling import Chosen, Sampling, draws_of, label_tokens
-from sweet_rl.online.reflect.texts import Example
-from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
+from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens, keep_likeliest, keep_nucleus
 from sweet_rl.policies.prefixes import WeightsState
 from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.attention import attention_span, inputs_of
@@ -38,6 +35,44 @@ from sweet_rl.training.batches import question_of, to_device
 from sweet_rl.training.forward import Outputs, asked_at
 from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.training.trees import lay_out, neighbours
+
+
+class Example(NamedTuple):
+    """Tokens of a text: those that are given, and those behind the marker.
+
+    With `branches` a command is pointed at: they are what may follow the given tokens, the action marker and
+    then each command on offer, and the target is the place of one of these commands, counted from 0.
+    """
+
+    prompt_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
+    branches: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def sequence(self) -> list[int]:
+        """The input for scoring the targets: all tokens but the last."""
+        return [*self.prompt_ids, *self.target_ids[:-1]]
+
+    @property
+    def sequences(self) -> list[list[int]]:
+        """The inputs for scoring the commands: the given tokens with each branch."""
+        return [[*self.prompt_ids, *branch] for branch in self.branches]
+
+
+def entropy_of(logps_SV: Tensor) -> Tensor:
+    """Entropy of distributions given as log-probabilities, in nats; impossible tokens add nothing."""
+    return -(logps_SV.exp() * logps_SV.masked_fill(logps_SV == -torch.inf, 0.0)).sum(dim=-1)
+
+
+def sampling_logps(logits_SV: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
+    """The distribution that is sampled from, as log-probabilities; excluded tokens have -inf.
+
+    First the temperature, then the `top_k` likeliest, then the fewest of these that have `top_p` together.
+    """
+    logps_SV = logits_SV.float() / temperature
+    every_S = logps_SV.new_ones(len(logps_SV))
+    logps_SV = keep_likeliest(logps_SV, top_k * every_S.long())
+    return keep_nucleus(logps_SV, top_p * every_S, every_S).log_softmax(dim=-1)
 
 
 class Read(NamedTuple):
@@ -80,7 +115,7 @@ class KeptPasses:
             return []
         wanted: dict[Example, deque[int]] = defaultdict(deque)
         for number, example in enumerate(examples):
-            wanted[example.without_target].append(number)
+            wanted[example._replace(target_ids=())].append(number)
         found = []
         for asked, logits_SV, states_SH in passes:
             rows = {row: wanted[example].popleft() for row, example in enumerate(asked) if wanted[example]}
@@ -90,28 +125,17 @@ class KeptPasses:
         return found
 
 
-CACHED_TEXTS = 65_536
-"""Whose tokens are remembered."""
+CACHED_TEXTS = 65_536  # Whose tokens are remembered
+# Tokens of a batch on a CPU at most: more are no faster there, only longer padded, and the memory of large
+# tensors is mapped anew each time, which takes longer than the products where graphs are kept.
 _CPU_TOKENS = 1024
-"""Tokens of a batch on a CPU at most: more are no faster there, only longer padded, and the memory of large
-tensors is mapped anew each time, which takes longer than the products where graphs are kept."""
-
-_WORTH_SHARING = 0.5
-"""What share of all tokens must be read twice before that costs more than the masks of those that share."""
+_WORTH_SHARING = 0.5  # what share of all tokens must be read twice before that costs more than masks
 
 
 class Agent:
-    """A model with its tokenizer, and what it chooses from.
+    """A model with its tokenizer, and what it chooses from."""
 
-    Args:
-        labels: the world's labels, each one token: only they are scored (the shrunk head). None: the whole
-            vocabulary, whose text is the action.
-        dropout: keep the adapter's dropout active while playing, as published.
-        keeps_writing: no token ends a text, and special tokens stay in it, as published.
-    """
-
-    head: nn.Module | None = None
-    """What is trained beside the adapter, where there is something."""
+    head: nn.Module | None = None  # What is trained beside the adapter, where there is something
 
     def __init__(
         self,
@@ -140,26 +164,21 @@ class Agent:
         bare: Any = bare_model(model)
         self.config = bare.config.get_text_config()
         self._positions: int | None = getattr(self.config, "max_position_embeddings", None)
-        writes = sampling.max_new_tokens
-        if self._positions is not None and writes >= self._positions:
+        if self._positions is not None and (writes := sampling.max_new_tokens) >= self._positions:
             raise UsageError(
                 f"This model reads {self._positions:,} tokens, and is to write {writes:,}: of a prompt "
                 "nothing would be left. Lower --max_new_tokens (of reflections --reflect_max_new_tokens)."
             )
-        self._span = attention_span(bare)
-        self._bare = bare
+        self._span, self._bare = attention_span(bare), bare
         self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
         self._decoder = Decoder(_Plain(model), self._end_ids)
-        self.kept = KeptPasses(model)
-        """Of choices of one token."""
+        self.kept = KeptPasses(model)  # Of choices of one token
         self.usage = tracking.meter(str(getattr(model.config, "name_or_path", "")), "agent")
         self.encode = lru_cache(maxsize=CACHED_TEXTS)(self._encode)
 
     @property
     def device(self) -> torch.device:
-        """The device of the model's parameters, where inputs have to be."""
-        device: torch.device = next(self.model.parameters()).device
-        return device
+        return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -183,10 +202,8 @@ class Agent:
     def _text(self, ids: Sequence[int]) -> str:
         if self.labels is not None:
             return self.labels[ids[0]]
-        text: str = self.tokenizer.decode(
-            list(ids), skip_special_tokens=not self._keeps_writing, clean_up_tokenization_spaces=False
-        )
-        return text
+        options = {"skip_special_tokens": not self._keeps_writing, "clean_up_tokenization_spaces": False}
+        return str(self.tokenizer.decode(list(ids), **options))
 
     def batches(
         self, sequences: Sequence[Sequence[int]], most: int | None = None, *, written: bool = False
@@ -202,14 +219,10 @@ class Agent:
             yield from padded_batches(lengths, self._few(most))
 
     def _few(self, tokens: int) -> int:
-        """So many tokens of a batch, on a CPU as few as are fast."""
         return min(_CPU_TOKENS, tokens) if self.device.type == "cpu" else tokens
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
-        """An order with common prefixes side by side, and how much each shares with the one before.
-
-        None where they share too little.
-        """
+        """An order with common prefixes side by side, and what each shares with the one before; None if too little."""
         if not self._span:
             return None
         arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
@@ -250,12 +263,8 @@ class Agent:
         return functional.linear(hidden_KH, head.weight[ids], bias)
 
     def _distribution(self, logits_KV: Tensor) -> Tensor:
-        return sampling_logps(
-            logits_KV,
-            temperature=self.sampling.temperature,
-            top_k=self.sampling.top_k,
-            top_p=self.sampling.top_p,
-        )
+        how = self.sampling
+        return sampling_logps(logits_KV, temperature=how.temperature, top_k=how.top_k, top_p=how.top_p)
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -296,21 +305,14 @@ class Agent:
 
     def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
         """A text behind each prompt; it depends on the prompt and its seed."""
-        sampling = self.sampling
+        how = self.sampling
         requests = [
-            Request(
-                self.encode(prompt),
-                sampling.max_new_tokens,
-                sampling.temperature,
-                seed,
-                sampling.top_k,
-                sampling.top_p,
-            )
+            Request(self.encode(prompt), how.max_new_tokens, how.temperature, seed, how.top_k, how.top_p)
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         self.usage.requests += len(prompts)
         texts = [""] * len(prompts)
-        lengths = [request.prompt_ids + (0,) * sampling.max_new_tokens for request in requests]
+        lengths = [request.prompt_ids + (0,) * how.max_new_tokens for request in requests]
         with dropout(self.model, active=self._dropout):
             for batch in self.batches(lengths, 4 * self.max_tokens_per_batch, written=True):
                 for finished in self._decoder([requests[number] for number in batch]):
@@ -325,10 +327,6 @@ class Agent:
     def example(self, prompt: str, token_ids: Sequence[int]) -> Example:
         """A prompt, and the choice behind it that is to be scored."""
         return Example(self.encode(prompt), tuple(token_ids))
-
-    def logps(self, prompts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Log-probability [S] of the choice after each prompt, summed over its tokens; one batch."""
-        return self.score([self.example(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)])[0]
 
     def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Batch by batch, the numbers of its examples, and what `score` says of them.
@@ -440,3 +438,57 @@ def dropout(model: Any, *, active: bool) -> Iterator[None]:
     finally:
         for module in changed:
             module.train(not active)
+
+
+class Chosen(NamedTuple):
+    """What a policy did: the text, its places in the distribution, and what the model knew about it.
+
+    `logprob` is the sum over tokens under the distribution that was sampled from, `entropy` the sum of its
+    entropies, in nats.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprob: float
+    entropy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn: temperature, top-p, top-k and their number."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_new_tokens: int = 1
+
+    @classmethod
+    def of(cls, settings: ReflectSettings, *, reflection: bool = False) -> Sampling:
+        """As the settings say, for actions or for reflections."""
+        if not reflection:
+            return cls(settings.temperature, settings.top_k, settings.top_p, settings.max_new_tokens)
+        temperature = settings.reflect_temperature or settings.temperature
+        return cls(temperature, settings.top_k, settings.top_p, settings.reflect_max_new_tokens)
+
+
+def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
+    """The token of each label behind the action marker."""
+    before: list[int] = tokenizer(ACTION_MARKER, add_special_tokens=False)["input_ids"]
+    found: dict[int, str] = {}
+    for label in labels:
+        ids = tokenizer(ACTION_MARKER + label, add_special_tokens=False)["input_ids"]
+        alone = ids[: len(before)] == before and len(ids) == len(before) + 1
+        if not alone or ids[-1] in found or ids[-1] == tokenizer.unk_token_id:
+            raise UsageError(
+                f"--shrink_head needs a token for every label, and this tokenizer has none for {label!r}. "
+                "Take a model with such a tokenizer (gpt2), or a policy that writes no labels "
+                "(--pointing_head, in fine-tuning too)."
+            )
+        found[ids[-1]] = label
+    return list(found)
+
+
+def draws_of(seed: int, sampling: Sampling) -> list[float]:
+    """Uniform numbers from 0 to 1 that decide about the tokens of one text."""
+    generator = torch.Generator().manual_seed(seed)
+    return [*torch.rand(sampling.max_new_tokens, generator=generator, dtype=torch.float64).tolist()]

@@ -18,10 +18,9 @@ from torch import nn
 from sweet_rl import tracking
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.online.reflect.agent import Agent
-from sweet_rl.online.reflect.experiments import checkpoint_folder, has_head
+from sweet_rl.online.reflect.agent import Agent, Sampling
 from sweet_rl.online.reflect.pointing import PointingAgent, PointingHead, load_head, save_head
-from sweet_rl.online.reflect.sampling import Sampling
+from sweet_rl.online.reflect.runs import checkpoint_folder, has_head
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.policies.weights import device_of, pretrained
 from sweet_rl.training import checkpoints
@@ -81,10 +80,7 @@ def load_reflector(settings: ReflectSettings, say: Say = print, *, training: boo
         model = merged(model)
     with tracking.role("reflection"):
         return Agent(
-            model,
-            tokenizer,
-            Sampling.of(settings, reflection=True),
-            **_playing(settings, trains=training),
+            model, tokenizer, Sampling.of(settings, reflection=True), **_playing(settings, trains=training)
         )
 
 
@@ -180,9 +176,7 @@ def target_modules(model: Any, name: str) -> str:
     if "mistral" in name.lower() or kind == "mistral":
         return _MISTRAL
     try:
-        from peft.utils import (
-            TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN,
-        )
+        from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
     except ImportError as error:
         raise missing_package("peft", "lora", needed_for="reflect") from error
     return ",".join(KNOWN[kind]) if kind in KNOWN else "all-linear"
@@ -224,8 +218,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int | None = None) -> None:
         self.folder, self._keep = folder, keep
-        self.made_from: dict[str, Json] = {}
-        """Flags, models and data; a checkpoint of others is refused."""
+        self.made_from: dict[str, Json] = {}  # Flags, models and data; a checkpoint of others is refused
 
     def save(
         self,

@@ -22,11 +22,17 @@ from torch.nn.utils.rnn import pad_sequence
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, offered_commands, resolve_label, split_prompt
 from sweet_rl.errors import DataError, UsageError, first_line
-from sweet_rl.online.reflect.agent import CACHED_TEXTS, Agent, dropout
-from sweet_rl.online.reflect.experiments import HEAD_FILE
-from sweet_rl.online.reflect.losses import entropy_of
-from sweet_rl.online.reflect.sampling import Chosen, Sampling, draws_of
-from sweet_rl.online.reflect.texts import Example
+from sweet_rl.online.reflect.agent import (
+    CACHED_TEXTS,
+    Agent,
+    Chosen,
+    Example,
+    Sampling,
+    draws_of,
+    dropout,
+    entropy_of,
+)
+from sweet_rl.online.reflect.runs import HEAD_FILE
 from sweet_rl.policies.decoding import choose
 from sweet_rl.training.steps import padded_batches
 

@@ -14,11 +14,7 @@ T = TypeVar("T")
 
 
 class Replay(Generic[T]):
-    """The newest episodes that were added, each with a weight.
-
-    Args:
-        size: how many at most; 0 remembers none.
-    """
+    """The newest episodes that were added, each with a weight."""
 
     def __init__(self, size: int) -> None:
         self._episodes: deque[T] = deque(maxlen=size)

@@ -20,11 +20,7 @@ _REFLECTING: Final = Only("reflect", ("asked",), "--reflect")
 
 @dataclass(frozen=True)
 class ReflectFlags(Compatible):
-    """Flags of any world, under their published names and defaults; the last nine are ours.
-
-    Raises:
-        UsageError: a value is out of its range.
-    """
+    """Flags of any world, under their published names and defaults; the last nine are ours."""
 
     per_device_train_batch_size: int = flag(
         1,
@@ -178,20 +174,12 @@ class ReflectFlags(Compatible):
     )
 
 
-PLAIN: Final = tuple(field.name for field in fields(ReflectFlags))
-"""Settings that do not depend on the world."""
+PLAIN: Final = tuple(field.name for field in fields(ReflectFlags))  # Settings that do not depend on the world
 
 
 @dataclass(frozen=True)
 class ReflectSettings(ReflectFlags):
-    """The settings of a run: those of any world, and the world's own (`settings_of`).
-
-    Args:
-        options: of the world, where an agent learns in it; default its own.
-
-    Raises:
-        UsageError: a value is out of its range, or there is no such world.
-    """
+    """The settings of a run: those of any world, and the world's own (`settings_of`)."""
 
     options: Options | None = no_flag(None)
 
@@ -219,8 +207,7 @@ class ReflectSettings(ReflectFlags):
         return self.world.learns_with(**values)
 
 
-_OF_GAMES: Final = ("first_step",)
-"""Settings of any world that are options of some."""
+_OF_GAMES: Final = ("first_step",)  # Settings of any world that are options of some
 
 
 def settings_of(**flags: Any) -> ReflectSettings:

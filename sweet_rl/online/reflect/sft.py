@@ -8,39 +8,38 @@ Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.online.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
-from sweet_rl.online.distributed.processes import is_main
-from sweet_rl.online.reflect.agent import Agent, seeded_dropout
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
+from sweet_rl.command_line.listing import written_by
+from sweet_rl.errors import DataError, UsageError, missing_package
+from sweet_rl.online.distributed import all_reduce_sum, clipped_step, is_main, own_rows, rank
+from sweet_rl.online.reflect.agent import Agent, Example, seeded_dropout
 from sweet_rl.online.reflect.models import Checkpoints
 from sweet_rl.online.reflect.settings import ReflectSettings
-from sweet_rl.online.reflect.texts import Example, Order
 from sweet_rl.online.reflect.trainer import TRIES
+from sweet_rl.records import read_rows
 from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.metrics import Guard
 from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.steps import rate_factor
 from sweet_rl.types import derive_seed
+from sweet_rl.worlds.registry import stages
 
 _OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")
 
 
 class FineTuning:
-    """A run: its model, its texts, its folder.
-
-    Args:
-        agent: with an adapter, and the whole head or a pointing one.
-        checkpoints: what the first process writes; None in the others.
-    """
+    """A run: its model, its texts, its folder."""
 
     def __init__(
         self,
@@ -210,3 +209,112 @@ def _precision(settings: ReflectSettings, device: torch.device) -> AbstractConte
         return nullcontext()
     dtype = torch.float16 if settings.fp16 else torch.bfloat16
     return torch.autocast("cuda", dtype=dtype)
+
+
+def read_texts(path: str | Path) -> list[str]:
+    """The texts of a .jsonl file of `{"text": ...}`."""
+    path = Path(path).expanduser()
+    if not path.is_file() or path.suffix == ".json":
+        what = "holds records, not texts" if path.is_file() else "is no file"
+        hint = written_by(path, stages()) if path.suffix == ".jsonl" else ""
+        raise UsageError(
+            f"--task_file {str(path)!r} {what}.{hint} Name a .jsonl file of training texts, as the "
+            "stages write them whose names end with gen_sft."
+        )
+    texts = []
+    for line, row in read_rows(path):
+        text = row.get("text") if isinstance(row, dict) else None
+        if not isinstance(text, str):
+            raise DataError("must be a string", path=path, line=line, field="text", value=text)
+        texts.append(text)
+    if not texts:
+        raise UsageError(f"--task_file {str(path)!r} holds no texts.")
+    return texts
+
+
+def check_kind(texts: Sequence[str], path: str | Path, *, reflect: bool) -> None:
+    """Refuse texts of the other model: nothing would be learnt from them, or the wrong thing."""
+    for line, text in enumerate(texts, 1):
+        action, analysis = text.rfind(ACTION_MARKER), text.rfind(ANALYSE_MARKER)
+        if reflect and (analysis < 0 or action > analysis):
+            raise DataError(
+                "is no text of a reflection model: it does not end in a reflection",
+                path=path,
+                line=line,
+                field="text",
+                value=text[-60:],
+                repair="Leave --reflect out, or name a file such as sft_reflection.jsonl.",
+            )
+        if not reflect and action < 0:
+            ends = "ends in a reflection" if analysis >= 0 else "has no action marker"
+            raise DataError(
+                f"is no text of a policy: it {ends}",
+                path=path,
+                line=line,
+                field="text",
+                value=text[-60:],
+                repair="Add --reflect to train the reflection model on it.",
+            )
+
+
+def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
+    """A text as tokens; the part after its last marker is the target.
+
+    The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of
+    them, or it would never end (published). A text with more than `room` tokens loses its
+    beginning.
+    """
+    marker = ANALYSE_MARKER if reflect else ACTION_MARKER
+    at = text.rfind(marker)
+    prompt, target = text[: at + len(marker)], text[at + len(marker) :]
+    if at < 0 or not target:
+        raise ValueError("there is no marker, or no text after it")
+    prompt_ids = list(tokenizer(prompt)["input_ids"])
+    while len(prompt_ids) > 1 and prompt_ids[-1] == tokenizer.eos_token_id:
+        prompt_ids.pop()  # a tokenizer that ends every text
+    bare = tokenizer(marker, add_special_tokens=False)["input_ids"]
+    both = tokenizer(marker + target, add_special_tokens=False)["input_ids"]
+    alike = both[: len(bare)] == bare
+    target_ids = both[len(bare) :] if alike else tokenizer(target, add_special_tokens=False)["input_ids"]
+    if reflect and tokenizer.eos_token_id is not None:
+        target_ids = [*target_ids, tokenizer.eos_token_id]
+    kept = max(1, room - len(target_ids))
+    return Example(tuple(prompt_ids[-kept:]), tuple(target_ids[: room - 1]))
+
+
+def encode_published(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example | None:
+    """The same as published: the whole text as tokens, searched for the marker's; None where it has none."""
+    marker = tokenizer(ANALYSE_MARKER if reflect else ACTION_MARKER, add_special_tokens=False)["input_ids"]
+    ids = list(tokenizer(text)["input_ids"])[-room:]
+    starts = [at for at in range(len(ids)) if ids[at : at + len(marker)] == marker]
+    if not starts or starts[-1] + len(marker) >= len(ids):
+        return None
+    cut = starts[-1] + len(marker)
+    return Example(tuple(ids[:cut]), tuple(ids[cut:]))
+
+
+class Order:
+    """The rows of each update: every pass over them is shuffled again."""
+
+    def __init__(self, lengths: Sequence[int], *, batch: int, seed: int, by_length: bool = False) -> None:
+        self._lengths, self._batch, self._seed, self._by_length = lengths, batch, seed, by_length
+        self._known: tuple[int, list[int]] = (-1, [])
+
+    def rows(self, update: int) -> list[int]:
+        """Numbers of the update's rows; the same whenever it is asked."""
+        count = len(self._lengths)
+        first = update * self._batch
+        return [self._pass(at // count)[at % count] for at in range(first, first + self._batch)]
+
+    def _pass(self, number: int) -> list[int]:
+        if self._known[0] != number:
+            order = list(range(len(self._lengths)))
+            random.Random(derive_seed(self._seed, "texts", number)).shuffle(order)
+            if self._by_length:
+                size = 50 * self._batch
+                chunks = [order[at : at + size] for at in range(0, len(order), size)]
+                order = [
+                    row for chunk in chunks for row in sorted(chunk, key=lambda row: -self._lengths[row])
+                ]
+            self._known = (number, order)
+        return self._known[1]

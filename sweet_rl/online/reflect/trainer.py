@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,23 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.online.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
+from sweet_rl.online.distributed import all_reduce_sum, clipped_step, own_rows, rank
 from sweet_rl.online.reflect.agent import Agent, dropout, seeded_dropout
-from sweet_rl.online.reflect.losses import (
-    advantages,
-    policy_gradient_loss,
-    ppo_loss,
-    q_values,
-    value_loss,
-)
 from sweet_rl.online.reflect.play import Played, Step
 from sweet_rl.online.reflect.settings import ReflectSettings
-from sweet_rl.online.reflect.values import Critic
+from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.metrics import Guard
-from sweet_rl.types import derive_seed
+from sweet_rl.types import Compat, derive_seed
 
+# Of a batch: its log-probabilities [S], the states behind its prompts [S, H], its steps' numbers [S].
 _Loss: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Of a batch: its log-probabilities [S], the states behind its prompts [S, H], its steps' numbers [S]."""
 
 
 class Update(NamedTuple):
@@ -53,11 +47,7 @@ class Row(NamedTuple):
 
 
 class Trainer:
-    """Policy gradient or PPO, and the critic's regression.
-
-    Args:
-        critic: None: costs themselves are the advantages.
-    """
+    """Policy gradient or PPO, and the critic's regression."""
 
     def __init__(self, agent: Agent, settings: ReflectSettings, critic: Critic | None = None) -> None:
         if settings.trainer == "ppo" and critic is None:
@@ -305,3 +295,109 @@ def _step_of(state: Sequence[Any]) -> Step:
 
 def _adam(parameters: Sequence[nn.Parameter], settings: ReflectSettings) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+LAYER_TYPES = ("linear", "mlp")
+
+PUBLISHED_TOKENS = 20  # How many tokens of a text the published critic reads: a default of the configuration
+
+
+class ValueHead(nn.Module):
+    """Hidden states [S, H] to values [S], in float32."""
+
+    def __init__(self, hidden_size: int, layer_type: str = "linear") -> None:
+        super().__init__()
+        out = nn.Linear(hidden_size, 1)
+        nn.init.xavier_uniform_(out.weight)
+        nn.init.zeros_(out.bias)
+        layers: list[nn.Module] = [out]
+        if layer_type not in LAYER_TYPES:
+            raise no_such("critic's layer", layer_type, LAYER_TYPES)
+        if layer_type == "mlp":
+            layers = [nn.Linear(hidden_size, hidden_size), nn.LayerNorm(hidden_size), nn.ReLU(), out]
+        self.score = nn.Sequential(*layers)
+
+    def forward(self, hidden_SH: Tensor) -> Tensor:
+        """Values [S] of hidden states [S, H], computed in float32."""
+        values_S1: Tensor = self.score(hidden_SH.float())
+        return values_S1[:, 0]
+
+
+class Critic:
+    """Predicts the remaining cost from the policy's input."""
+
+    def __init__(
+        self, agent: Agent, head: ValueHead, *, shared: bool = True, compat: Compat = "fixed"
+    ) -> None:
+        self.agent, self.head = agent, head.to(agent.device)
+        self.shared, self._compat = shared, compat
+
+    def features(self, prompts: Sequence[str]) -> Tensor:
+        """What the head reads [S, H]; without gradients."""
+        model: Any = self.agent.model
+        apart = (
+            nullcontext() if self.shared or not hasattr(model, "disable_adapter") else model.disable_adapter()
+        )
+        with apart:
+            return self._published(prompts) if self._compat == "published" else self.agent.hidden(prompts)
+
+    def values(self, prompts: Sequence[str]) -> Tensor:
+        """V of each prompt [S], without gradients."""
+        with torch.no_grad():
+            found_S: Tensor = self.head(self.features(prompts))
+        return found_S
+
+    def _published(self, prompts: Sequence[str]) -> Tensor:
+        """Padded on the left; read out before the first end token, the last place where there is none."""
+        tokenizer, bare = self.agent.tokenizer, bare_model(self.agent.model)
+        pad = tokenizer.eos_token_id
+        rows = [list(tokenizer(prompt)["input_ids"])[-PUBLISHED_TOKENS:] for prompt in prompts]
+        width = max(map(len, rows))
+        ids_ST = torch.tensor([[pad] * (width - len(ids)) + ids for ids in rows], device=self.agent.device)
+        mask_ST = torch.tensor(
+            [[0] * (width - len(ids)) + [1] * len(ids) for ids in rows], device=self.agent.device
+        )
+        with torch.no_grad():
+            hidden_STH = bare.base_model(input_ids=ids_ST, attention_mask=mask_ST).last_hidden_state
+        first_pad_S = (ids_ST == pad).int().argmax(dim=1)  # 0 where there is none: the last place
+        read_SH: Tensor = hidden_STH[torch.arange(len(rows)), first_pad_S - 1].float()
+        return read_SH
+
+
+VALUE_SCALE = 100.0  # The critic's squared error is that of costs divided by this
+
+
+def q_values(costs: Sequence[float], entropies: Sequence[float], entropy_coef: float = 0.0) -> list[float]:
+    """The remaining cost from each step of an episode on, undiscounted.
+
+    Q_t = sum over u >= t of (cost_u - entropy_coef x entropy_u). Entropy is a constant here: no gradient.
+    """
+    found: list[float] = []
+    to_come = 0.0
+    for cost, entropy in zip(reversed(costs), reversed(entropies), strict=True):
+        to_come += cost - entropy_coef * entropy
+        found.append(to_come)
+    return found[::-1]
+
+
+def advantages(q_S: Tensor, values_S: Tensor | None = None) -> Tensor:
+    """How much worse than expected each step turned out; without a critic nothing is expected."""
+    return q_S if values_S is None else q_S - values_S
+
+
+def policy_gradient_loss(logps_S: Tensor, advantages_S: Tensor) -> Tensor:
+    """Sum over steps of log pi(action) x advantage; a mean is this over the number of steps."""
+    return (logps_S * advantages_S).sum()
+
+
+def ppo_loss(logps_S: Tensor, old_logps_S: Tensor, advantages_S: Tensor, clip: float) -> Tensor:
+    """Sum over steps of PPO's clipped loss, whose advantages are gains: minus ours."""
+    ratio_S = torch.exp(logps_S - old_logps_S)
+    gains_S = -advantages_S
+    clipped_S = ratio_S.clamp(1 - clip, 1 + clip)
+    return -torch.minimum(ratio_S * gains_S, clipped_S * gains_S).sum()
+
+
+def value_loss(q_S: Tensor, values_S: Tensor) -> Tensor:
+    """Sum over steps of the squared error, in hundreds; a mean is this over the number of steps."""
+    return (((q_S - values_S) / VALUE_SCALE) ** 2).sum()

@@ -15,10 +15,9 @@ import torch
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.online.actor import Utterance
-from sweet_rl.online.learners import ArcherLearner, make_learner
-from sweet_rl.online.learning import Draw, Say
-from sweet_rl.online.policy_updates import ActorRows
+from sweet_rl.online.archer import ArcherLearner, make_learner
+from sweet_rl.online.learner import Draw, Say
+from sweet_rl.online.policy import Utterance
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.studies.archer.settings import CONFIG, best_asker
 
@@ -41,12 +40,12 @@ class ExactLearner(ArcherLearner):
     def _train_critic(self, draw: Draw) -> list[dict[str, float]]:
         return []
 
-    def _judge(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> ActorRows:
+    def _advantages(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> torch.Tensor:
         gained = [
             self.best.advantage(asked(observation), utterance.text.strip())
             for observation, utterance in zip(observations, utterances, strict=True)
         ]
-        return ActorRows(observations, utterances, torch.tensor(gained))
+        return torch.tensor(gained)
 
 
 def exact_learner(

@@ -183,7 +183,7 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
     from sweet_rl.commands.cloning import clone
-    from sweet_rl.online.bc import demonstrations_of
+    from sweet_rl.online.archer import demonstrations_of
     from sweet_rl.online.replay import transitions
     from sweet_rl.records import load_trajectories
     from sweet_rl.tiny_models.question_models import make_models
@@ -221,7 +221,7 @@ def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
     """The learner of a run, as the run left it or before it has learned."""
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
-    from sweet_rl.online.learners import make_learner
+    from sweet_rl.online.archer import make_learner
     from sweet_rl.training.checkpoints import complete_checkpoints, load_state
 
     config = load_config(CONFIG, overrides)

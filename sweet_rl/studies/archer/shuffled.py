@@ -12,8 +12,8 @@ from typing import Any
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.online.learners import ArcherLearner, make_learner
-from sweet_rl.online.learning import Draw, Say
+from sweet_rl.online.archer import ArcherLearner, make_learner
+from sweet_rl.online.learner import Draw, Say
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.types import derive_seed

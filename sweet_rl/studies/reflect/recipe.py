@@ -355,7 +355,7 @@ def make(
         focus: how sharply its attention looks from the start.
         copies: its attention can copy from the start.
     """
-    from sweet_rl.online.reflect.texts import read_texts
+    from sweet_rl.online.reflect.sft import read_texts
     from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
     read = [text for path in texts for text in read_texts(path)]

@@ -6,10 +6,9 @@ import torch
 
 from sweet_rl.online.reflect.loop import Loop
 from sweet_rl.online.reflect.models import Checkpoints, load_policy, load_reflector
-from sweet_rl.online.reflect.playground import open_playground, sample_texts
+from sweet_rl.online.reflect.play import open_playground, sample_texts
 from sweet_rl.online.reflect.settings import settings_of
-from sweet_rl.online.reflect.trainer import Trainer
-from sweet_rl.online.reflect.values import Critic, ValueHead
+from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
 from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
 

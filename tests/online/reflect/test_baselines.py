@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from sweet_rl.errors import DataError, EpisodeError, UsageError
-from sweet_rl.online.reflect.evaluation import measure, scripted, summary
+from sweet_rl.online.reflect.agent import Sampling
 from sweet_rl.online.reflect.linear import LinearActor, counted
-from sweet_rl.online.reflect.play import Played, Step
-from sweet_rl.online.reflect.playground import open_playground
-from sweet_rl.online.reflect.sampling import Sampling
+from sweet_rl.online.reflect.loop import measure, scripted, summary
+from sweet_rl.online.reflect.play import Played, Step, open_playground
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds import world_of

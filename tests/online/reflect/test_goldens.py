@@ -5,23 +5,21 @@ import random
 import pytest
 import torch
 
-from sweet_rl.online.reflect.agent import Agent, dropout
-from sweet_rl.online.reflect.losses import (
-    entropy_of,
-    policy_gradient_loss,
-    ppo_loss,
-    q_values,
-    sampling_logps,
-    value_loss,
-)
+from sweet_rl.online.reflect.agent import Agent, Sampling, dropout, entropy_of, sampling_logps
 from sweet_rl.online.reflect.models import _with_fresh_adapter, _with_trained_adapter, save_agent
 from sweet_rl.online.reflect.play import Played, Step
 from sweet_rl.online.reflect.replay import Replay
-from sweet_rl.online.reflect.sampling import Sampling
 from sweet_rl.online.reflect.settings import ReflectSettings
-from sweet_rl.online.reflect.trainer import Trainer
-from sweet_rl.online.reflect.values import Critic, ValueHead
-from tests.online.reflect.tiny import CharTokenizer, golden, tiny_model
+from sweet_rl.online.reflect.trainer import (
+    Critic,
+    Trainer,
+    ValueHead,
+    policy_gradient_loss,
+    ppo_loss,
+    q_values,
+    value_loss,
+)
+from tests.online.reflect.tiny import CharTokenizer, golden, logps_of, tiny_model
 
 LABELS = [str(number) for number in range(6)]
 
@@ -123,7 +121,7 @@ def test_q_values(found):
 
 def test_policy_gradient_and_its_norm(agent, found):
     case = found["pg"]
-    logps = agent.logps(*tensors(found))
+    logps = logps_of(agent, *tensors(found))
     assert close(logps.tolist(), case["log_prob_per_row"])
     assert close(logps.exp().tolist(), found["calc_probs"]["probs"])
     q = torch.tensor(found["compile"]["Q_value"])
@@ -137,7 +135,7 @@ def test_policy_gradient_and_its_norm(agent, found):
 @pytest.mark.parametrize("clip", [0.1, 0.2])
 def test_ppo(agent, found, clip):
     case = found["ppo"]
-    logps = agent.logps(*tensors(found)).detach()
+    logps = logps_of(agent, *tensors(found)).detach()
     old = torch.tensor(case["old_probs"]).log()
     assert close((logps - old).exp().tolist(), case["ratio"])
     loss = ppo_loss(logps, old, torch.tensor(found["compile"]["advantage"]), clip) / 5

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from sweet_rl.errors import EpisodeError, NonFiniteError, StorageError, UsageError
-from sweet_rl.online.reflect.losses import policy_gradient_loss
 from sweet_rl.online.reflect.models import Checkpoints
-from sweet_rl.online.reflect.trainer import Trainer
+from sweet_rl.online.reflect.trainer import Trainer, policy_gradient_loss
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from tests.online.reflect import taxi
@@ -154,7 +153,7 @@ def test_a_critic_of_its_own_reads_without_the_adapter(model):
 def test_labels_that_are_no_tokens_are_refused(model):
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.chat.reflect_format import CHOICES
-    from sweet_rl.online.reflect.sampling import label_tokens
+    from sweet_rl.online.reflect.agent import label_tokens
 
     tokenizer = load_tokenizer(model)
     assert len(set(label_tokens(tokenizer, CHOICES))) == 252

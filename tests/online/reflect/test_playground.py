@@ -7,7 +7,7 @@ import pytest
 
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.mini.lantern import LanternEnv
-from sweet_rl.online.reflect.playground import open_playground
+from sweet_rl.online.reflect.play import open_playground
 from sweet_rl.online.reflect.settings import settings_of
 from sweet_rl.types import Failure, StopReason
 from tests.online.reflect.tiny import golden

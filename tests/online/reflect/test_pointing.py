@@ -5,12 +5,13 @@ import torch
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.online.reflect.agent import Agent
-from sweet_rl.online.reflect.experiments import HEAD_FILE, check, check_head, with_saved
 from sweet_rl.online.reflect.models import Checkpoints, load_policy
 from sweet_rl.online.reflect.pointing import PointingAgent, PointingHead, pointed
+from sweet_rl.online.reflect.runs import HEAD_FILE, check, check_head, with_saved
 from sweet_rl.online.reflect.sft import FineTuning
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 from tests.online.reflect import taxi
+from tests.online.reflect.tiny import logps_of
 
 COMMANDS = ("go north", "open the box", "go to the red door")
 
@@ -99,7 +100,7 @@ def test_the_state_and_the_reflection_before_the_list_count(agent):
 def test_gradients_reach_every_adapter_and_the_head(agent):
     for parameter in agent.trainable():  # a fresh adapter is 0 on one side, which hides the other one
         parameter.data += 0.01
-    agent.logps([prompt("a lamp"), prompt("a box", COMMANDS[:2])], [(1,), (0,)]).sum().backward()
+    logps_of(agent, [prompt("a lamp"), prompt("a box", COMMANDS[:2])], [(1,), (0,)]).sum().backward()
     named = [(name, one) for module in agent.modules for name, one in module.named_parameters()]
     reached = {name for name, one in named if one.grad is not None and one.grad.abs().sum() > 0}
     # The last layer's output is asked for, and the vocabulary's scores are not.
@@ -110,7 +111,7 @@ def test_gradients_reach_every_adapter_and_the_head(agent):
 def test_the_probability_of_a_choice_is_that_of_playing(agent):
     prompts = [prompt("a lamp"), prompt("a box", COMMANDS[:2])]
     chosen = agent.choose(prompts, [3, 4])
-    again = agent.logps(prompts, [one.token_ids for one in chosen])
+    again = logps_of(agent, prompts, [one.token_ids for one in chosen])
     assert again.tolist() == pytest.approx([one.logprob for one in chosen], abs=1e-5)
     batches = list(agent.scored([agent.example(*one) for one in zip(prompts, [(1,), (0,)], strict=True)]))
     assert sorted(number for numbers, *_ in batches for number in numbers) == [0, 1]

@@ -7,7 +7,7 @@ import yaml
 
 from sweet_rl.commands.reflect.plot import labels
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.online.reflect.series import ensemble_logs, moving_average, read_logs
+from sweet_rl.online.reflect.runs import ensemble_logs, moving_average, read_logs
 from tests.online.reflect.tiny import golden
 
 

@@ -7,8 +7,8 @@ import pytest
 from sweet_rl.commands.reflect.flags import own_flags, reflect_stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flags_of
-from sweet_rl.online.reflect.experiments import continued, save_settings
-from sweet_rl.online.reflect.playground import Schedule, equal_starts, starts_of
+from sweet_rl.online.reflect.play import Schedule, equal_starts, starts_of
+from sweet_rl.online.reflect.runs import continued, save_settings
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.worlds.auto_explore import LEARNED_TASKS
 from tests.online.reflect.tiny import golden

@@ -7,10 +7,17 @@ import torch
 
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import DataError, NonFiniteError, UsageError
-from sweet_rl.online.reflect.agent import Agent
+from sweet_rl.online.reflect.agent import Agent, Example
 from sweet_rl.online.reflect.models import Checkpoints, load_policy
-from sweet_rl.online.reflect.sft import FineTuning, optimizer_of
-from sweet_rl.online.reflect.texts import Example, Order, check_kind, encode, encode_published, read_texts
+from sweet_rl.online.reflect.sft import (
+    FineTuning,
+    Order,
+    check_kind,
+    encode,
+    encode_published,
+    optimizer_of,
+    read_texts,
+)
 from tests.online.reflect import taxi
 from tests.online.reflect.tiny import golden
 

@@ -58,3 +58,8 @@ def load(model, arrays):
     state = model.state_dict()
     for name in arrays:
         state[name].copy_(torch.tensor(arrays[name]))
+
+
+def logps_of(agent, prompts, tokens):
+    """Log-probability [S] of the choice after each prompt, summed over its tokens; one batch."""
+    return agent.score([agent.example(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)])[0]

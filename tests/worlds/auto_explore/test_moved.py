@@ -165,8 +165,8 @@ def lessons(hops, split, count):
 def test_a_thought_is_worth_something_to_a_linear_policy_with_two_hops_and_hardly_with_one():
     """On repositories that it has not seen; chance is a sixth, where the index is shown."""
     from sweet_rl.chat.reflect_format import offered_commands
+    from sweet_rl.online.reflect.agent import Sampling
     from sweet_rl.online.reflect.linear import LinearActor
-    from sweet_rl.online.reflect.sampling import Sampling
     from sweet_rl.worlds.auto_explore import ACTION_HEAD
 
     right = {}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.online.reflect.playground import Level, chosen, starts_of
+from sweet_rl.online.reflect.play import Level, chosen, starts_of
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.levels import LevelFlags, by_depth, levels_of
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, targets_of, task_rows

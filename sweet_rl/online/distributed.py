@@ -1,18 +1,12 @@
-"""A sharded policy: FSDP2 divides its weights, gradients and optimizer states over the processes.
-
-Sharded layers need all processes at every pass, and processes sample different numbers of tokens. So
-sampling uses weights that are gathered before (`gathered`), and every process makes as many
-passes with gradients as the others. Importing this module imports torch, and FSDP2 only where it is used.
-
-A state of models and optimizers is whole in the first process and on disk, and empty in the others: another number of
-processes can go on with it. All processes call these functions.
-"""
+"""What the first process broadcasts to the others: one plays, all learn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,10 +20,133 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online.distributed.processes import from_main, is_main, world_size
 
-_OPEN = "_gathered_by_sweet_rl"
-"""Set on a model while its weights are gathered."""
+# How long a process waits for the others: the first one plays meanwhile (published: meant as 5 hours).
+PATIENCE: Final = timedelta(hours=5)
+
+T = TypeVar("T")
+
+
+def world_size() -> int:
+    """Processes that learn together; 1 where no launcher started us."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_main() -> bool:
+    """Whether this process plays, writes and logs."""
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
+def from_main(make: Callable[[], T]) -> T:
+    """What `make` returns in the first process, in all of them."""
+    if world_size() == 1:
+        return make()
+    box: list[Any] = [None, None]
+    if is_main():
+        try:
+            box[0] = make()
+        except BaseException as error:
+            dist.broadcast_object_list([None, RuntimeError(f"the first process stopped: {error}")])
+            raise
+    dist.broadcast_object_list(box)
+    if box[1] is not None:
+        raise box[1]
+    value: T = box[0]
+    return value
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """Meet the other processes of a launcher (`accelerate launch`, `torchrun`) while the block lasts.
+
+    Without a launcher there is no other process.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        yield
+        return
+    os.environ.pop("ACCELERATE_USE_FSDP", None)  # transformers would load weights in the first process only
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    backends = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backends, timeout=PATIENCE)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """Number of this process among those of the launcher; 0 without one."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def own_rows(count: int) -> list[int]:
+    """Numbers of the rows that this process takes."""
+    return list(range(rank(), count, world_size()))
+
+
+def all_reduce_sum(tensor: Tensor) -> Tensor:
+    """The sum over all processes, in place; the same on each."""
+    if world_size() > 1:
+        dist.all_reduce(tensor)
+    return tensor
+
+
+def all_reduce_max(count: int, device: torch.device) -> int:
+    """The largest of the counts that the processes give, equal on all of them."""
+    if world_size() == 1:
+        return count
+    box = torch.tensor(count, device=device)
+    dist.all_reduce(box, dist.ReduceOp.MAX)
+    return int(box)
+
+
+def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
+    """Add up gradients over all processes, in one message for each kind of number.
+
+    Those of sharded parameters have been added up when they were made (`fsdp.shard`).
+    """
+    if world_size() == 1:
+        return
+    parameters = [parameter for parameter in parameters if not is_sharded(parameter)]
+    for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):  # in the same order everywhere
+        same = [parameter for parameter in parameters if parameter.dtype == dtype]
+        grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in same]
+        flat = all_reduce_sum(torch.cat([grad.flatten() for grad in grads]))
+        parts = torch.split(flat, [parameter.numel() for parameter in same])
+        for parameter, part in zip(same, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
+
+
+def clipped_step(
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[nn.Parameter],
+    max_norm: float,
+    check: Callable[[float], None],
+) -> None:
+    """Add up gradients over all processes, clip them together, `check` their norm, and step.
+
+    Where there is no gradient, it is 0.
+    """
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    all_reduce_gradients(parameters)
+    check(float(nn.utils.clip_grad_norm_(parameters, max_norm)))
+    optimizer.step()
+
+
+def broadcast_parameters(modules: Iterable[nn.Module]) -> None:
+    """Give every process the weights and buffers of the first; sharded parameters are alike already."""
+    if world_size() == 1:
+        return
+    for module in modules:
+        for tensor in [*module.parameters(), *module.buffers()]:
+            if not is_sharded(tensor):
+                dist.broadcast(tensor.data, src=0)
+
+
+_OPEN = "_gathered_by_sweet_rl"  # Set on a model while its weights are gathered
 
 
 def check_sharding() -> None:

@@ -18,7 +18,7 @@ Published behaviour: docs/published/archer.md#policy, #deviations.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +28,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.errors import UsageError
+from sweet_rl import tracking
+from sweet_rl.batching import MicroBatcher
+from sweet_rl.chat import ChatFormat
+from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.online.critic import Recent
 from sweet_rl.policies.decoding import (
     Decoder,
@@ -44,9 +47,9 @@ from sweet_rl.training.batches import Reader, question_of, to_device
 from sweet_rl.training.forward import ResponseHead, asked_at
 from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.training.trees import chains, lay_out, neighbours
+from sweet_rl.types import Completion, FinishReason, Generation, Observation, derive_seed
 
-WIDE = 256
-"""Hidden size from which on planning a tree costs less than it saves; a chain is planned at once."""
+WIDE = 256  # Hidden size from which on planning a tree costs less than it saves; a chain is planned at once
 
 
 class TreePrefill:
@@ -57,8 +60,7 @@ class TreePrefill:
         config = model.config.get_text_config()
         self._span = attention_span(model)
         slides = getattr(config, "sliding_window", None) is not None
-        self.serves = self._span > 0 and not slides
-        """Whether this model's prompts can share tokens."""
+        self.serves = self._span > 0 and not slides  # Whether this model's prompts can share tokens
         if config.hidden_size < WIDE:
             self._span = 0
 
@@ -98,11 +100,9 @@ def _picked(states_RHTD: Tensor, where_PW: Tensor) -> Tensor:
     return flat[where_PW].transpose(1, 2)
 
 
-_SAID = 4096
-"""Utterances whose text is remembered: of short ones many are alike."""
+_SAID = 4096  # Utterances whose text is remembered: of short ones many are alike
 
-OBSERVATION = "{obs}"
-"""Where the observation stands in a template."""
+OBSERVATION = "{obs}"  # Where the observation stands in a template
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +144,6 @@ class TokenPolicy:
 
     No dropout is ever active. An utterance ends with the first token whose text contains
     `eos_str`, or with an end token of the model; text before `eos_str` inside that token belongs to it.
-
-    Args:
-        model: the bare transformers model (adapters in place); put into evaluation mode.
-        top_k: sample, and score, among so many tokens only; 0: among all.
-        eos_str: what ends an utterance; None: only end tokens do.
-        template: text around the observation, which stands at `{obs}`; it is never cut.
-        max_context: tokens of a prompt at most; less where the model has fewer positions. The oldest tokens
-            of the observation are dropped.
-        max_tokens_per_batch: tokens scored together at most, those of a common beginning once; four times as
-            many are sampled, with padding.
-        use_baseline: put a value head on the hidden states. It begins at 0 and gives them no gradients.
     """
 
     def __init__(
@@ -421,3 +410,63 @@ def tokens_with(tokenizer: Any, text: str | None) -> frozenset[int]:
         [[number] for number in range(len(tokenizer))], clean_up_tokenization_spaces=False
     )
     return frozenset(number for number, piece in enumerate(spelled) if text in piece)
+
+
+MAX_TURNS = 256  # Turns that wait together and become one batch at most; the policy cuts it by tokens
+
+
+class Ask(NamedTuple):
+    """One turn to take: the rendered dialogue, and its seed."""
+
+    observation: str
+    seed: int
+
+
+Turns = Generator[
+    Sequence[tuple[int, Utterance]], None, None
+]  # turns as they end, by place among those asked for
+Engine = Callable[[Sequence[Ask]], Turns]
+
+
+class Player:
+    """A policy as the rollout loop wants it."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        chat_format: ChatFormat,
+        prompt_of: Callable[[str], str],
+        seed: int = 0,
+        count: Callable[[str], int] | None = None,
+    ) -> None:
+        self.name = name
+        self._usage, self._tokens_of = tracking.meter(name, "agent"), count
+        self._format, self._prompt_of, self._seed = chat_format, prompt_of, seed
+        self._engine = engine
+        self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(self._turns, max_batch=MAX_TURNS)
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn."""
+        text = self._format.render(observation.messages)
+        seed = derive_seed(self._seed, observation.seed, observation.turn)
+        self._usage.requests += 1
+        utterance = await self._batcher.submit(Ask(text, seed))
+        self._usage.add(self._tokens_of(text) if self._tokens_of else None, len(utterance.token_ids) or None)
+        reason = FinishReason.STOP if utterance.finished else FinishReason.LENGTH
+        completion = Completion(utterance.text, utterance.token_ids, utterance.logprobs, reason)
+        if not utterance.logprobs:
+            completion = Completion(utterance.text, None, None, reason)
+        return Generation(self._prompt_of(text), completion)
+
+    async def close(self) -> None:
+        """Stop taking turns. The model stays with its learner."""
+        await self._batcher.close()
+
+    def _turns(self, asks: Sequence[Ask]) -> Turns:
+        try:
+            yield from self._engine(asks)
+        except torch.OutOfMemoryError as error:
+            raise ServiceError(
+                f"Out of GPU memory with {len(asks)} turns waiting. Lower max_tokens_per_batch, and continue."
+            ) from error

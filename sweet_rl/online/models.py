@@ -13,10 +13,9 @@ from torch import nn
 
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, first_line
-from sweet_rl.online.actor import TokenPolicy
 from sweet_rl.online.critic import DoubleCritic, load_critic
-from sweet_rl.online.distributed.fsdp import shard
-from sweet_rl.online.distributed.processes import from_main, is_main
+from sweet_rl.online.distributed import from_main, is_main, shard
+from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training import models
@@ -186,8 +185,8 @@ def load_weights(model: nn.Module, path: str) -> None:
         )
 
 
+# Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole.
 POLICY, CRITIC, FINAL = "policy", "critic", "final"
-"""Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole."""
 
 _WEIGHTS = (
     *("model.safetensors", "model.safetensors.index.json"),

@@ -1,0 +1,369 @@
+"""The online algorithms, and behaviour cloning before them.
+
+`ArcherLearner` trains critic and policy, `ChaiLearner` the critic only, `FilteredBCLearner` the policy on the best
+episodes. `OnPolicyLearner` has no memory: it learns from the whole episodes of the newest iteration.
+
+Axes: R rows of a step, S of a process, B of a mean, T tokens of an utterance.
+
+Published behaviour: docs/published/archer.md#online-chai, #behaviour-cloning, #critic-targets, #one-update, #checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.chat import ChatFormat
+from sweet_rl.contracts import Policy
+from sweet_rl.errors import UsageError, no_such
+from sweet_rl.online import losses
+from sweet_rl.online.critic import DoubleCritic, best_places
+from sweet_rl.online.distributed import check_sharding, own_rows, world_size
+from sweet_rl.online.learner import (
+    CriticLearner,
+    Draw,
+    Learner,
+    PolicyLearner,
+    Say,
+    actor_step,
+    imitation_step,
+    shared_passes,
+    spoken,
+)
+from sweet_rl.online.losses import StepSettings, of_all_rows, step
+from sweet_rl.online.models import load_actor, load_archer_critic
+from sweet_rl.online.policy import Ask, TokenPolicy, Turns, Utterance
+from sweet_rl.online.replay import Transition
+from sweet_rl.online.settings import AGENT_TYPES, ON_POLICY, ArcherSettings
+from sweet_rl.policies.weights import device_of
+from sweet_rl.types import Json
+
+
+class ArcherLearner(CriticLearner):
+    """ArCHer: the critic learns from the buffer, the policy from the critic."""
+
+    def __init__(
+        self,
+        settings: ArcherSettings,
+        policy: TokenPolicy,
+        critic: DoubleCritic,
+        chat_format: ChatFormat,
+        say: Say | None = None,
+    ) -> None:
+        super().__init__(settings, policy, critic, chat_format, say)
+        self.lm_optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lm_lr)
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """Critic steps, then policy steps unless it is too early."""
+        info = losses.means(self._train_critic(draw))
+        if update_actor:
+            info |= losses.means(self._train_actor(draw))
+        self._updates += 1
+        return info
+
+    def _train_actor(self, draw: Draw) -> list[dict[str, float]]:
+        settings, infos = self.settings, []
+        for number in range(settings.actor_epochs):
+            rows = draw(settings.rows_per_step)
+            asks = self._asks(f"actor-{number}", rows)
+            observations = [ask.observation for ask in asks]
+            with self.gathered():
+                seeds = [ask.seed for ask in asks]
+                said = self.policy.sample(observations, seeds, greedy=not settings.do_sample)
+            gains_S = self._advantages(observations, said)
+            turns = observations, said
+            infos.append(actor_step(self.policy, self.lm_optimizer, turns, gains_S, rows, self.steps))
+            self._say("actor", number + 1, settings.actor_epochs)
+        return infos
+
+    @torch.no_grad()
+    def _advantages(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Tensor:
+        """What the online critic thinks of what the policy says now, as [S]."""
+        if not observations:
+            return torch.zeros(0)
+        texts = [utterance.text for utterance in utterances]
+        return losses.advantages(
+            self.critic.read(observations, texts, 4 * self.settings.max_tokens_per_batch)
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | PolicyLearner.state_dict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        PolicyLearner.load_state_dict(self, state)
+        super().load_state_dict(state)
+
+
+class ChaiLearner(CriticLearner):
+    """Online CHAI: the policy is frozen, the target critic chooses among its candidates."""
+
+    def __init__(
+        self,
+        settings: ArcherSettings,
+        policy: TokenPolicy,
+        critic: DoubleCritic,
+        chat_format: ChatFormat,
+        say: Say | None = None,
+    ) -> None:
+        super().__init__(settings, policy, critic, chat_format, say)
+        self.candidates = settings.candidates
+        policy.model.requires_grad_(requires_grad=False)
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """Critic steps only."""
+        info = losses.means(self._train_critic(draw))
+        self._updates += 1
+        return info
+
+    def rollout_policy(self, *, greedy: bool) -> Policy:
+        """Of several utterances the one with the largest min(Q1, Q2), the first of equals; greedy ones are all alike."""
+
+        @torch.no_grad()
+        def engine(asks: Sequence[Ask]) -> Turns:
+            proposed = self._proposals(asks, greedy=greedy or not self.settings.do_sample)
+            owners = [number for number, utterances in enumerate(proposed) for _ in utterances]
+            flat = [utterance for utterances in proposed for utterance in utterances]
+            values = self.target.read(
+                [asks[number].observation for number in owners],
+                [utterance.text for utterance in flat],
+                4 * self.policy.max_tokens_per_batch,
+            )
+            best = best_places(torch.minimum(values.q1_B, values.q2_B), owners)
+            yield [(number, flat[place]) for number, place in enumerate(best)]
+
+        return self._player(engine)
+
+
+class FilteredBCLearner(PolicyLearner):
+    """Online Filtered BC: the policy imitates the best episodes; the loop filters."""
+
+    def __init__(
+        self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None = None
+    ) -> None:
+        super().__init__(settings, policy, chat_format, say)
+        self.lm_optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lm_lr)
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """`actor_epochs` steps of imitation; nothing, {}, while it is too early."""
+        infos = []
+        for number in range(self.settings.actor_epochs if update_actor else 0):
+            rows = draw(self.settings.rows_per_step)
+            infos.append(imitation_step(self.policy, self.lm_optimizer, rows, self.steps))
+            self._say("imitate", number + 1, self.settings.actor_epochs)
+        self._updates += 1
+        return losses.means(infos)
+
+
+class Sampled(NamedTuple):
+    """A turn as it was before the update: its tokens' log-probabilities and values, each as [T]."""
+
+    logps_T: Tensor
+    values_T: Tensor
+
+
+class OnPolicyLearner(PolicyLearner):
+    """PPO, or REINFORCE: `actor_epochs` steps on the turns of the newest iteration, drawn with replacement.
+
+    A turn is worth what its episode returned from it on (`Transition.mc_return`). REINFORCE takes the mean of a
+    step's rows off it; with `actor_epochs` 1 it is what it is in textbooks. PPO takes off a value of each token,
+    learnt by a linear head on the policy's own states (at `critic_lr`), and clips.
+    """
+
+    def __init__(
+        self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None = None
+    ) -> None:
+        super().__init__(settings, policy, chat_format, say)
+        head = list(policy.value_head.parameters()) if policy.value_head is not None else []
+        rest = policy.parameters()[: -len(head) or None]
+        groups: list[dict[str, Any]] = [{"params": rest}]
+        groups += [{"params": head, "lr": settings.critic_lr}] if head else []
+        self.lm_optimizer = torch.optim.Adam(groups, lr=settings.lm_lr)
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """The policy's steps; nothing, {}, while it is too early."""
+        settings, infos = self.settings, []
+        clips, optimizer = settings.agent_type == "ppo", self.lm_optimizer
+        count = settings.actor_epochs if update_actor else 0
+        steps = [list(draw(settings.rows_per_step)) for _ in range(count)]
+        before = self._before([row for rows in steps for row in rows]) if clips else {}
+        for number, rows in enumerate(steps):
+            if clips:
+                info = clipped_step(self.policy, optimizer, rows, before, settings.clip_range, self.steps)
+            else:
+                returns_R = torch.tensor([row.mc_return for row in rows], device=self.policy.device)
+                mine = own_rows(len(rows))
+                gains_S = (returns_R - returns_R.mean())[mine]
+                turns = spoken(self.policy, [rows[number] for number in mine])
+                info = actor_step(self.policy, optimizer, turns, gains_S, rows, self.steps)
+            infos.append(info)
+            self._say("actor", number + 1, count)
+        self._updates += 1
+        return losses.means(infos)
+
+    @torch.no_grad()
+    def _before(self, rows: Sequence[Transition]) -> dict[int, Sampled]:
+        """Every turn that is drawn, once, by its identity."""
+        distinct = list({id(row): row for row in rows}.values())
+        observations, said = spoken(self.policy, distinct)
+        found: dict[int, Sampled] = {}
+        for numbers in self.policy.batches(observations, said):
+            scores = self.policy.scores([observations[n] for n in numbers], [said[n] for n in numbers])
+            values_BT = _known(scores.values_BT)
+            for place, number in enumerate(numbers):
+                length = int(scores.mask_BT[place].sum())
+                one = Sampled(scores.logps_BT[place, :length], values_BT[place, :length])
+                found[id(distinct[number])] = one
+        return found
+
+
+def clipped_step(
+    policy: TokenPolicy,
+    optimizer: torch.optim.Optimizer,
+    rows: Sequence[Transition],
+    before: dict[int, Sampled],
+    clip_range: float,
+    settings: StepSettings,
+) -> dict[str, float]:
+    """One step of PPO on turns that were played."""
+    optimizer.zero_grad(set_to_none=True)
+    mine = [rows[number] for number in own_rows(len(rows))]
+    turns = spoken(policy, mine)
+    mean, deviation = _weights_of(rows, before) if settings.normalize_advantages else (0.0, 1.0)
+    table = torch.zeros(3, len(mine), device=policy.device, dtype=policy.dtype)
+    for numbers, scores in shared_passes(policy, *turns):
+        old_logps_BT, old_values_BT = (
+            nn.utils.rnn.pad_sequence([before[id(mine[n])][part] for n in numbers], batch_first=True)
+            for part in (0, 1)
+        )
+        returns_B1 = torch.tensor([[mine[n].mc_return] for n in numbers]).to(scores.logps_BT)
+        residuals_BT = returns_B1 - old_values_BT
+        weights_BT = (residuals_BT - mean) / deviation
+        policy_B = losses.clipped_losses(
+            scores.logps_BT, old_logps_BT, weights_BT, scores.mask_BT, clip_range
+        )
+        counts_B = scores.mask_BT.sum(dim=1)
+        errors_BT = (returns_B1 - _known(scores.values_BT)) ** 2 * scores.mask_BT
+        value_B = errors_BT.sum(dim=1) / counts_B
+        torch.autograd.backward((policy_B + value_B).sum() / settings.batch_size)
+        means_B = (residuals_BT * scores.mask_BT).sum(dim=1) / counts_B
+        table[:, numbers] = torch.stack([policy_B, value_B, means_B]).detach().to(policy.dtype)
+    everything = of_all_rows([*table], len(rows), policy.model)
+    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
+    return losses.means(
+        losses.actor_metrics(policy_B, advantages_B, value_losses_B=value_B)
+        for policy_B, value_B, advantages_B in torch.split(everything, settings.batch_size, dim=1)
+    )
+
+
+def _weights_of(rows: Sequence[Transition], before: dict[int, Sampled]) -> tuple[float, float]:
+    """Mean and deviation of the advantages of a step's tokens; one alone keeps its own: 0 and 1."""
+    known = torch.cat([row.mc_return - before[id(row)].values_T for row in rows])
+    return (known.mean().item(), known.std().item() + 1e-8) if len(known) > 1 else (0.0, 1.0)
+
+
+def _known(values_BT: Tensor | None) -> Tensor:
+    if values_BT is None:
+        raise RuntimeError("PPO's policy has a value head")
+    return values_BT
+
+
+def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Learner:
+    """The learner that the settings name, with its models loaded."""
+    if settings.shard_with is not None:
+        check_sharding()
+    if settings.compat == "published":
+        if world_size() > 1:
+            raise UsageError(
+                "compat=published computes in one process only: its gradients depend on their number. Start "
+                "one, or take compat=fixed."
+            )
+        from sweet_rl.online.published import published_learner  # a rare choice
+
+        return published_learner(settings, chat_format=chat_format, say=say)
+    device = device_of(settings.device, "device")
+    policy = load_actor(settings, device)
+    if settings.agent_type == "online_filteredbc":
+        return FilteredBCLearner(settings, policy, chat_format, say)
+    if settings.agent_type in ON_POLICY:
+        return OnPolicyLearner(settings, policy, chat_format, say)
+    critic = load_archer_critic(settings, device)
+    if settings.agent_type == "chai":
+        return ChaiLearner(settings, policy, critic, chat_format, say)
+    if settings.agent_type not in {"archer", "archer_llm"}:
+        raise no_such("learner: agent_type", settings.agent_type, AGENT_TYPES)
+    return ArcherLearner(settings, policy, critic, chat_format, say)
+
+
+# -- behaviour cloning ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """An observation and the reply to imitate; `action_ids` where the policy's own tokens are known."""
+
+    observation: str
+    action: str
+    action_ids: tuple[int, ...] | None = None
+
+    def to_row(self) -> dict[str, Json]:
+        return asdict(self)
+
+
+def demonstrations_of(steps: Iterable[Transition]) -> list[Demonstration]:
+    """Transitions as something to imitate, whatever tokens they were written in."""
+    return [Demonstration(one.observation, one.action) for one in steps]
+
+
+def train_bc(
+    policy: TokenPolicy,
+    demonstrations: Sequence[Demonstration],
+    *,
+    learning_rate: float = 1e-5,
+    iterations: int = 1,
+    batch_size: int = 8,
+    grad_accum_steps: int = 4,
+    max_grad_norm: float = math.inf,
+    whole_games: bool = False,
+    seed: int = 0,
+    nonfinite_path: Path | None = None,
+    say: Say | None = None,
+) -> list[float]:
+    """Imitate recorded dialogues by Adam; defaults are the published recipe's.
+
+    Repaired: one convention for newlines (the observation ends as the world writes it, the action is followed by
+    what ends an utterance), and the last, smaller step is made, too.
+    """
+    optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
+    settings = StepSettings(batch_size, max_grad_norm=max_grad_norm, nonfinite_path=nonfinite_path)
+    rows = batch_size * grad_accum_steps
+    total = iterations * math.ceil(len(demonstrations) / rows)
+    found = []
+    for iteration in range(iterations):
+        parts = games_of(demonstrations) if whole_games else [[one] for one in demonstrations]
+        random.Random(f"{seed} {iteration}").shuffle(parts)
+        order = [one for part in parts for one in part]
+        for start in range(0, len(order), rows):
+            info = imitation_step(policy, optimizer, order[start : start + rows], settings)
+            found.append(info["bc.loss"])
+            if say is not None:
+                say("imitate", len(found), total)
+    return found
+
+
+def games_of(demonstrations: Iterable[Demonstration]) -> list[list[Demonstration]]:
+    """Turns that follow each other in one game: each observation continues the one before it."""
+    games: list[list[Demonstration]] = []
+    for one in demonstrations:
+        before = games[-1][-1].observation if games else one.observation
+        if games and one.observation != before and one.observation.startswith(before):
+            games[-1].append(one)
+        else:
+            games.append([one])
+    return games

@@ -1,0 +1,319 @@
+"""What all learners share: the policy, critics and their states on disk, and the steps that an update is made of.
+
+All randomness comes from the seed and a counter that is part of the state. Each phase clips its own gradients and
+begins without any. A step's loss is the sum of G means over B rows; it is computed in micro-batches of similar rows
+under a token budget, and its value depends on neither that nor on the number of processes.
+
+Axes: R rows of a step, S of a process, B of a mean, T tokens, W tokens of an utterance at most.
+
+Published behaviour: docs/published/archer.md#one-update, #policy-loss, #behaviour-cloning, #deviations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.chat import ChatFormat
+from sweet_rl.contracts import Policy
+from sweet_rl.online import losses
+from sweet_rl.online.critic import DoubleCritic, critic_step
+from sweet_rl.online.distributed import (
+    all_reduce_max,
+    broadcast_parameters,
+    first_pass,
+    from_main,
+    full_weights,
+    gathered,
+    is_fsdp,
+    is_main,
+    load_optimizer,
+    load_weights,
+    optimizer_state,
+    own_rows,
+)
+from sweet_rl.online.losses import Row, StepSettings, of_all_rows, step
+from sweet_rl.online.policy import Ask, Engine, Player, TokenPolicy, TokenScores, Turns, Utterance
+from sweet_rl.online.replay import Transition
+from sweet_rl.online.settings import ArcherSettings
+from sweet_rl.types import derive_seed
+
+Draw = Callable[[int], Sequence[Transition]]  # that many transitions from a buffer; the same in every process
+Say = Callable[[str, int, int], None]  # called with the progress: the phase, steps done, steps in all
+
+
+class Learner(Protocol):
+    """One algorithm with everything that it trains. All processes call all methods but `rollout_policy`."""
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """One iteration's optimizer steps; the published numbers."""
+
+    def gathered(self) -> AbstractContextManager[None]:
+        """What all processes enter and leave together when one of them plays."""
+
+    def rollout_policy(self, *, greedy: bool) -> Policy:
+        """The policy at play, inside `gathered`; close it when the episodes are over."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Models, target, optimizers and counter; only the first process's has tensors."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`; the first process's counts."""
+
+    def save_policy(self, folder: Path) -> None:
+        """The policy as a folder that transformers loads; an adapter as peft loads it."""
+
+
+class PolicyLearner:
+    """What all learners share: the policy, how steps are made, the counter of updates."""
+
+    lm_optimizer: torch.optim.Optimizer
+
+    def __init__(
+        self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None = None
+    ) -> None:
+        self.settings, self.policy, self._format = settings, policy, chat_format
+        self._say: Say = say or (lambda _phase, _done, _total: None)
+        self._updates = 0
+        first_pass(policy)
+        self._modules = nn.ModuleDict({"model": policy.model})
+        if policy.value_head is not None:
+            self._modules["value_head"] = policy.value_head
+        broadcast_parameters([self._modules])
+        names = [field.name for field in fields(StepSettings) if field.init]
+        self.steps = StepSettings(**{name: getattr(settings, name) for name in names})
+
+    def gathered(self) -> AbstractContextManager[None]:
+        return gathered(self.policy.model)
+
+    def rollout_policy(self, *, greedy: bool) -> Policy:
+        greedy = greedy or not self.settings.do_sample
+
+        def engine(asks: Sequence[Ask]) -> Turns:
+            requests = [self.policy.request(ask.observation, ask.seed, greedy=greedy) for ask in asks]
+            return self.policy.write(requests)
+
+        return self._player(engine)
+
+    def _player(self, engine: Engine) -> Player:
+        settings, prompt = self.settings, self.policy.prompt
+        return Player(
+            settings.policy_lm,
+            engine,
+            self._format,
+            lambda text: prompt(text).text,
+            settings.seed,
+            lambda text: len(prompt(text).ids),
+        )
+
+    def _asks(self, phase: str, rows: Sequence[Transition]) -> list[Ask]:
+        """This process's rows as turns to take; a row's seed does not depend on the number of processes."""
+        return [
+            Ask(rows[n].observation, derive_seed(self.settings.seed, "update", self._updates, phase, n))
+            for n in own_rows(len(rows))
+        ]
+
+    def save_policy(self, folder: Path) -> None:
+        whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
+        options = {}
+        if is_fsdp(self.policy.model):
+            options["state_dict"] = full_weights(whole, trained_only=whole is not self.policy.model)
+        if is_main():
+            whole.save_pretrained(folder, **options)
+            self.policy.tokenizer.save_pretrained(folder)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights that are trained (a frozen base below an adapter is where `policy_lm` says), optimizer, counter."""
+        head = self.policy.value_head
+        return {
+            "model_state_dict": full_weights(self.policy.model, trained_only=True),
+            "value_head_state_dict": full_weights(head) if head is not None else None,
+            "lm_optimizer_state_dict": optimizer_state(self._modules, self.lm_optimizer),
+            "updates": self._updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        load_weights(self.policy.model, state.get("model_state_dict", {}))
+        if self.policy.value_head is not None:
+            load_weights(self.policy.value_head, state.get("value_head_state_dict", {}))
+        load_optimizer(self._modules, self.lm_optimizer, state.get("lm_optimizer_state_dict", {}))
+        self._updates = from_main(lambda: state["updates"])
+
+
+class CriticLearner(PolicyLearner):
+    """What ArCHer and CHAI share: the critic, its target, and how they are trained."""
+
+    candidates = 1
+
+    def __init__(
+        self,
+        settings: ArcherSettings,
+        policy: TokenPolicy,
+        critic: DoubleCritic,
+        chat_format: ChatFormat,
+        say: Say | None = None,
+    ) -> None:
+        super().__init__(settings, policy, chat_format, say)
+        broadcast_parameters([critic])
+        self.critic, self.target = critic, copied(critic)
+        self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
+
+    def _train_critic(self, draw: Draw) -> list[dict[str, float]]:
+        """The critic's steps; the policy stands still and says everything first."""
+        settings = self.settings
+        steps = [list(draw(settings.rows_per_step)) for _ in range(settings.epochs)]
+        asks = [self._asks(f"critic-{number}", rows) for number, rows in enumerate(steps)]
+        self._say("sample", 0, len(steps))
+        with self.gathered():
+            every = [ask for one in asks for ask in one]
+            proposed = iter(self._proposals(every, greedy=not settings.do_sample))
+        infos = []
+        for number, rows in enumerate(steps):
+            texts = [[utterance.text for utterance in next(proposed)] for _ in asks[number]]
+            infos.append(
+                critic_step(self.critic, self.target, self.critic_optimizer, rows, texts, self.steps)
+            )
+            self._say("critic", number + 1, len(steps))
+        return infos
+
+    def _proposals(self, asks: Sequence[Ask], *, greedy: bool) -> list[list[Utterance]]:
+        """Candidates for each turn; the likeliest tokens are the same each time, so there is one of those."""
+        count = 1 if greedy else self.candidates
+        flat = self.policy.sample(
+            [ask.observation for ask in asks for _ in range(count)],
+            [derive_seed(ask.seed, n) if count > 1 else ask.seed for ask in asks for n in range(count)],
+            greedy=greedy,
+        )
+        return [flat[start : start + count] for start in range(0, len(flat), count)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Critic, target, optimizer and counter; a policy that is not trained is where `policy_lm` says."""
+        return {
+            "critic_state_dict": dict(self.critic.state_dict()),
+            "target_critic_state_dict": dict(self.target.state_dict()),
+            "critic_optimizer_state_dict": optimizer_state(self.critic, self.critic_optimizer),
+            "updates": self._updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        load_weights(self.critic, state.get("critic_state_dict", {}))
+        load_weights(self.target, state.get("target_critic_state_dict", {}))
+        load_optimizer(self.critic, self.critic_optimizer, state.get("critic_optimizer_state_dict", {}))
+        self._updates = from_main(lambda: state["updates"])
+
+
+def copied(critic: DoubleCritic) -> DoubleCritic:
+    """A critic with weights of its own, equal to these, that needs no gradients."""
+    encoder, critic.encoder = critic.encoder, None  # type: ignore[assignment]  # caches are not copied
+    try:
+        target = copy.deepcopy(critic)
+    finally:
+        critic.encoder = encoder
+    target.encoder = encoder.lent_to(target.base_lm)
+    return target.requires_grad_(requires_grad=False)
+
+
+# -- the policy's steps -----------------------------------------------------------------------------------
+
+
+class Spoken(Row, Protocol):
+    """A row that can be imitated: an observation and the utterance that answered it, with its tokens if known."""
+
+    @property
+    def observation(self) -> str: ...
+
+    @property
+    def action(self) -> str: ...
+
+    @property
+    def action_ids(self) -> tuple[int, ...] | None: ...
+
+
+def actor_step(
+    policy: TokenPolicy,
+    optimizer: torch.optim.Optimizer,
+    turns: tuple[Sequence[str], Sequence[Utterance]],
+    advantages_S: Tensor,
+    rows: Sequence[Transition],
+    settings: StepSettings,
+) -> dict[str, float]:
+    """One step of the policy: this process's observations and utterances, and what they gain."""
+    optimizer.zero_grad(set_to_none=True)
+    advantages_S = weights_S = advantages_S.to(policy.device, policy.dtype)
+    if settings.normalize_advantages:
+        all_R = of_all_rows([advantages_S], len(rows), policy.model)[0]
+        weights_S = losses.normalized(all_R)[own_rows(len(rows))]
+    count, width = len(advantages_S), policy.max_new_tokens
+    table = torch.zeros(4, count, device=policy.device, dtype=policy.dtype)
+    values_SW, mask_SW = torch.zeros(2, count, width, device=policy.device, dtype=policy.dtype)
+    for numbers, scores in shared_passes(policy, *turns):
+        part_B = weights_S[numbers]
+        if scores.values_BT is None:
+            policy_B = losses.policy_gradient_losses(scores.logps_B, part_B)
+            value_B = torch.zeros_like(policy_B)
+        else:
+            found = losses.baseline_losses(scores.logps_BT, scores.values_BT, scores.mask_BT, part_B)
+            policy_B, value_B = found.policy_B, found.value_B
+            values_SW[numbers, : scores.mask_BT.shape[1]] = scores.values_BT.detach()
+            mask_SW[numbers, : scores.mask_BT.shape[1]] = scores.mask_BT.to(policy.dtype)
+        torch.autograd.backward((policy_B + value_B).sum() / settings.batch_size)
+        table[:, numbers] = torch.stack([policy_B, value_B, advantages_S[numbers], part_B]).detach()
+    everything = of_all_rows([*table, *values_SW.T, *mask_SW.T], len(rows), policy.model)
+    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
+    infos = []
+    for part in torch.split(everything, settings.batch_size, dim=1):
+        more: dict[str, Tensor] = {}
+        if policy.value_head is not None:
+            values_WB, mask_WB = part[4:].chunk(2)
+            kept = mask_WB > 0
+            more = {"value_losses_B": part[1], "values": values_WB[kept]}
+            more["residuals"] = (part[3][None] - values_WB)[kept]
+        infos.append(losses.actor_metrics(part[0], part[2], **more))
+    return losses.means(infos)
+
+
+def imitation_step(
+    policy: TokenPolicy, optimizer: torch.optim.Optimizer, rows: Sequence[Spoken], settings: StepSettings
+) -> dict[str, float]:
+    """One step of behaviour cloning on the rows' own actions, their ends included."""
+    optimizer.zero_grad(set_to_none=True)
+    turns = spoken(policy, [rows[number] for number in own_rows(len(rows))])
+    losses_S = torch.zeros(len(turns[0]), device=policy.device, dtype=policy.dtype)
+    for numbers, scores in shared_passes(policy, *turns):
+        losses_B = losses.imitation_losses(scores.logps_B)
+        torch.autograd.backward(losses_B.sum() / settings.batch_size)
+        losses_S[numbers] = losses_B.detach()
+    table = of_all_rows([losses_S], len(rows), policy.model)
+    step(optimizer, policy.parameters(), table[0], table, rows, "policy", settings)
+    return {"bc.loss": table[0].mean().item()}
+
+
+def spoken(policy: TokenPolicy, rows: Sequence[Spoken]) -> tuple[list[str], list[Utterance]]:
+    """The rows' observations, and their actions in tokens of the policy."""
+    said = [policy.known_utterance(row.observation, row.action, row.action_ids) for row in rows]
+    return [row.observation for row in rows], said
+
+
+def shared_passes(
+    policy: TokenPolicy, observations: Sequence[str], utterances: Sequence[Utterance]
+) -> Iterator[tuple[list[int], TokenScores]]:
+    """Batches of this process's utterances, by number, with their scores; a backward pass belongs to each.
+
+    Sharded layers need every process at every pass. So a process that has fewer batches than another makes
+    passes afterwards that weigh nothing.
+    """
+    batches = list(policy.batches(observations, utterances)) if utterances else []
+    passes = all_reduce_max(len(batches), policy.device) if is_fsdp(policy.model) else len(batches)
+    for batch in batches:
+        yield batch, policy.scores([observations[n] for n in batch], [utterances[n] for n in batch])
+    for _ in range(passes - len(batches)):
+        scores = policy.scores(["a"], [policy.utterance("a", "a")])
+        found = [scores.logps_BT, *([scores.values_BT] if scores.values_BT is not None else [])]
+        torch.autograd.backward(found, [torch.zeros_like(one) for one in found])
