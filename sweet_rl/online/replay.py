@@ -9,8 +9,10 @@ Published behaviour: docs/published/archer.md#replay, #behaviour-cloning.
 from __future__ import annotations
 
 import math
+import random
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Generic, TypeVar
@@ -303,3 +305,11 @@ def best_numbers(returns: Sequence[float], quantile: float = 0.9) -> list[int]:
     found = np.asarray(returns, dtype=np.float64)
     kept: list[int] = np.flatnonzero(found >= np.quantile(found, quantile)).tolist()
     return kept
+
+
+class Successes(deque[Item]):
+    """Reflect-RL's memory: the newest successful episodes, as many as `maxlen`."""
+
+    def sample(self, n: int, rng: random.Random) -> list[Item]:
+        """So many, drawn with replacement; none where nothing is remembered."""
+        return rng.choices(self, k=n) if self else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -214,6 +214,6 @@ def _measure(
     return {
         "checkpoint": name,
         "settings": as_flags(settings) | {"swap_reflections": how.swap_reflections},
-        "levels": [result.row() for result in results],
+        "levels": [asdict(result) for result in results],
         **swapped,
     }

@@ -1,10 +1,10 @@
-"""The online loop: play, store, learn from new and replayed episodes.
+"""The online loop: play, store, learn from new and replayed episodes; and the evaluation of checkpoints by episodes.
 
 Processes divide the episodes of an iteration, then know them all, and make the same updates.
 Each random choice is made from the run's seed and the number of what it is for, so a run that was stopped and
 continued is the run that was not.
 
-Published behaviour: docs/published/reflect_rl.md#online-loop.
+Published behaviour: docs/published/reflect_rl.md#online-loop, #evaluation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -34,9 +34,9 @@ from sweet_rl.online.reflect.play import (
     play,
     told_of,
 )
-from sweet_rl.online.reflect.replay import Replay
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.online.reflect.trainer import Row, Trainer, episode_of, episode_state
+from sweet_rl.online.replay import Successes
 from sweet_rl.statistics import share_over_tasks
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Json, Message, Observation, Task, derive_seed
@@ -68,7 +68,7 @@ class Loop:
     ) -> None:
         self._settings, self._trainer, self._reflector = settings, trainer, reflector
         self._ground, self._checkpoints, self._watchers = ground, checkpoints, watchers
-        self._replay: Replay[Played] = Replay(settings.replay_buffer_size)
+        self._replay: Successes[Played] = Successes(maxlen=settings.replay_buffer_size)
         self._schedule = Schedule(
             [len(level) for level in ground.levels],
             ground.starts,
@@ -82,7 +82,11 @@ class Loop:
         """Play and learn until all iterations are done."""
         done = 0
         if state is not None:
-            done = self._load(state)
+            self._trainer.load(state["trainer"])
+            self._replay.extend(map(episode_of, state["replay"]))
+            self._schedule.place = dict(state["place"])
+            self._logs = list(state["logs"])
+            done = int(state["done"])
         for iteration in range(done, self._settings.max_steps):
             entry = self._iterate(iteration)
             for watcher in self._watchers:
@@ -99,9 +103,7 @@ class Loop:
         tasks = [self._ground.levels[level][item] for item in items]
         seeds = [derive_seed(settings.seed, "episode", iteration, number) for number in range(len(items))]
         self._trainer.keep_play()
-        played = play_shared(
-            self._ground, tasks, seeds, self._trainer.agent, self._reflector, rules_of(settings)
-        )
+        played = play_shared(settings, self._ground, tasks, seeds, self._trainer.agent, self._reflector)
         whole = [episode for episode in played if episode.failure is None and episode.steps]
         if not whole:
             why = played[0].failure if played else "there is none"
@@ -111,10 +113,8 @@ class Loop:
         succeeded = [episode for episode in whole if episode.succeeded]
         if settings.published:  # by what the first step is worth, the bonus for entropy included
             costs = [its[0].q for its in rows]
-            succeeded = [
-                episode for episode, cost in zip(whole, costs, strict=True) if cost < episode.threshold
-            ]
-        self._replay.add(succeeded)
+            succeeded = [one for one, cost in zip(whole, costs, strict=True) if cost < one.threshold]
+        self._replay.extend(succeeded)
         fresh = self._trainer.train(whole)
         rng = random.Random(derive_seed(settings.seed, "replay", iteration))
         again = self._trainer.train(self._replay.sample(settings.per_device_train_batch_size, rng))
@@ -124,7 +124,7 @@ class Loop:
             "critic_loss": [fresh.critic_loss, again.critic_loss],
             "cost": fmean(costs),
             "succ": len(succeeded) / len(whole),
-            "log": [_logged(number, its) for number, its in enumerate(rows)],
+            "log": [{"batch": number, "detail": _logged(its)} for number, its in enumerate(rows)],
         }
         failed = [f"{one.task_id}: {one.failure}" for one in played if one.failure is not None]
         return entry | ({"failed": failed} if failed else {})
@@ -134,17 +134,10 @@ class Loop:
         return {
             "done": done,
             "trainer": self._trainer.state(),
-            "replay": [episode_state(episode) for episode in self._replay.episodes],
-            "place": self._schedule.place.state(),
+            "replay": [episode_state(episode) for episode in self._replay],
+            "place": self._schedule.place,
             "logs": self._logs,
         }
-
-    def _load(self, state: Any) -> int:
-        self._trainer.load(state["trainer"])
-        self._replay.add(episode_of(episode) for episode in state["replay"])
-        self._schedule.restore(state["place"])
-        self._logs = list(state["logs"])
-        return int(state["done"])
 
     def _save(self, done: int) -> None:
         """Published: a checkpoint has the logs since the one before."""
@@ -161,18 +154,13 @@ class Loop:
             )
 
 
-def rules_of(settings: ReflectSettings) -> Rules:
-    """How the flags let episodes be played."""
-    return Rules(settings.reflect_prob, settings.first_step, one_draw=settings.published)
-
-
 def play_shared(
+    settings: ReflectSettings,
     ground: Playground,
     tasks: Sequence[Task],
     seeds: Sequence[int],
     actor: Actor,
     reflector: Reflector | None,
-    rules: Rules,
     *,
     at_once: int | None = None,
     tell: Callable[[int], object] = lambda _: None,
@@ -186,7 +174,7 @@ def play_shared(
         [seeds[n] for n in mine],
         actor,
         reflector,
-        rules,
+        Rules(settings.reflect_prob, settings.first_step, one_draw=settings.published),
         at_once=None if at_once is None else -(-at_once // world_size()),
         tell=tell,
     )
@@ -199,26 +187,23 @@ def play_shared(
     return [found[number] for number in range(len(tasks))]
 
 
-def _logged(number: int, rows: Sequence[Row]) -> dict[str, Json]:
-    """An episode as logs.json has it."""
-    return {
-        "batch": number,
-        "detail": [
-            {
-                "step": at,
-                "Q_value": row.q,
-                "prob": math.exp(row.step.logprob),
-                "entropy": row.step.entropy,
-                "cost": row.step.cost,
-                "prompt": row.step.prompt,
-                "generation": {"role": "assistant", "content": row.step.action},
-            }
-            for at, row in enumerate(rows)
-        ],
-    }
+def _logged(rows: Sequence[Row]) -> list[Json]:
+    """The steps of an episode as logs.json has them."""
+    return [
+        {
+            "step": at,
+            "Q_value": row.q,
+            "prob": math.exp(row.step.logprob),
+            "entropy": row.step.entropy,
+            "cost": row.step.cost,
+            "prompt": row.step.prompt,
+            "generation": {"role": "assistant", "content": row.step.action},
+        }
+        for at, row in enumerate(rows)
+    ]
 
 
-Plays = Callable[[Sequence[Task], Sequence[int]], list[Played]]  # One episode of each task, with its seed
+Plays = Callable[[Sequence[Task], Sequence[int]], list[Played]]  # one episode of each task, with its seed
 
 
 def scripted(settings: ReflectSettings, ground: Playground, name: str) -> Plays:
@@ -278,11 +263,7 @@ class LevelResult:
     low: float
     high: float
     steps: float | None
-    why: str | None = None  # What broke the first one that failed
-
-    def row(self) -> dict[str, Json]:
-        """The result as a JSON object, one key for each field."""
-        return asdict(self)
+    why: str | None = None  # what broke the first one that failed
 
     def line(self) -> str:
         """The result on one line for people: success with its interval, cost, steps, episodes."""
@@ -309,8 +290,8 @@ def measure(
 
     def play(tasks: Sequence[Task], seeds: Sequence[int]) -> list[Played]:
         if not callable(actor):
-            rules, at_once = rules_of(settings), settings.per_device_eval_batch_size
-            return play_shared(ground, tasks, seeds, actor, reflector, rules, at_once=at_once, tell=tell)
+            most = settings.per_device_eval_batch_size
+            return play_shared(settings, ground, tasks, seeds, actor, reflector, at_once=most, tell=tell)
         played = actor(tasks, seeds)
         tell(len(played))
         return played

@@ -1,9 +1,9 @@
-"""Many episodes of text games side by side: two models and the games.
+"""Many episodes of text games side by side: two models and the games; the levels that a run plays, and when.
 
 What an episode draws depends on its own seed only, not on the episodes that it is played with. So processes
 may share a batch, and a run that is continued is the run that was not stopped.
 
-Published behaviour: docs/published/reflect_rl.md#episodes.
+Published behaviour: docs/published/reflect_rl.md#episodes, #curriculum, #online-loop, #deviations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reflector(Protocol):
         """One reflection for each prompt, in order; seed i draws the text of prompt i."""
 
 
-_REMEMBERED: Final = 50  # Reflections that are kept for states that no other one is reflected on with
+_REMEMBERED: Final = 50  # reflections that are kept for states that no other one is reflected on with
 
 
 class OthersReflections:
@@ -98,7 +98,6 @@ class Played:
 
     @property
     def cost(self) -> float:
-        """The episode's cost: the sum over its steps."""
         return sum(step.cost for step in self.steps)
 
     @property
@@ -112,9 +111,9 @@ class Played:
 class Rules:
     """How episodes are played."""
 
-    reflect_prob: float = 1.0
-    first_step: bool = False
-    one_draw: bool = False
+    reflect_prob: float = 1.0  # how often the reflection model is asked, by step
+    first_step: bool = False  # one step an episode
+    one_draw: bool = False  # ask the reflection model in all episodes of a batch, or in none, as published
 
 
 def told_of(moved: GameStep) -> bool | None:
@@ -124,7 +123,7 @@ def told_of(moved: GameStep) -> bool | None:
 
 
 class _Playing:
-    """One episode that is being played."""
+    """One episode that is being played; an EpisodeError ends it as failed."""
 
     def __init__(self, game: TextGame, task: Task, seed: int) -> None:
         self.game, self.task, self.seed = game, task, seed
@@ -133,38 +132,29 @@ class _Playing:
         self.failure: str | None = None
         self.told: bool | None = None
         self.over = False
-        self._guarded(self._begin)
-
-    def _begin(self) -> None:
-        self.text = self.game.reset(self.task, seed=self.seed)
-        self.threshold = self.game.success_threshold
+        with self._guarded():
+            self.text = game.reset(task, seed=seed)
+            self.threshold = game.success_threshold
 
     def take(self, prompt: str, chosen: Any, rules: Rules) -> None:
-        """Play the chosen action and keep the step; an EpisodeError ends the episode as failed."""
-
-        def step() -> None:
+        """Play the chosen action and keep the step."""
+        with self._guarded():
             moved = self.game.step(chosen.text)
-            self.steps.append(
-                Step(prompt, chosen.text, chosen.token_ids, chosen.logprob, chosen.entropy, moved.cost)
-            )
+            known = chosen.token_ids, chosen.logprob, chosen.entropy
+            self.steps.append(Step(prompt, chosen.text, *known, moved.cost))
             self.text, self.over = moved.text, moved.over or rules.first_step
             self.told = told_of(moved)
 
-        self._guarded(step)
-
-    def _guarded(self, work: Callable[[], None]) -> None:
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         try:
-            work()
+            yield
         except EpisodeError as error:
             self.failure, self.over = str(error), True
 
     def seed_of(self, what: str) -> int:
         """The seed of one draw at the current step, by its purpose."""
         return derive_seed(self.seed, what, len(self.steps))
-
-    def played(self) -> Played:
-        steps = tuple(self.steps)
-        return Played(self.task.task_id, self.seed, self.threshold, steps, self.failure, self.told)
 
 
 def play(
@@ -196,49 +186,50 @@ def play(
     finally:
         for one in going:
             one.game.close()
-    return [one.played() for one in episodes]
+    return [
+        Played(one.task.task_id, one.seed, one.threshold, tuple(one.steps), one.failure, one.told)
+        for one in episodes
+    ]
 
 
 def _step(going: Sequence[_Playing], actor: Actor, reflector: Reflector | None, rules: Rules) -> None:
-    """One action of each."""
+    """One action of each, behind its reflection: "" where none was asked for, None without a reflector."""
     if not going:
         return
-    reflections = _reflections(going, reflector, rules)
-    prompts = [
-        policy_prompt(one.text, one.game.head, reflection, instruction=_instruction(one, reflection))
-        for one, reflection in zip(going, reflections, strict=True)
-    ]
+    reflections: list[str | None] = [None] * len(going)
+    if reflector is not None:
+        drawn = [one.seed_of("reflect?") / 2**31 < rules.reflect_prob for one in going]
+        if rules.one_draw:
+            drawn = [drawn[0]] * len(going)
+        asked = [one for one, wanted in zip(going, drawn, strict=True) if wanted]
+        texts = [
+            reflection_prompt(one.text, one.game.head, instruction=one.game.instruction) for one in asked
+        ]
+        written = iter(reflector.write(texts, [one.seed_of("reflect") for one in asked]) if asked else ())
+        reflections = [cut_reflection(next(written)) if wanted else "" for wanted in drawn]
+    prompts = []
+    for one, reflection in zip(going, reflections, strict=True):
+        # The instruction belongs to the analysis: a policy that does not reflect is not given it.
+        instruction = "" if reflection is None else one.game.instruction
+        prompts.append(policy_prompt(one.text, one.game.head, reflection, instruction=instruction))
     chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
     for one, prompt, action in zip(going, prompts, chosen, strict=True):
         one.take(prompt, action, rules)
 
 
-def _reflections(
-    going: Sequence[_Playing], reflector: Reflector | None, rules: Rules
-) -> Sequence[str | None]:
-    """What was reflected on in each; "" where it was not asked for, None without a reflector."""
-    if reflector is None:
-        return [None] * len(going)
-    drawn = [one.seed_of("reflect?") / 2**31 < rules.reflect_prob for one in going]
-    if rules.one_draw:
-        drawn = [drawn[0]] * len(going)
-    asked = [one for one, wanted in zip(going, drawn, strict=True) if wanted]
-    prompts = [reflection_prompt(one.text, one.game.head, instruction=one.game.instruction) for one in asked]
-    written = iter(reflector.write(prompts, [one.seed_of("reflect") for one in asked]) if asked else ())
-    return [cut_reflection(next(written)) if wanted else "" for wanted in drawn]
+# -- levels -----------------------------------------------------------------------------------------------
 
 
-def _instruction(one: _Playing, reflection: str | None) -> str:
-    """The instruction belongs to the analysis: a policy that does not reflect is not given it."""
-    return "" if reflection is None else one.game.instruction
-
-
-def starts_of(sizes: Sequence[int], max_steps: int, *, compat: Compat = "fixed") -> list[int]:
-    """The iteration with which each level begins: levels get iterations by their number of items.
+def starts_of(
+    sizes: Sequence[int], max_steps: int, *, equal: bool = False, compat: Compat = "fixed"
+) -> list[int]:
+    """The iteration with which each level begins: levels get iterations by their number of items, or `equal` ones.
 
     With less iterations than items the published rule lets every level begin at 0, and then only the first is
     played; ours divides further.
     """
+    if equal:
+        return [level * max_steps // len(sizes) for level in range(len(sizes))]
     total = sum(sizes)
     before = [sum(sizes[:level]) for level in range(len(sizes))]
     per_item = max_steps // total if total else 0
@@ -247,61 +238,37 @@ def starts_of(sizes: Sequence[int], max_steps: int, *, compat: Compat = "fixed")
     return [max_steps * items // max(1, total) for items in before]
 
 
-def equal_starts(levels: int, max_steps: int) -> list[int]:
-    """The same for levels that get as many iterations each."""
-    return [level * max_steps // levels for level in range(levels)]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run is in its data: a level, a pass over it, how much of the pass is over."""
-
-    level: int = -1
-    passed: int = 0
-    position: int = 0
-
-    def state(self) -> dict[str, int]:
-        """The place as plain data for a checkpoint; `Schedule.restore` takes it back."""
-        return {"level": self.level, "passed": self.passed, "position": self.position}
-
-
 class Schedule:
-    """Draws an iteration's items from the levels' items."""
+    """Draws an iteration's items from the levels' items.
+
+    `place` is where a run is in its data, as checkpoints hold it: a level, a pass over it, how much of the pass is
+    over. Published, levels that begin together are one turn.
+    """
 
     def __init__(
         self, sizes: Sequence[int], starts: Sequence[int], *, batch: int, seed: int, compat: Compat = "fixed"
     ) -> None:
         self._sizes, self._batch, self._seed = sizes, batch, seed
         self._starts = sorted(set(starts)) if compat == "published" else list(starts)
-        self.place = Place()
-
-    def level_at(self, iteration: int) -> int:
-        """The level that an iteration plays, counted from 0."""
-        return max(0, bisect_right(self._starts, iteration) - 1)
+        self.place = {"level": -1, "passed": 0, "position": 0}
 
     def draw(self, iteration: int) -> tuple[bool, int, list[int]]:
         """Whether a level begins, which it is, and the items that are played now."""
-        level = max(self.level_at(iteration), self.place.level)  # a run that became longer goes no level back
-        begins = level != self.place.level
-        if begins:
-            self.place = Place(level)
-        at = self.place
+        now = max(0, bisect_right(self._starts, iteration) - 1)
+        level = max(now, self.place["level"])  # a run that became longer goes no level back
+        begins = level != self.place["level"]
+        passed, position = (0, 0) if begins else (self.place["passed"], self.place["position"])
         order = list(range(self._sizes[level]))
-        random.Random(derive_seed(self._seed, "order", level, at.passed)).shuffle(order)
-        items = order[at.position : at.position + self._batch]
-        end = at.position + self._batch
+        random.Random(derive_seed(self._seed, "order", level, passed)).shuffle(order)
+        end = position + self._batch
         over = end >= len(order)
-        self.place = Place(level, at.passed + over, 0 if over else end)
-        return begins, level, items
-
-    def restore(self, state: Any) -> None:
-        """Continue at the place that `place.state()` gave."""
-        self.place = Place(int(state["level"]), int(state["passed"]), int(state["position"]))
+        self.place = {"level": level, "passed": passed + over, "position": 0 if over else end}
+        return begins, level, order[position:end]
 
 
 @dataclass(frozen=True, slots=True)
 class Playground:
-    """What is played."""
+    """What is played: levels, the iterations with which they begin, and every label that can be offered."""
 
     levels: Sequence[Sequence[Task]]
     names: Sequence[str]
@@ -320,25 +287,16 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
     )
     request = LevelRequest(tasks=settings.task_file or None, measures=measures, entries=batch)
     levels = chosen(world.levels(settings.rules, request), settings)
-    if not levels or not all(level.tasks for level in levels):
+    tasks, names = [level.tasks for level in levels], [level.name for level in levels]
+    if not levels or not all(tasks):
         raise UsageError(
             f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of "
             "the curriculum. --curriculum_index takes one level."
         )
-    sizes = [len(level.tasks) for level in levels]
-    starts = (
-        equal_starts(len(sizes), settings.max_steps)
-        if world.equal_levels
-        else starts_of(sizes, settings.max_steps, compat=settings.compat)
-    )
+    sizes = [len(level) for level in tasks]
+    starts = starts_of(sizes, settings.max_steps, equal=world.equal_levels, compat=settings.compat)
     with world.games(world.prepared(settings.rules, request)) as make_game:
-        yield Playground(
-            [level.tasks for level in levels],
-            [level.name for level in levels],
-            starts,
-            world.labels,
-            make_game,
-        )
+        yield Playground(tasks, names, starts, world.labels, make_game)
 
 
 def chosen(levels: Sequence[Level], settings: ReflectSettings) -> Sequence[Level]:
@@ -346,8 +304,7 @@ def chosen(levels: Sequence[Level], settings: ReflectSettings) -> Sequence[Level
     index = settings.curriculum_index
     if index >= len(levels):
         raise UsageError(
-            f"--curriculum_index must be below {len(levels)}, the number of levels, got {index}; -1 takes "
-            "all."
+            f"--curriculum_index must be below {len(levels)}, the number of levels, got {index}; -1 takes all."
         )
     left, few = levels if index < 0 else levels[index : index + 1], settings.few_data
     return [Level(left[0].name, left[0].tasks[:few])] if few and left else left

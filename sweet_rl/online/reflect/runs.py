@@ -1,6 +1,9 @@
-"""Folders of runs: their metrics, their settings, and what a run inherits from another.
+"""Folders of runs: their settings, what a run inherits from another, and the logs of runs that continue each other.
 
-Published behaviour: docs/published/reflect_rl.md#models.
+A run that began at another one's checkpoint continues its iterations. Iterations are counted in trainer calls of
+one pooled update each: those of a run that pools n calls are divided by n. No torch.
+
+Published behaviour: docs/published/reflect_rl.md#models, #evaluation, #deviations.
 """
 
 from __future__ import annotations
@@ -8,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,25 +25,16 @@ from sweet_rl.types import Compat, Json, digest
 from sweet_rl.worlds import flags_of, world_of
 
 SETTINGS = "setting.yml"
-
-# In a checkpoint, the weights of a pointing head; there is none of a policy that writes labels.
-HEAD_FILE = "pointing_head.safetensors"
-
+HEAD_FILE = "pointing_head.safetensors"  # in a checkpoint; there is none of a policy that writes labels
+_MODELS = ("model_name", "reflect_model_name")
+PLACES = (*_MODELS, "load_dir", "reflect_load_dir")  # flags that may name a folder beside the run's own
 # Flags whose values come from the run that made the checkpoint, whatever is typed.
 TAKEN_OVER = ("model_name", "lora_r", "bf16", "fp16", "use_8bit", "use_4bit")
-
-# Flags that may name a folder beside the run's own.
-PLACES = ("model_name", "reflect_model_name", "load_dir", "reflect_load_dir")
-
-_MODELS = ("model_name", "reflect_model_name")
-
-FREE = frozenset(
-    {
-        "max_steps", "save_steps", "save_total_limit", "logging_steps", "cache_dir", "ckpt_path", "device",
-        "max_tokens_per_batch", "sandbox_dir",
-    }
-)  # fmt: skip
-"""Flags that may change when a run is continued: they decide about nothing that was made."""
+# Flags that may change when a run is continued: they decide about nothing that was made.
+FREE = frozenset({
+    "max_steps", "save_steps", "save_total_limit", "logging_steps", "cache_dir", "ckpt_path", "device",
+    "max_tokens_per_batch", "sandbox_dir",
+})  # fmt: skip
 
 
 def next_experiment(folder: Path, stage: str) -> Path:
@@ -48,16 +42,12 @@ def next_experiment(folder: Path, stage: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
-            runs = (
-                path for path in folder.iterdir() if path.is_dir() and re.match(r"[0-9]{3,9}_", path.name)
-            )
-            numbers = [int(path.name.partition("_")[0]) for path in runs]
-            made = folder / f"{max(numbers, default=-1) + 1:03d}_{stage}"
-            try:
+            runs = [re.match(r"([0-9]{3,9})_", path.name) for path in folder.iterdir() if path.is_dir()]
+            number = max((int(run[1]) for run in runs if run), default=-1) + 1
+            made = folder / f"{number:03d}_{stage}"
+            with suppress(FileExistsError):  # another run took the number just now
                 made.mkdir()
-            except FileExistsError:  # another run took the number just now
-                continue
-            return made
+                return made
     except OSError as error:
         raise StorageError(
             f"--ckpt_path {str(folder)!r}: no folder can be made there: {error.strerror}."
@@ -77,7 +67,7 @@ def starting(folder: Path | None) -> Iterator[None]:
 
 def save_settings(folder: Path, settings: ReflectSettings) -> None:
     """Write all flags as a flat map."""
-    _write_settings(folder, as_flags(settings))
+    replace_file(folder / SETTINGS, [_yaml().safe_dump(as_flags(settings), sort_keys=False).encode()])
 
 
 def read_settings(folder: Path) -> dict[str, Json]:
@@ -96,14 +86,7 @@ def read_settings(folder: Path) -> dict[str, Json]:
         raise UsageError(f"{str(path)!r} cannot be read: {line}.") from error
     if not isinstance(found, dict):
         raise UsageError(f"{str(path)!r} must hold a map of flags, got {type(found).__name__}.")
-    return _as_named_today(found)
-
-
-def _as_named_today(saved: Mapping[str, Json]) -> dict[str, Json]:
-    """Settings of a run that was started with earlier or published names of flags."""
-    named = {"max_turns" if name == "horizon" else str(name): value for name, value in saved.items()}
-    if "strict" in named:
-        named["compat"] = "published" if named.pop("strict") else "fixed"
+    named = {"max_turns" if name == "horizon" else str(name): value for name, value in found.items()}
     return {"pointing_head": False} | named
 
 
@@ -131,14 +114,11 @@ def check(settings: ReflectSettings) -> list[str]:
                 "policy's is needed. Name the run that was trained on sft.jsonl or sft_policy.jsonl."
             )
         if made.get("mode") == "train_RLFT" and made.get("env") != settings.env:
-            surprises.append(
-                f"{settings.load_dir} learned in {made.get('env')}, and plays {settings.env} now."
-            )
+            surprises.append(f"{settings.load_dir} learned in {made['env']}, and plays {settings.env} now.")
     if settings.reflect and settings.reflect_load_dir is not None:
         made = _settings_of(checkpoint_folder(settings.reflect_load_dir))
-        trained = made.get("mode") == "train_RLFT" or (
-            made.get("mode") == "train_SPT" and not made.get("reflect")
-        )
+        mode = made.get("mode")
+        trained = mode == "train_RLFT" or (mode == "train_SPT" and not made.get("reflect"))
         if trained and not settings.published:
             raise UsageError(
                 f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
@@ -230,20 +210,17 @@ def _placed(saved: dict[str, Json], run: Path) -> dict[str, Json]:
 
 def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -> ReflectSettings:
     """The settings of a run that is to be continued; what began it may be typed again."""
-    saved = read_settings(folder)
-    flags = as_flags(settings)
+    saved, flags = read_settings(folder), as_flags(settings)
     typed = {name: flags[name] for name in flags if name in given}
     placed = flags | _placed(saved, folder)
     own = flags_of(world_of(str(placed["env"])), learning=True)
     before = settings_of(**{name: value for name, value in placed.items() if name in {*PLAIN, *own}})
-    compared = {
-        name: value
-        for name, value in typed.items()
-        if name not in FREE
-        and name != "mode"
-        and name in saved
-        and not (name in _MODELS and _names_model_in(folder, value, saved[name]))
-    }
+    compared = {}
+    for name in (name for name in typed if name in saved and name not in {*FREE, "mode"}):
+        place = Path(str(saved[name]))  # a model that the run made in its own folder may be typed by its name
+        made_here = place.parent.name == folder.resolve().name and typed[name] == place.name
+        if not (name in _MODELS and made_here):
+            compared[name] = typed[name]
     check_same(
         {f"--{name}": saved[name] for name in compared},
         {f"--{name}": value for name, value in compared.items()},
@@ -261,22 +238,12 @@ def made_from(settings: ReflectSettings, data: Json) -> dict[str, Json]:
     return {f"--{name}": value for name, value in {**flags, **named, "task_file": digest(data)}.items()}
 
 
-def _names_model_in(folder: Path, typed: Json, saved: str) -> bool:
-    """Whether what was typed for a model is the name of one that the run made in its own folder."""
-    place = Path(saved)
-    return typed == place.name and place.parent.name == folder.resolve().name
-
-
 def save_changes(folder: Path, settings: ReflectSettings) -> None:
     """Write those flags of a run that is continued which may change."""
     saved, now = read_settings(folder), as_flags(settings)
     changed = saved | {name: now[name] for name in FREE - {*PLACES, "ckpt_path"} if name in now}
     if changed != saved:
-        _write_settings(folder, changed)
-
-
-def _write_settings(folder: Path, flags: Mapping[str, Json]) -> None:
-    replace_file(folder / SETTINGS, [_yaml().safe_dump(dict(flags), sort_keys=False).encode()])
+        replace_file(folder / SETTINGS, [_yaml().safe_dump(changed, sort_keys=False).encode()])
 
 
 def _yaml() -> Any:
@@ -287,10 +254,10 @@ def _yaml() -> Any:
     return yaml
 
 
-STAGE = "rl_finetune"
-WINDOW = 99  # Iterations over which a point is a mean
+# -- logs -------------------------------------------------------------------------------------------------
 
 Log = dict[str, Any]
+WINDOW = 99  # iterations over which a point is a mean
 
 
 def ensemble_logs(folder: Path, *, compat: Compat = "fixed") -> list[Log]:
@@ -324,7 +291,7 @@ def _chain(folder: Path) -> list[tuple[Path, dict[str, Any], int | None]]:
         settings = read_settings(folder)
         chain.insert(0, (folder, settings, until))
         before = settings.get("load_dir")
-        if not before or STAGE not in Path(str(before)).parent.name:
+        if not before or "rl_finetune" not in Path(str(before)).parent.name:
             return chain
         checkpoint = Path(beside(str(before), folder)).expanduser()
         until = step_of(checkpoint)
@@ -339,20 +306,15 @@ def read_logs(folder: Path) -> list[Log]:
     paths = [path for path in folder.glob("checkpoint-*/logs.json") if step_of(path.parent) >= 0]
     for path in sorted(paths, key=lambda path: step_of(path.parent)):
         try:
-            entries = json.loads(path.read_text(encoding="utf-8"))
-            found += [_without_episodes(entry) for entry in entries]
+            for entry in json.loads(path.read_text(encoding="utf-8")):
+                if missing := [key for key in ("iter", "succ", "cost", "loss") if key not in entry]:
+                    raise ValueError(f"one has no {missing[0]!r}")
+                if not isinstance(entry["iter"], int | float):
+                    raise TypeError(f"one has the number {entry['iter']!r}")
+                found.append({key: value for key, value in entry.items() if key != "log"})
         except (OSError, ValueError, AttributeError, TypeError) as error:
             raise DataError(f"is no list of iterations ({error})", path=path) from error
     return found
-
-
-def _without_episodes(entry: Log) -> Log:
-    """An iteration's numbers."""
-    if missing := [key for key in ("iter", "succ", "cost", "loss") if key not in entry]:
-        raise ValueError(f"one has no {missing[0]!r}")
-    if not isinstance(entry["iter"], int | float):
-        raise TypeError(f"one has the number {entry['iter']!r}")
-    return {key: value for key, value in entry.items() if key != "log"}
 
 
 def moving_average(
@@ -371,25 +333,17 @@ def moving_average(
     for at, value in zip(iters, values, strict=True):
         several = value if isinstance(value, Sequence) else [value]
         points += [(at, one) for one in several]
-    half = window // 2
-    means: list[float | None] = []
-    first = last = count = 0
-    total = 0.0
+    terms = [(at, value or 0.0) for at, value in points if value is not None or compat == "published"]
+    half, means, total = window // 2, list[float | None](), 0.0
+    first = last = 0
     # Published: the window around a point is that of the point before it, and begins around 0.
     centres = [at for at, _ in points]
     for centre in [0.0, *centres[:-1]] if compat == "published" else centres:
-        while last < len(points) and points[last][0] <= centre + half:
-            total, count = _with(points[last][1], total, count, 1, compat=compat)
+        while last < len(terms) and terms[last][0] <= centre + half:
+            total += terms[last][1]
             last += 1
-        while first < last and points[first][0] < centre - half:
-            total, count = _with(points[first][1], total, count, -1, compat=compat)
+        while first < last and terms[first][0] < centre - half:
+            total -= terms[first][1]
             first += 1
-        means.append(total / count if count else None)
+        means.append(total / (last - first) if last > first else None)
     return centres, means
-
-
-def _with(value: float | None, total: float, count: int, sign: int, *, compat: Compat) -> tuple[float, int]:
-    """The sum and the number of its terms with a term more or less."""
-    if value is None and compat == "fixed":
-        return total, count
-    return total + sign * (value or 0.0), count + sign

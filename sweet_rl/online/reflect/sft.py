@@ -1,16 +1,16 @@
-"""Supervised fine-tuning of the policy or the reflection model on the text after the marker.
+"""Supervised fine-tuning of the policy or the reflection model on the text after the marker; texts as tokens.
 
 An update minimises the mean negative log-likelihood over all target tokens of its rows; published, the mean
 over micro-batches of their means. Processes divide an update's rows and add up gradients.
 
-Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning.
+Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning, #deviations, #flags.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,16 @@ class FineTuning:
         say: Callable[[str], object] = print,
     ) -> None:
         self._agent, self._examples, self._settings = agent, examples, settings
-        self._tell = tell
-        self._checkpoints = checkpoints
+        self._tell, self._checkpoints = tell, checkpoints
         self._parameters = agent.trainable()
         self._optimizer = optimizer_of(self._parameters, settings, agent.device, say)
-        self._factor = _rates(settings)
+        name = settings.lr_scheduler_type
+        self._factor = rate_factor(
+            {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}.get(name, name),
+            steps=settings.max_steps,
+            warmup_ratio=0.0 if name == "constant" else settings.warmup_ratio,  # as published
+            published=settings.published,
+        )
         self._log: list[dict[str, float]] = []
         self._guard = Guard("the model", TRIES)
         self._order = Order(
@@ -90,14 +95,16 @@ class FineTuning:
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate(update)
         self._optimizer.zero_grad(set_to_none=True)
-        device = self._agent.device
+        settings, device = self._settings, self._agent.device
         whole = torch.zeros((), dtype=torch.float64, device=device)
         examples = [self._examples[rows[at]] for at in mine]
-        seed = derive_seed(self._settings.seed, "dropout", update, rank())
+        seed = derive_seed(settings.seed, "dropout", update, rank())
+        half = device.type == "cuda" and (settings.bf16 or settings.fp16)  # what is trained stays in float32
+        precision = torch.float16 if settings.fp16 else torch.bfloat16
         with (
-            seeded_dropout(seed, active=not self._settings.disable_dropout),
+            seeded_dropout(seed, active=not settings.disable_dropout),
             _training(self._agent.model),
-            _precision(self._settings, device),
+            torch.autocast("cuda", dtype=precision) if half else nullcontext(),
         ):
             for batch, logps_S, _ in self._agent.scored(examples):
                 weights_S = torch.tensor([scales[mine[at]] for at in batch], device=device)
@@ -105,13 +112,9 @@ class FineTuning:
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
         found = float(all_reduce_sum(whole))
-        texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {self._settings.task_file}"
-        clipped_step(
-            self._optimizer,
-            self._parameters,
-            self._settings.max_grad_norm,
-            partial(self._guard.check, found, rows=texts, number=update + 1),
-        )
+        texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {settings.task_file}"
+        check = partial(self._guard.check, found, rows=texts, number=update + 1)
+        clipped_step(self._optimizer, self._parameters, settings.max_grad_norm, check)
         return found
 
     def _scales(self, rows: Sequence[int]) -> list[float]:
@@ -122,8 +125,6 @@ class FineTuning:
         size = self._settings.per_device_train_batch_size
         micro = [sum(tokens[at : at + size]) for at in range(0, len(rows), size)]
         return [1 / (micro[place // size] * len(micro)) for place in range(len(rows))]
-
-    # -- disk ---------------------------------------------------------------------------------------------
 
     def _save(self, done: int) -> None:
         if not is_main() or self._checkpoints is None:
@@ -174,20 +175,7 @@ def optimizer_of(
         "paged_adamw_8bit": optim.PagedAdamW8bit,
         "adamw_bnb_8bit": optim.AdamW8bit,
     }
-    made: torch.optim.Optimizer = kinds[name](parameters, **options)
-    return made
-
-
-def _rates(settings: ReflectSettings) -> Callable[[int], float]:
-    """Factors of the learning rate; published "constant" has no warm-up."""
-    names = {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}
-    name = settings.lr_scheduler_type
-    return rate_factor(
-        names.get(name, name),
-        steps=settings.max_steps,
-        warmup_ratio=0.0 if name == "constant" else settings.warmup_ratio,
-        published=settings.published,
-    )
+    return kinds[name](parameters, **options)  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -203,12 +191,7 @@ def _training(model: nn.Module) -> Iterator[None]:
         model.eval()
 
 
-def _precision(settings: ReflectSettings, device: torch.device) -> AbstractContextManager[Any]:
-    """What is computed in; weights that are trained stay in float32."""
-    if device.type != "cuda" or not (settings.bf16 or settings.fp16):
-        return nullcontext()
-    dtype = torch.float16 if settings.fp16 else torch.bfloat16
-    return torch.autocast("cuda", dtype=dtype)
+# -- texts ------------------------------------------------------------------------------------------------
 
 
 def read_texts(path: str | Path) -> list[str]:
@@ -237,32 +220,22 @@ def check_kind(texts: Sequence[str], path: str | Path, *, reflect: bool) -> None
     for line, text in enumerate(texts, 1):
         action, analysis = text.rfind(ACTION_MARKER), text.rfind(ANALYSE_MARKER)
         if reflect and (analysis < 0 or action > analysis):
-            raise DataError(
-                "is no text of a reflection model: it does not end in a reflection",
-                path=path,
-                line=line,
-                field="text",
-                value=text[-60:],
-                repair="Leave --reflect out, or name a file such as sft_reflection.jsonl.",
-            )
-        if not reflect and action < 0:
+            problem = "is no text of a reflection model: it does not end in a reflection"
+            repair = "Leave --reflect out, or name a file such as sft_reflection.jsonl."
+        elif not reflect and action < 0:
             ends = "ends in a reflection" if analysis >= 0 else "has no action marker"
-            raise DataError(
-                f"is no text of a policy: it {ends}",
-                path=path,
-                line=line,
-                field="text",
-                value=text[-60:],
-                repair="Add --reflect to train the reflection model on it.",
-            )
+            problem = f"is no text of a policy: it {ends}"
+            repair = "Add --reflect to train the reflection model on it."
+        else:
+            continue
+        raise DataError(problem, path=path, line=line, field="text", value=text[-60:], repair=repair)
 
 
 def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
     """A text as tokens; the part after its last marker is the target.
 
-    The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of
-    them, or it would never end (published). A text with more than `room` tokens loses its
-    beginning.
+    The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of them, or
+    it would never end (published). A text with more than `room` tokens loses its beginning.
     """
     marker = ANALYSE_MARKER if reflect else ACTION_MARKER
     at = text.rfind(marker)
@@ -302,8 +275,7 @@ class Order:
 
     def rows(self, update: int) -> list[int]:
         """Numbers of the update's rows; the same whenever it is asked."""
-        count = len(self._lengths)
-        first = update * self._batch
+        count, first = len(self._lengths), update * self._batch
         return [self._pass(at // count)[at % count] for at in range(first, first + self._batch)]
 
     def _pass(self, number: int) -> list[int]:
@@ -313,8 +285,7 @@ class Order:
             if self._by_length:
                 size = 50 * self._batch
                 chunks = [order[at : at + size] for at in range(0, len(order), size)]
-                order = [
-                    row for chunk in chunks for row in sorted(chunk, key=lambda row: -self._lengths[row])
-                ]
+                longest = [sorted(chunk, key=lambda row: -self._lengths[row]) for chunk in chunks]
+                order = [row for chunk in longest for row in chunk]
             self._known = (number, order)
         return self._known[1]

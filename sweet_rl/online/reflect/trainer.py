@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import UsageError
 from sweet_rl.online.distributed import all_reduce_sum, clipped_step, own_rows, rank
 from sweet_rl.online.reflect.agent import Agent, dropout, seeded_dropout
 from sweet_rl.online.reflect.play import Played, Step
@@ -66,16 +66,12 @@ class Trainer:
         """What the policy reads from now on is kept for the next update, where that computes the same."""
         settings = self._settings
         one_token = self.agent.sampling.max_new_tokens == 1
-        same = (
-            settings.disable_dropout and not settings.published and settings.gradient_accumulation_steps == 1
-        )
-        self.agent.kept.begin(settings.kept_tokens if one_token and same else 0)
+        same = settings.disable_dropout and not settings.published
+        alone = settings.gradient_accumulation_steps == 1
+        self.agent.kept.begin(settings.kept_tokens if one_token and same and alone else 0)
 
     def train(self, episodes: Sequence[Played]) -> Update:
-        """Learn from episodes, together with those of the calls before it that were kept for an update.
-
-        None of these is empty: a call without episodes does nothing.
-        """
+        """Learn from episodes, together with those of the calls before it that were kept for an update."""
         episodes = [episode for episode in episodes if episode.steps]
         if not episodes:
             return Update()
@@ -107,19 +103,16 @@ class Trainer:
     def _update_policy(self, rows: Sequence[Row]) -> float:
         """One optimizer step (PPO: several); the mean loss over steps, and over PPO's passes."""
         mine = [rows[number] for number in own_rows(len(rows))]
-        if self._settings.trainer == "pg":
+        settings = self._settings
+        if settings.trainer == "pg":
             return self._pass(mine, len(rows), self._gradient(mine))
-        if self._settings.trainer != "ppo":
-            raise no_such("--trainer", self._settings.trainer, ("pg", "ppo"))
         advantages_S = self._advantages(mine)
         old_S = torch.tensor([row.step.logprob for row in mine], device=self.agent.device)
-        clip = self._settings.ppo_clip_coef
-        losses = [
-            self._pass(
-                mine, len(rows), lambda logps, _, at: ppo_loss(logps, old_S[at], advantages_S[at], clip)
-            )
-            for _ in range(self._settings.ppo_update_iter)
-        ]
+
+        def loss_of(logps_S: Tensor, _: Tensor, at: Tensor) -> Tensor:
+            return ppo_loss(logps_S, old_S[at], advantages_S[at], settings.ppo_clip_coef)
+
+        losses = [self._pass(mine, len(rows), loss_of) for _ in range(settings.ppo_update_iter)]
         return sum(losses) / len(losses)
 
     def _gradient(self, rows: Sequence[Row]) -> _Loss:
@@ -131,22 +124,22 @@ class Trainer:
         if critic is None or not critic.shared or not plain:
             advantages_S = self._advantages(rows)
             return lambda logps, _, at: policy_gradient_loss(logps, advantages_S[at])
-        q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
-        return lambda logps, states, at: policy_gradient_loss(
-            logps, advantages(q_S[at], critic.head(states).detach())
-        )
+        q_S = self._q(rows)
+        return lambda logps, states, at: policy_gradient_loss(logps, q_S[at] - critic.head(states).detach())
 
     def _advantages(self, rows: Sequence[Row]) -> Tensor:
-        """Of these steps, from values before the update."""
-        q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
+        """How much worse than expected each step turned out; without a critic nothing is expected."""
         if self.critic is None or not rows:
-            return advantages(q_S)
+            return self._q(rows)
+        size = len(rows)
         if self._settings.published:  # values depend on what they are read beside: as many as published
             size = self._settings.per_device_train_batch_size
-            prompts = [row.step.prompt for row in rows]
-            parts = [self.critic.values(prompts[at : at + size]) for at in range(0, len(prompts), size)]
-            return advantages(q_S, torch.cat(parts))
-        return advantages(q_S, self.critic.values([row.step.prompt for row in rows]))
+        prompts = [row.step.prompt for row in rows]
+        parts = [self.critic.values(prompts[at : at + size]) for at in range(0, len(prompts), size)]
+        return self._q(rows) - torch.cat(parts)
+
+    def _q(self, rows: Sequence[Row]) -> Tensor:
+        return torch.tensor([row.q for row in rows], device=self.agent.device)
 
     def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
         """One optimizer step over these rows of `total`; the mean loss over all."""
@@ -168,12 +161,8 @@ class Trainer:
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
         found, told = float(all_reduce_sum(whole)), _told(bad or rows)
-        clipped_step(
-            self.optimizer,
-            self._parameters,
-            self._settings.max_grad_norm,
-            partial(self._guard.check, found, rows=told, number=self._calls),
-        )
+        check = partial(self._guard.check, found, rows=told, number=self._calls)
+        clipped_step(self.optimizer, self._parameters, self._settings.max_grad_norm, check)
         return found
 
     # -- the critic ---------------------------------------------------------------------------------------
@@ -190,7 +179,7 @@ class Trainer:
         size, compat = settings.per_device_train_batch_size, settings.compat
         parameters = list(critic.head.parameters())
         features_SH = None if compat == "published" else critic.features([row.step.prompt for row in rows])
-        q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
+        q_S = self._q(rows)
         losses: list[float] = []
         for number in range(settings.critic_update_iter):
             order = list(range(len(rows)))
@@ -206,13 +195,8 @@ class Trainer:
                     loss = value_loss(q_S[mine], critic.head(features_SH[mine])) / len(chosen)
                     loss.backward()  # type: ignore[no-untyped-call]
                     losses += [float(all_reduce_sum(loss.detach().double()))] * len(chosen)
-                found, told = losses[-1], _told([rows[at] for at in chosen])
-                clipped_step(
-                    self.critic_optimizer,
-                    parameters,
-                    settings.max_grad_norm,
-                    partial(self._critic_guard.check, found, rows=told),
-                )
+                check = partial(self._critic_guard.check, losses[-1], rows=_told([rows[at] for at in chosen]))
+                clipped_step(self.critic_optimizer, parameters, settings.max_grad_norm, check)
         return sum(losses) / len(losses)
 
     def _published_step(self, critic: Critic, rows: Sequence[Row], chosen: Sequence[int]) -> list[float]:
@@ -220,11 +204,9 @@ class Trainer:
         size, losses = self._settings.per_device_train_batch_size, []
         for start in range(0, len(chosen), size):
             part = [rows[number] for number in chosen[start : start + size]]
-            q_S = torch.tensor([row.q for row in part], device=self.agent.device)
             features_SH = critic.features([row.step.prompt for row in part])
-            mean = value_loss(q_S, critic.head(features_SH)) / len(part)
-            for parameter in critic.head.parameters():
-                parameter.grad = None
+            mean = value_loss(self._q(part), critic.head(features_SH)) / len(part)
+            critic.head.zero_grad(set_to_none=True)
             (mean / self._settings.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
             losses.append(float(mean.detach()) / self._settings.gradient_accumulation_steps)
         return losses
@@ -239,7 +221,7 @@ class Trainer:
             "critic": None if self.critic is None else self.critic.head.state_dict(),
             "critic_optimizer": None if self.critic_optimizer is None else self.critic_optimizer.state_dict(),
             "pooled": [[episode_state(episode) for episode in call] for call in self._pooled],
-            "critic_data": [[list(_step_state(row.step)), row.q] for row in self._critic_data],
+            "critic_data": [[_step_state(row.step), row.q] for row in self._critic_data],
             "updates": self._updates,
             "calls": self._calls,
         }
@@ -280,8 +262,8 @@ def episode_state(episode: Played) -> list[Any]:
 
 def episode_of(state: Sequence[Any]) -> Played:
     """The episode that `episode_state` made plain data of."""
-    task_id, seed, threshold, steps, failure, *told = state  # before 0.1 nothing was told
-    return Played(task_id, seed, threshold, tuple(_step_of(step) for step in steps), failure, *told)
+    task_id, seed, threshold, steps, failure, told = state
+    return Played(task_id, seed, threshold, tuple(map(_step_of, steps)), failure, told)
 
 
 def _step_state(step: Step) -> list[Any]:
@@ -297,9 +279,7 @@ def _adam(parameters: Sequence[nn.Parameter], settings: ReflectSettings) -> torc
     return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
-LAYER_TYPES = ("linear", "mlp")
-
-PUBLISHED_TOKENS = 20  # How many tokens of a text the published critic reads: a default of the configuration
+PUBLISHED_TOKENS = 20  # how many tokens of a text the published critic reads: a default of the configuration
 
 
 class ValueHead(nn.Module):
@@ -311,14 +291,11 @@ class ValueHead(nn.Module):
         nn.init.xavier_uniform_(out.weight)
         nn.init.zeros_(out.bias)
         layers: list[nn.Module] = [out]
-        if layer_type not in LAYER_TYPES:
-            raise no_such("critic's layer", layer_type, LAYER_TYPES)
         if layer_type == "mlp":
             layers = [nn.Linear(hidden_size, hidden_size), nn.LayerNorm(hidden_size), nn.ReLU(), out]
         self.score = nn.Sequential(*layers)
 
     def forward(self, hidden_SH: Tensor) -> Tensor:
-        """Values [S] of hidden states [S, H], computed in float32."""
         values_S1: Tensor = self.score(hidden_SH.float())
         return values_S1[:, 0]
 
@@ -335,17 +312,14 @@ class Critic:
     def features(self, prompts: Sequence[str]) -> Tensor:
         """What the head reads [S, H]; without gradients."""
         model: Any = self.agent.model
-        apart = (
-            nullcontext() if self.shared or not hasattr(model, "disable_adapter") else model.disable_adapter()
-        )
-        with apart:
+        whole = self.shared or not hasattr(model, "disable_adapter")
+        with nullcontext() if whole else model.disable_adapter():
             return self._published(prompts) if self._compat == "published" else self.agent.hidden(prompts)
 
     def values(self, prompts: Sequence[str]) -> Tensor:
         """V of each prompt [S], without gradients."""
         with torch.no_grad():
-            found_S: Tensor = self.head(self.features(prompts))
-        return found_S
+            return self.head(self.features(prompts))  # type: ignore[no-any-return]
 
     def _published(self, prompts: Sequence[str]) -> Tensor:
         """Padded on the left; read out before the first end token, the last place where there is none."""
@@ -354,14 +328,11 @@ class Critic:
         rows = [list(tokenizer(prompt)["input_ids"])[-PUBLISHED_TOKENS:] for prompt in prompts]
         width = max(map(len, rows))
         ids_ST = torch.tensor([[pad] * (width - len(ids)) + ids for ids in rows], device=self.agent.device)
-        mask_ST = torch.tensor(
-            [[0] * (width - len(ids)) + [1] * len(ids) for ids in rows], device=self.agent.device
-        )
+        mask_ST = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in rows]).to(ids_ST)
         with torch.no_grad():
             hidden_STH = bare.base_model(input_ids=ids_ST, attention_mask=mask_ST).last_hidden_state
         first_pad_S = (ids_ST == pad).int().argmax(dim=1)  # 0 where there is none: the last place
-        read_SH: Tensor = hidden_STH[torch.arange(len(rows)), first_pad_S - 1].float()
-        return read_SH
+        return hidden_STH[torch.arange(len(rows)), first_pad_S - 1].float()  # type: ignore[no-any-return]
 
 
 VALUE_SCALE = 100.0  # The critic's squared error is that of costs divided by this
@@ -378,11 +349,6 @@ def q_values(costs: Sequence[float], entropies: Sequence[float], entropy_coef: f
         to_come += cost - entropy_coef * entropy
         found.append(to_come)
     return found[::-1]
-
-
-def advantages(q_S: Tensor, values_S: Tensor | None = None) -> Tensor:
-    """How much worse than expected each step turned out; without a critic nothing is expected."""
-    return q_S if values_S is None else q_S - values_S
 
 
 def policy_gradient_loss(logps_S: Tensor, advantages_S: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import torch
 from sweet_rl.online.reflect.agent import Agent, Sampling, dropout, entropy_of, sampling_logps
 from sweet_rl.online.reflect.models import _with_fresh_adapter, _with_trained_adapter, save_agent
 from sweet_rl.online.reflect.play import Played, Step
-from sweet_rl.online.reflect.replay import Replay
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.online.reflect.trainer import (
     Critic,
@@ -19,6 +18,7 @@ from sweet_rl.online.reflect.trainer import (
     q_values,
     value_loss,
 )
+from sweet_rl.online.replay import Successes
 from tests.online.reflect.tiny import CharTokenizer, golden, logps_of, tiny_model
 
 LABELS = [str(number) for number in range(6)]
@@ -289,14 +289,12 @@ def test_ppo_needs_a_critic(agent):
 
 def test_replay(found):
     case = found["replay"]
-    replay = Replay(3)
-    replay.add([0, 1, 2, 3, 4], weight=2)
-    assert (replay.episodes, replay.weights) == (case["buffer"], case["weights"])
+    replay = Successes([0, 1, 2, 3, 4], maxlen=3)
+    assert list(replay) == case["buffer"]
+    assert len(set(case["weights"])) == 1  # so ours has none
     assert replay.sample(6, random.Random(5)) == case["sample_seed5_k6"]
-    assert Replay(3).sample(4, random.Random(0)) == case["sample_empty"]
-    none = Replay(0)
-    none.add([1])
-    assert none.episodes == case["size0"]
+    assert Successes(maxlen=3).sample(4, random.Random(0)) == case["sample_empty"]
+    assert list(Successes([1], maxlen=0)) == case["size0"]
 
 
 def test_dropout_of_the_adapter_only(shared, found):

@@ -7,7 +7,7 @@ import pytest
 from sweet_rl.commands.reflect.flags import own_flags, reflect_stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flags_of
-from sweet_rl.online.reflect.play import Schedule, equal_starts, starts_of
+from sweet_rl.online.reflect.play import Schedule, starts_of
 from sweet_rl.online.reflect.runs import continued, save_settings
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.worlds.auto_explore import LEARNED_TASKS
@@ -190,12 +190,12 @@ def test_starts_of_levels(shared):
         else:
             assert starts_of(sizes, steps) == [0, 2, 3, 3]
     for case in data["taxi_configer"]:
-        assert equal_starts(len(case["dataset"]), case["args"]["max_steps"]) == case["trigger_set"]
+        assert starts_of(case["dataset"], case["args"]["max_steps"], equal=True) == case["trigger_set"]
 
 
 def test_published_levels_that_begin_together_are_one():
     ours, published = [
-        Schedule([4, 2], [0, 0], batch=2, seed=0, compat=compat).level_at(7)
+        Schedule([4, 2], [0, 0], batch=2, seed=0, compat=compat).draw(7)[1]
         for compat in ("fixed", "published")
     ]
     assert (ours, published) == (1, 0)
@@ -203,7 +203,7 @@ def test_published_levels_that_begin_together_are_one():
 
 def test_a_pass_takes_every_item_once_and_the_next_is_shuffled():
     longer = Schedule([5, 3], [0, 60], batch=2, seed=1)
-    longer.restore({"level": 1, "passed": 0, "position": 0})
+    longer.place = {"level": 1, "passed": 0, "position": 0}
     assert longer.draw(8)[:2] == (False, 1), "a run that became longer went back to an easier level"
     schedule = Schedule([5, 3], [0, 6], batch=2, seed=1)
     drawn = [schedule.draw(iteration) for iteration in range(9)]
@@ -220,7 +220,7 @@ def test_a_schedule_goes_on_where_it_was():
     for iteration in range(5):
         schedule.draw(iteration)
     other = Schedule([7], [0], batch=2, seed=3)
-    other.restore(schedule.place.state())
+    other.place = schedule.place
     assert [other.draw(i) for i in (5, 6)] == [schedule.draw(i) for i in (5, 6)]
 
 
