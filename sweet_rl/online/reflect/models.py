@@ -1,4 +1,4 @@
-"""Policy and reflection model from folders or the hub: weights, precision, adapters.
+"""Policy and reflection model from folders or the hub: weights, precision, adapters; their checkpoints.
 
 Published behaviour: docs/published/reflect_rl.md#models, #deviations, #file-formats.
 """
@@ -30,7 +30,7 @@ from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import Json, derive_seed
 
 Say = Callable[[str], None]
-
+_STATE = "state"  # folder in a checkpoint
 _MISTRAL = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head"
 
 
@@ -38,15 +38,16 @@ def load_policy(
     settings: ReflectSettings, labels: Sequence[str], say: Say = print, *, trains: bool = True
 ) -> Agent:
     """The policy with its adapter: that of `load_dir`, or a fresh one where it is to be trained."""
-    model, tokenizer = load_trained(
-        settings, settings.model_name, settings.load_dir, say, fresh=trains, trains=trains
-    )
-    if not trains and not settings.published:
-        model = merged(model)
+    model, tokenizer = load_trained(settings, settings.model_name, settings.load_dir, say, trains=trains)
     sampling, more = Sampling.of(settings), _playing(settings, trains=trains)
     if settings.pointing_head:
-        head, action_head = _pointing_head(model, settings), settings.world.action_head or ""
-        return PointingAgent(model, tokenizer, sampling, head=head, action_head=action_head, **more)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(settings.seed, "pointing head"))
+            head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
+        if settings.load_dir is not None and has_head(settings.load_dir):
+            load_head(head, checkpoint_folder(settings.load_dir))
+        before = settings.world.action_head or ""
+        return PointingAgent(model, tokenizer, sampling, head=head, action_head=before, **more)
     return Agent(model, tokenizer, sampling, labels=labels if settings.shrink_head else None, **more)
 
 
@@ -59,45 +60,44 @@ def _playing(settings: ReflectSettings, *, trains: bool) -> dict[str, Any]:
     }
 
 
-def _pointing_head(model: Any, settings: ReflectSettings) -> PointingHead:
-    """That of `load_dir`, or a fresh one, made from the seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(settings.seed, "pointing head"))
-        head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
-    if settings.load_dir is not None and has_head(settings.load_dir):
-        load_head(head, checkpoint_folder(settings.load_dir))
-    return head
-
-
 def load_reflector(settings: ReflectSettings, say: Say = print, *, training: bool = False) -> Agent | None:
     """The frozen reflection model; None where nothing is reflected on."""
     if not settings.reflect:
         return None
-    model, tokenizer = load_trained(
-        settings, settings.reflect_model_name, settings.reflect_load_dir, say, fresh=False, trains=False
-    )
-    if not settings.published:
-        model = merged(model)
+    name, sampling = settings.reflect_model_name, Sampling.of(settings, reflection=True)
+    model, tokenizer = load_trained(settings, name, settings.reflect_load_dir, say, trains=False)
     with tracking.role("reflection"):
-        return Agent(
-            model, tokenizer, Sampling.of(settings, reflection=True), **_playing(settings, trains=training)
-        )
+        return Agent(model, tokenizer, sampling, **_playing(settings, trains=training))
 
 
 def load_trained(
-    settings: ReflectSettings, name: str, checkpoint: str | None, say: Say, *, fresh: bool, trains: bool
+    settings: ReflectSettings, name: str, checkpoint: str | None, say: Say, *, trains: bool
 ) -> tuple[Any, Any]:
-    """A model in evaluation mode, with the checkpoint's adapter or a fresh one, and its tokenizer."""
+    """A model in evaluation mode, with the checkpoint's adapter or, to be trained, a fresh one, and its tokenizer.
+
+    The adapter of a model that is not trained any more is added to its weights: less to compute. A quantized one
+    stays as it is: its weights could not hold the adapter exactly.
+    """
     folder = None if checkpoint is None else checkpoint_folder(checkpoint)
     has_tokenizer = folder is not None and (folder / "tokenizer_config.json").is_file()
     tokenizer = load_tokenizer(str(folder) if has_tokenizer else name)
     device = device_of(settings.device)
-    model = _base(settings, name, device, say)
+    options: dict[str, Any] = {"dtype": torch.float32}
+    if (smaller := _quantization(settings, device, say)) is not None:
+        options = {"quantization_config": smaller, "device_map": {"": device}}
+    model, _ = pretrained(name, cache_dir=settings.cache_dir, **options)
+    quantized = getattr(model, "is_quantized", False)
+    for parent in list(model.modules()):
+        for place, child in parent.named_children():
+            if (
+                type(child).__name__ == "NewGELUActivation"
+            ):  # GPT-2's: transformers computes the same in eight
+                setattr(parent, place, nn.GELU(approximate="tanh"))  # steps, a tenth of an update on CPUs
     if folder is not None:
         model = _with_trained_adapter(model, folder, settings, trains=trains)
-    elif fresh:
+    elif trains:
         model = _with_fresh_adapter(model, settings, name)
-    if not getattr(bare_model(model), "is_quantized", False):
+    if not quantized:
         model.to(device)
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -106,36 +106,10 @@ def load_trained(
         for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-    return model.eval(), tokenizer
-
-
-def merged(model: Any) -> Any:
-    """A model that is not trained any more, with its adapter added to its weights: less to compute.
-
-    A quantized one stays as it is: its weights could not hold the adapter exactly.
-    """
-    if not hasattr(model, "merge_and_unload") or getattr(bare_model(model), "is_quantized", False):
-        return model
-    return model.merge_and_unload()
-
-
-def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) -> Any:
-    options: dict[str, Any] = {"dtype": torch.float32}
-    if (quantized := _quantization(settings, device, say)) is not None:
-        options = {"quantization_config": quantized, "device_map": {"": device}}
-    model, _ = pretrained(name, cache_dir=settings.cache_dir, **options)
-    _fuse_activations(model)
-    return model
-
-
-def _fuse_activations(model: nn.Module) -> None:
-    """GPT-2's activation in one go: transformers computes the same in eight, a tenth of an update on CPUs."""
-    from transformers.activations import NewGELUActivation
-
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, NewGELUActivation):
-                setattr(module, name, nn.GELU(approximate="tanh"))
+    model.eval()
+    if folder is not None and not trains and not settings.published and not quantized:
+        model = model.merge_and_unload()
+    return model, tokenizer
 
 
 def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> Any:
@@ -158,28 +132,24 @@ def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> 
 
 
 def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any:
+    """A new adapter; "auto" puts it into peft's own choice of modules for the kind of model."""
+    names, kind = settings.target_modules, model.config.model_type
+    if names == "auto" and ("mistral" in name.lower() or kind == "mistral"):
+        names = _MISTRAL
+    elif names == "auto":
+        try:
+            from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
+        except ImportError as error:
+            raise missing_package("peft", "lora", needed_for="reflect") from error
+        names = ",".join(KNOWN[kind]) if kind in KNOWN else "all-linear"
     adapter = ModelSettings(
         pretrain=name,
         lora_rank=settings.lora_r,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
-        target_modules=target_modules(model, name)
-        if settings.target_modules == "auto"
-        else settings.target_modules,
+        target_modules=names,
     )
     return add_adapter(model, adapter, seed=derive_seed(settings.seed, "adapter"))
-
-
-def target_modules(model: Any, name: str) -> str:
-    """Names of the modules that get adapters, by commas: peft's own for the kind of model."""
-    kind = model.config.model_type
-    if "mistral" in name.lower() or kind == "mistral":
-        return _MISTRAL
-    try:
-        from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
-    except ImportError as error:
-        raise missing_package("peft", "lora", needed_for="reflect") from error
-    return ",".join(KNOWN[kind]) if kind in KNOWN else "all-linear"
 
 
 def _with_trained_adapter(model: Any, folder: Path, settings: ReflectSettings, *, trains: bool) -> Any:
@@ -249,11 +219,7 @@ class Checkpoints:
 
     def newest(self, say: Say = print) -> Any:
         """The state of the newest checkpoint that is whole; None where there is none at all."""
-        instead = (
-            f"start a new run, from a checkpoint that is whole with --load_dir {self.folder}/checkpoint-N"
-        )
+        whole = f"{self.folder}/checkpoint-N"
+        instead = f"start a new run, from a checkpoint that is whole with --load_dir {whole}"
         found = checkpoints.resumable(self.folder, self.made_from, say, instead=instead)
         return None if found is None else checkpoints.load_state(found / _STATE)
-
-
-_STATE = "state"
