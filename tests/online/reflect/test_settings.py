@@ -119,11 +119,9 @@ def test_what_cannot_be_read_is_refused(words, message):
         rewrite(*words)
 
 
-@pytest.mark.parametrize(("strict", "compat"), [("true", "published"), ("false", "fixed")])
-def test_a_run_that_was_begun_with_the_old_name_goes_on_as_it_was(tmp_path, strict, compat):
-    (tmp_path / "setting.yml").write_text(f"env: taxi\nstrict: {strict}\nhorizon: 7\n")
-    before = continued(tmp_path, ReflectSettings(env="taxi"), ())
-    assert (before.compat, before.max_turns) == (compat, 7)
+def test_a_run_with_the_published_name_of_a_flag_goes_on_as_it_was(tmp_path):
+    (tmp_path / "setting.yml").write_text("env: taxi\nhorizon: 7\n")
+    assert continued(tmp_path, ReflectSettings(env="taxi"), ()).max_turns == 7
 
 
 def test_what_was_typed_counts_when_a_run_goes_on_whatever_the_default(tmp_path):
