@@ -87,14 +87,13 @@ class DrawingFlags(TempPath, RenderFlags):
         "grade every draft (without weights) when its dialogue is looked at; renders like --render.",
     )
 
-    def contents(self, rows: Sequence[Trajectory], title: str, folder: Path) -> DesignContents:
-        """What shows the rows of a file of pages."""
+    def contents(self, read: Callable[[int], Trajectory], folder: Path) -> DesignContents:
+        """The pictures of a file of pages."""
         from sweet_rl.browsers import open_renderer
         from sweet_rl.viewer.design import DesignContents
 
         return DesignContents(
-            rows,
-            title,
+            read,
             folder=folder,
             elsewhere=Path(self.temp_path).expanduser() if self.temp_path is not None else None,
             renderer=open_renderer(self.rendering()) if self.render or self.metrics else None,

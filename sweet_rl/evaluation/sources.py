@@ -12,7 +12,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.records import read_rows
 from sweet_rl.types import Json
-from sweet_rl.viewer.documents import Curve, curves_of
+from sweet_rl.viewer.library import Curve, curves_of
 
 EPISODES: Final = "episodes.jsonl"
 """The file of trajectories in a folder of `eval`."""

@@ -306,7 +306,7 @@ def view(
             source, beside = Path(str(what)), Path(str(what)).parent
         else:
             replace_rows(source, map(trajectory_to_row, trajectories))
-        library = Library([source], drawing=lambda rows, title, _: DesignContents(rows, title, folder=beside))
+        library = Library([source], drawing=lambda read, _: DesignContents(read, folder=beside))
         if trajectories is not None:  # their file is no place to look for
             library.about["command"] = "sweet_rl.view(episodes)"
         in_thread(lambda: export(library, out, picture_bytes=PICTURE_BYTES, one_file=True))

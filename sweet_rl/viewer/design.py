@@ -11,14 +11,14 @@ import os
 import stat
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
 from sweet_rl.grading.pages.drafts import Draft, drafts_of
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
-from sweet_rl.viewer.rows import Contents, Kind, entry_of, numbers, row_of, text_of
+from sweet_rl.viewer.rows import floors_of, metric_of, row_of
 
 MAX_BYTES = 64_000_000
 """A larger file is not shown."""
@@ -51,19 +51,15 @@ class Picture:
 
 
 def find_picture(path: str | None, folder: Path, elsewhere: Path | None = None) -> Picture | str:
-    """The picture at `path`, or why there is none.
-
-    Args:
-        path: a path as in a row, absolute or relative to `folder`.
-        folder: that of the trajectory file.
-        elsewhere: a folder in which a file of the same name will do.
-    """
+    """The picture at a path as in a row, or why there is none; `elsewhere` a file of the same name will do."""
     if not path:
         return NOT_TOLD
-    found = _measured(folder / path)
+    place = folder / path
+    found = _open(place, header_only=True)
     if found == NOT_THERE and elsewhere is not None:
-        return _measured(elsewhere / path.replace("\\", "/").rsplit("/", 1)[-1])
-    return found
+        place = elsewhere / path.replace("\\", "/").rsplit("/", 1)[-1]
+        found = _open(place, header_only=True)
+    return found if isinstance(found, str) else Picture(*found[1:], path=place)
 
 
 class Remembering:
@@ -89,30 +85,11 @@ class Remembering:
         """The renderer is its owner's to close."""
 
 
-def described(picture: Picture | str, name: str, position: int) -> Mapping[str, object]:
-    """A picture as the page knows it: by a name that reveals no path."""
-    if isinstance(picture, str):
-        return {"id": None, "note": picture}
-    return {
-        "id": f"{position}/{name}",
-        "width": picture.width,
-        "height": picture.height,
-        "rendered": picture.path is None,
-    }
-
-
-def _measured(path: Path) -> Picture | str:
-    found = _open(path, header_only=True)
-    if isinstance(found, str):
-        return found
-    _, width, height = found
-    return Picture(width, height, path=path)
-
-
 def _open(path: Path, *, header_only: bool = False) -> tuple[bytes, int, int] | str:
     """The bytes of a PNG with its size in pixels, or why there are none."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        # A pipe would keep us waiting for its other end.
+        with open(path, "rb", opener=lambda name, how: os.open(name, how | os.O_NONBLOCK)) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 return NO_PNG
@@ -128,17 +105,11 @@ def _open(path: Path, *, header_only: bool = False) -> tuple[bytes, int, int] | 
     return (data, width, height) if is_png else NO_PNG
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """A pipe would keep us waiting for its other end."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 TARGET, ANSWER = "target", "answer"
 
 _HELD = 16
 """Rows whose rendered pictures are kept in memory."""
 
-_FLOOR = "blank page"
 _WITH_PATHS = frozenset({"missing picture", "broken picture"})
 
 
@@ -151,54 +122,35 @@ class _Seen:
     grades: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
 
-class DesignContents(Contents[Trajectory]):
-    """Trajectories whose answers are pictures of pages; see `Contents`.
+class DesignContents:
+    """The pictures of trajectories whose answers are pages, which go by their position in their file.
 
-    Args:
-        trajectories: in the order in which they are to be listed.
-        title: usually the name of their file.
-        folder: that of the file, which pictures are relative to.
-        elsewhere: a folder in which pictures are looked for by name that are not where rows say.
-        renderer: draws what has no picture, and closes with this; None draws nothing.
-        metrics: grade every draft with the renderer's help.
+    `read` gives a trajectory; `folder` is that of the file, which pictures are relative to; in `elsewhere` they are looked
+    for by name where rows name what is not there. A renderer draws what has no picture, and closes with this; with
+    `metrics` it grades every draft.
     """
-
-    kind: Kind = "design"
 
     def __init__(
         self,
-        trajectories: Sequence[Trajectory],
-        title: str,
+        read: Callable[[int], Trajectory],
         *,
         folder: Path,
         elsewhere: Path | None = None,
         renderer: Renderer | None = None,
         metrics: bool = False,
     ) -> None:
-        super().__init__(trajectories, title)
-        self._folder, self._elsewhere = folder, elsewhere
+        self._read, self._folder, self._elsewhere = read, folder, elsewhere
         self._renderer, self._metrics = renderer, metrics
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._looking: dict[int, asyncio.Task[_Seen]] = {}
 
-    @classmethod
-    def entry(cls, item: Trajectory) -> dict[str, Json]:
-        """As in the contract; `floor` is what a blank page scores, `metric` which grade the reward is."""
-        metric = _metric(item)
-        return entry_of(item) | {"floor": _floors(item).get(_FLOOR, {}).get(metric or ""), "metric": metric}
-
-    @classmethod
-    def text(cls, item: Trajectory) -> str:
-        """What was said and drawn."""
-        return text_of(item)
-
     async def prepare(self, position: int) -> None:
-        """Find, render and grade, as asked."""
+        """Find, render and grade, as asked, before `row` and `picture`; a second time costs nothing."""
         if position in self._seen:
             self._seen.move_to_end(position)
             return
         if position not in self._looking:  # several may ask for one row at once
-            self._looking[position] = asyncio.create_task(self._look(self.items[position]))
+            self._looking[position] = asyncio.create_task(self._look(self._read(position)))
         try:
             self._seen[position] = await self._looking[position]
         finally:
@@ -207,12 +159,12 @@ class DesignContents(Contents[Trajectory]):
             self._seen.popitem(last=False)
 
     def row(self, position: int) -> dict[str, Json]:
-        """As in the contract.
+        """Everything the page shows of a prepared row.
 
         A message's `html` is its page, which in `content` is a placeholder. `drafts` are the turns with a
         page; `answer` is the turn that gave the picture that was handed in, or that picture itself, or None.
         """
-        trajectory, seen = self.items[position], self._seen[position]
+        trajectory, seen = self._read(position), self._seen[position]
         row = row_of(trajectory)
         for message in row["messages"]:
             if message["role"] == "assistant":
@@ -220,7 +172,13 @@ class DesignContents(Contents[Trajectory]):
                 if html is not None:
                     message["html"] = html
         turn = _turn_of_answer(trajectory, seen.drafts)
-        shown = {name: described(picture, name, position) for name, picture in seen.pictures.items()}
+        shown: dict[str, dict[str, Json]] = {}  # by names that reveal no path
+        for name, picture in seen.pictures.items():
+            if isinstance(picture, str):
+                shown[name] = {"id": None, "note": picture}
+                continue
+            size = {"width": picture.width, "height": picture.height}
+            shown[name] = {"id": f"{position}/{name}", **size, "rendered": picture.path is None}
         return row | {
             "hidden": trajectory.task.ground_truth,
             "target": shown[TARGET],
@@ -234,13 +192,13 @@ class DesignContents(Contents[Trajectory]):
                 for draft in seen.drafts
             ],
             "answer": {"turn": turn, "picture": shown.get(ANSWER)} if _has_answer(trajectory) else None,
-            "metric": _metric(trajectory),
-            "floors": _floors(trajectory),
+            "metric": metric_of(trajectory),
+            "floors": floors_of(trajectory),
             "grading_notes": _notes(trajectory),
         }
 
     def picture(self, position: int, name: str) -> bytes | None:
-        """As in the contract: `target`, `answer`, or the number of a turn."""
+        """The PNG of a prepared row by its name: `target`, `answer`, or the number of a turn."""
         seen = self._seen.get(position)
         picture = seen.pictures.get(name) if seen is not None else None
         return picture.read() if isinstance(picture, Picture) else None
@@ -295,19 +253,6 @@ def _turn_of_answer(trajectory: Trajectory, drafts: Sequence[Draft]) -> int | No
     """The last turn whose picture is the answer."""
     turns = [draft.turn for draft in drafts if draft.image is not None and draft.image == trajectory.answer]
     return turns[-1] if turns else None
-
-
-def _metric(trajectory: Trajectory) -> str | None:
-    """Which grade the reward is."""
-    grades = numbers(trajectory.extra.get("grades"))
-    return next((name for name, value in grades.items() if value == trajectory.reward), None)
-
-
-def _floors(trajectory: Trajectory) -> dict[str, dict[str, float]]:
-    floors = trajectory.extra.get("floors")
-    if not isinstance(floors, Mapping):
-        return {}
-    return {str(name): numbers(values) for name, values in floors.items()}
 
 
 def _notes(trajectory: Trajectory) -> list[str]:

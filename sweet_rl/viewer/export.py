@@ -17,9 +17,10 @@ from typing import IO
 from sweet_rl.errors import StorageError
 from sweet_rl.records import replace_file
 from sweet_rl.types import Json
-from sweet_rl.viewer.kinds import TRAJECTORIES
+from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.library import Library, Shown
 from sweet_rl.viewer.page import build_page, data_block, embed
+from sweet_rl.viewer.rows import LAYOUTS, TRAJECTORIES
 
 ONE_FILE_BYTES = 50_000_000
 """What is larger becomes a folder: no browser likes a page of that size."""
@@ -44,14 +45,10 @@ class Exported:
 
 
 def export(library: Library, out: str | Path, *, picture_bytes: int = 0, one_file: bool = False) -> Exported:
-    """Write the viewer with all files to a page, or, where they are large, to a folder with a page in it.
+    """Write the viewer with all files to a page, or, where they are large and `one_file` is not asked for, to a folder.
 
-    Args:
-        library: what is shown; closed at the end.
-        out: the HTML file. A folder is called the same without the suffix, and its page index.html.
-        picture_bytes: room for pictures in one file, as they stand in it; those that come too late are left
-            out, and the page says so. A folder holds all.
-        one_file: one file, however large.
+    A folder is called as the page without its suffix. `picture_bytes` is the room for pictures in one file: those that come
+    too late are left out, and the page says so. A folder holds all. The library is closed at the end.
     """
     target = Path(out)
     folder = None if one_file else folder_of(library, target)
@@ -86,7 +83,7 @@ def _chunks(library: Library, runner: asyncio.Runner, album: _Album, exported: E
     yield page.head
     yield from _listings(library)
     for shown in library.files:
-        if shown.contents is not None:
+        if shown.kind in LAYOUTS:
             yield from data_block(f"rows-{shown.number}", _counted(shown, runner, album, exported))
     yield from album.blocks()
     yield page.tail
@@ -99,7 +96,7 @@ def _listings(library: Library) -> Iterator[str]:
     for shown in library.files:
         if shown.kind in TRAJECTORIES:
             yield from data_block(f"result-{shown.number}", [shown.result() | {"page": False}])
-        if shown.contents is not None:
+        if shown.kind in LAYOUTS:
             yield f'<script type="application/json" id="index-{shown.number}">'
             yield shown.listing().replace("<", "\\u003c")
             yield "</script>\n"
@@ -110,24 +107,24 @@ def _listings(library: Library) -> Iterator[str]:
 def _counted(shown: Shown, runner: asyncio.Runner, album: _Album, exported: Exported) -> Iterator[Json]:
     for position, row in _rows(shown, runner):
         exported.rows += 1
-        if shown.contents is not None:
-            for name in shown.contents.pictures(position):
-                album.add(f"{shown.number}/{position}/{name}", shown.contents.picture(position, name))
+        if shown.pictures is not None:
+            for name in shown.pictures.pictures(position):
+                album.add(f"{shown.number}/{position}/{name}", shown.pictures.picture(position, name))
         yield row
 
 
 def _rows(shown: Shown, runner: asyncio.Runner) -> Iterator[tuple[int, dict[str, Json]]]:
     """Every row of a file with its position, prepared."""
-    contents = shown.contents
-    if contents is None:
+    if shown.kind not in LAYOUTS or shown.index is None:
         return
 
-    async def prepare(positions: range) -> None:
-        await asyncio.gather(*map(contents.prepare, positions))
+    async def prepare(pictures: DesignContents, positions: range) -> None:
+        await asyncio.gather(*map(pictures.prepare, positions))
 
-    for start in range(0, len(contents), _AT_ONCE):
-        positions = range(start, min(start + _AT_ONCE, len(contents)))
-        runner.run(prepare(positions))
+    for start in range(0, count := len(shown.index), _AT_ONCE):
+        positions = range(start, min(start + _AT_ONCE, count))
+        if shown.pictures is not None:
+            runner.run(prepare(shown.pictures, positions))
         yield from ((position, shown.row(position)) for position in positions)
 
 
@@ -178,10 +175,10 @@ class _Folder:
                 self._write_pictures(shown, position, made)
 
     def _write_pictures(self, shown: Shown, position: int, made: Path) -> None:
-        if shown.contents is None:
+        if shown.pictures is None:
             return
-        for name in shown.contents.pictures(position):
-            picture = shown.contents.picture(position, name)
+        for name in shown.pictures.pictures(position):
+            picture = shown.pictures.picture(position, name)
             if picture is not None:
                 (made / "pictures" / f"{shown.number}-{position}-{name}.png").write_bytes(picture)
                 self._pictures.append(f"{shown.number}/{position}/{name}")

@@ -54,19 +54,12 @@ INSERT INTO words(words, rank) VALUES ('hashsize', 33554432); -- bytes in memory
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the index keeps of one row.
-
-    Args:
-        task: whose row it is; rows of one task go together.
-        repeat: its number among them; None: the count of rows of the task before it.
-        shown: what list, filters and figures need.
-        text: what a search looks through.
-    """
+    """What the index keeps of one row."""
 
     task: str
-    repeat: int | None
-    shown: Mapping[str, Json]
-    text: str = ""
+    repeat: int | None  # None: the count of rows of the task before it
+    shown: Mapping[str, Json]  # what list, filters and figures need
+    text: str = ""  # what a search looks through
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +72,13 @@ class Row:
     row: Mapping[str, Json]
 
 
-Reader = Callable[[Mapping[str, Json]], Entry]
-"""Makes the entry of a row.
-
-Raises:
-    DataError: the row is not of this kind.
-"""
-
-
 class FileIndex:
-    """A file of rows by its index. One object may be used by several threads.
+    """A file of rows by its index, which is made anew for another kind. It may be used by several threads.
 
-    Args:
-        path: the file.
-        kind: of its rows; an index that was made for another kind is made anew.
-        read: makes a row's entry.
+    `read` makes the entry of a row, or raises DataError where it is not of this kind.
     """
 
-    def __init__(self, path: Path, kind: str, read: Reader) -> None:
+    def __init__(self, path: Path, kind: str, read: Callable[[Mapping[str, Json]], Entry]) -> None:
         self.path, self.kind = path, kind
         self._read = read
         self._lock = threading.RLock()
@@ -209,14 +191,20 @@ class FileIndex:
     def _bring_up(self, file: BinaryIO, state: tuple[int, ...]) -> bool:
         database = self._open()
         facts = dict(database.execute("SELECT name, value FROM facts WHERE name != 'listing'"))
-        end = int(facts.get("end", 0))
+        end, before = int(facts.get("end", 0)), json.loads(facts.get("state") or "null")
         same = facts.get("kind") == self.kind and facts.get("version") == str(VERSION)
-        if same and facts.get("state") == json.dumps(state):
+        if same and before == list(state):
             self.done_bytes = state[1]
             return False
-        if not same or not _has_grown(file, facts, state):
+        grown = same and state[1] >= end and facts.get("edges") == _edges(file, end)
+        if not grown or (
+            before and (before[0] != state[0] or before[1] >= state[1])
+        ):  # else changed, not grown
             end = 0
-            _empty(database)
+            with database:
+                for name in ("rows", "broken", "facts", "words"):
+                    database.execute(f"DROP TABLE IF EXISTS {name}")
+            database.executescript(_TABLES)
         self._append(database, file, end, state)
         return True
 
@@ -226,18 +214,32 @@ class FileIndex:
         line = position + int(database.execute("SELECT count(*) FROM broken").fetchone()[0])
         repeats: dict[str, int] = {}
         file.seek(end)
-        while True:
+        raw = b"\n"
+        while raw:
             with database:
                 for _ in range(_BATCH):
                     start, raw = end, file.readline()
                     if not raw:
                         break
                     line += 1
-                    if self._add(database, raw, start, position, line, repeats):
+                    entry, why = None, ""
+                    if raw.strip():
+                        try:
+                            entry = self._read(parse_line(raw, None, line))
+                        except DataError as error:
+                            why = _plain(str(error))
+                    if entry is not None:
+                        row = (position, start, len(raw), *self._identity(database, entry, repeats))
+                        database.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", row)
+                        if entry.text:
+                            words = (position, _plain(entry.text))
+                            database.execute("INSERT INTO words(rowid, text) VALUES (?, ?)", words)
                         position += 1
                     elif not raw.endswith(b"\n"):  # is still being written
                         raw = b""
                         break
+                    elif why:
+                        database.execute("INSERT OR REPLACE INTO broken VALUES (?, ?)", (line, why))
                     end += len(raw)
                 self.done_bytes = end
                 facts = {"kind": self.kind, "version": VERSION, "end": end, "edges": _edges(file, end)}
@@ -245,27 +247,11 @@ class FileIndex:
                 database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
                 database.execute("DELETE FROM facts WHERE name = 'listing'")
                 file.seek(end)
-            if not raw:
-                return
 
-    def _add(
-        self,
-        database: sqlite3.Connection,
-        raw: bytes,
-        start: int,
-        position: int,
-        line: int,
-        repeats: dict[str, int],
-    ) -> bool:
-        """Index one line; False where it holds no row."""
-        if not raw.strip():
-            return False
-        try:
-            entry = self._read(parse_line(raw, None, line))
-        except DataError as error:
-            if raw.endswith(b"\n"):
-                database.execute("INSERT OR REPLACE INTO broken VALUES (?, ?)", (line, _plain(str(error))))
-            return False
+    def _identity(
+        self, database: sqlite3.Connection, entry: Entry, repeats: dict[str, int]
+    ) -> tuple[str, int, str]:
+        """Task, repeat and what is shown of a row; repeats that rows do not name are counted."""
         task = _plain(entry.task)
         if entry.repeat is None and task not in repeats:
             query = "SELECT count(*) FROM rows WHERE task = ?"
@@ -273,13 +259,7 @@ class FileIndex:
         repeat = repeats[task] if entry.repeat is None else entry.repeat
         if task in repeats:
             repeats[task] += 1
-        database.execute(
-            "INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)",
-            (position, start, len(raw), task, repeat, json.dumps(entry.shown)),
-        )
-        if entry.text:
-            database.execute("INSERT INTO words(rowid, text) VALUES (?, ?)", (position, _plain(entry.text)))
-        return True
+        return task, repeat, json.dumps(entry.shown)
 
 
 @contextlib.contextmanager
@@ -329,23 +309,6 @@ def _connected(path: Path) -> sqlite3.Connection:
         else:
             return database
     raise AssertionError
-
-
-def _empty(database: sqlite3.Connection) -> None:
-    names = ("rows", "broken", "facts", "words")
-    with database:
-        for name in names:
-            database.execute(f"DROP TABLE IF EXISTS {name}")
-    database.executescript(_TABLES)
-
-
-def _has_grown(file: BinaryIO, facts: Mapping[str, str], state: tuple[int, ...]) -> bool:
-    """Whether the file still begins with what the index knows."""
-    end = int(facts.get("end", 0))
-    before = json.loads(facts.get("state") or "null")
-    if before and (before[0] != state[0] or before[1] >= state[1]):
-        return False  # replaced, or changed without growing
-    return state[1] >= end and facts.get("edges") == _edges(file, end)
 
 
 def _edges(file: BinaryIO, end: int) -> str:

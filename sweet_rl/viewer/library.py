@@ -7,17 +7,21 @@ those of the same task, repeat and turn, and of the same prompt.
 from __future__ import annotations
 
 import functools
+import glob
+import json
+import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.records.files import parse_line
 from sweet_rl.runs import has_failed
 from sweet_rl.runs.facts import entries_of
 from sweet_rl.runs.reading import place_of, read_record
@@ -25,48 +29,26 @@ from sweet_rl.statistics import mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.version import __version__
 from sweet_rl.viewer.design import DesignContents
-from sweet_rl.viewer.documents import read_metrics, read_object
-from sweet_rl.viewer.indexing import FileIndex, Row
-from sweet_rl.viewer.kinds import LAYOUTS, TRAJECTORIES, FileKind, RowReader, is_report, kind_of
-from sweet_rl.viewer.rows import Contents, alternatives, index_of, read_turn
+from sweet_rl.viewer.indexing import FileIndex
+from sweet_rl.viewer.rows import (
+    LAYOUTS,
+    TRAJECTORIES,
+    FileKind,
+    alternatives,
+    index_entry,
+    index_of,
+    is_report,
+    item_of,
+    kind_of,
+    read_turn,
+)
 from sweet_rl.worlds import world_named_in
 
 MOST_FILES = 2000
 """Of a folder; a run has some dozens."""
 
-_KEPT = 32
-"""Rows that are kept in memory, for neighbours and pictures."""
-
-Making = Callable[[Sequence[Trajectory], str, Path], DesignContents]
-"""Makes the contents of a file with pictures, from its rows, its title and its folder."""
-
-
-class Items(Sequence[Any]):
-    """The rows of a file as their kind reads them, each read when it is looked at."""
-
-    def __init__(self, index: FileIndex, reader: RowReader) -> None:
-        self._index, self._reader = index, reader
-        self._get = functools.lru_cache(_KEPT)(self._read)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    @overload
-    def __getitem__(self, place: int) -> Any: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Any]: ...
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, slice):
-            return [self._get(one) for one in range(*place.indices(len(self)))]
-        return self._get(place)
-
-    def forget(self) -> None:
-        """After the file has changed."""
-        self._get.cache_clear()
-
-    def _read(self, position: int) -> Any:
-        row = self._index.row(position)
-        return self._reader.item(_identified(row) if self._reader.kind in TRAJECTORIES else row.row)
+Making = Callable[[Callable[[int], Trajectory], Path], DesignContents]
+"""Makes the pictures of a file, of what reads its rows, and its folder."""
 
 
 @dataclass(slots=True)
@@ -78,15 +60,15 @@ class Shown:
     name: str
     kind: FileKind
     index: FileIndex | None = None
-    items: Items | None = None
-    contents: Contents[Any] | None = None
+    item: functools._lru_cache_wrapper[Any] | None = None  # a row as its kind reads it, when it is looked at
+    pictures: DesignContents | None = None
     credits: list[Shown] = field(default_factory=list)
     candidates: list[Shown] = field(default_factory=list)
 
     def bring_up(self) -> None:
         """Bring the index up to what the file holds now."""
-        if self.index is not None and self.index.refresh() and self.items is not None:
-            self.items.forget()
+        if self.index is not None and self.index.refresh() and self.item is not None:
+            self.item.cache_clear()
 
     def progress(self) -> tuple[int, int]:
         """How many bytes the index knows, and how many the file has."""
@@ -95,12 +77,12 @@ class Shown:
 
     def row(self, position: int) -> dict[str, Json]:
         """Everything the page shows of a prepared row."""
-        if self.contents is None or self.items is None:
+        if self.kind not in LAYOUTS or self.item is None:
             raise UsageError(f"{self.name} has no rows to look at.")
-        shown = self.contents.row(position)
+        trajectory = self.item(position)
+        shown = LAYOUTS[self.kind].row(trajectory) if self.pictures is None else self.pictures.row(position)
         if self.kind not in TRAJECTORIES:
             return shown
-        trajectory: Trajectory = self.items[position]
         return shown | {
             "told": with_solution("", trajectory.task.ground_truth),
             "credit": [found for one in self.credits if (found := _credit_of(one, trajectory))],
@@ -168,10 +150,12 @@ class Shown:
 
     def listing(self) -> str:
         """The index of its rows as JSON text."""
-        if self.index is None or self.contents is None:
+        index = self.index
+        if index is None or self.kind not in LAYOUTS:
             raise UsageError(f"{self.name} has no rows to list.")
-        index, kind = self.index, self.contents.kind
-        return index.listing(lambda: index_of(index.entries(), self.name, kind) | {"broken": index.broken})
+        return index.listing(
+            lambda: index_of(index.entries(), self.name, self.kind) | {"broken": index.broken}
+        )
 
     def document(self) -> dict[str, Json]:
         """A file that is looked at as a whole."""
@@ -181,10 +165,8 @@ class Shown:
 class Library:
     """Files and folders that are looked at together.
 
-    Args:
-        paths: files, and folders in which all that can be shown is looked for.
-        drawing: makes the contents of files with pictures; default: shows the pictures that rows name.
-        named: what was asked for, where `paths` were made of it; for titles.
+    `drawing` makes the pictures of files of pages; by default those that rows name. `named` is what was asked for, where
+    `paths` were made of it.
     """
 
     def __init__(
@@ -199,38 +181,25 @@ class Library:
             raise UsageError(
                 f"Nothing in {', '.join(map(str, paths))} can be shown: no rows, no metrics, no reports."
             )
-        names = _names([path for path, _ in found])
-        drawing = drawing or (lambda rows, title, folder: DesignContents(rows, title, folder=folder))
+        names = [found[0][0].name]
+        if len(found) > 1:  # relative to what all have in common
+            places = [path.resolve() for path, _ in found]
+            common = os.path.commonpath([place.parent for place in places])
+            names = [place.relative_to(common).as_posix() for place in places]
+        drawing = drawing or (lambda read, folder: DesignContents(read, folder=folder))
         self.files = [
             _shown(number, path, name, kind, drawing)
             for number, ((path, kind), name) in enumerate(zip(found, names, strict=True))
         ]
-        self.title = self.files[0].name if len(self.files) == 1 else _title(named or paths)
+        several = ", ".join(Path(path).resolve().name for path in named or paths)[:120]
+        self.title = self.files[0].name if len(self.files) == 1 else several
         command = shlex.join(["sweet-rl", "view", *map(str, named or paths)])
         made = datetime.now(UTC).isoformat(timespec="seconds")
         self.about = {"version": __version__, "command": command, "made": made}
-        self._attach()
-
-    def listing(self) -> list[dict[str, Json]]:
-        """What the application says of every file. Scores of turns are shown with their trajectories only."""
-        return [_described(one) for one in self.files]
-
-    async def close(self) -> None:
-        """Free what looking has needed."""
-        for one in self.files:
-            if one.contents is not None:
-                await one.contents.close()
-            if one.index is not None:
-                one.index.close()
-
-    def _attach(self) -> None:
-        """Give trajectories the files with scores and candidates of their turns."""
         known = {one.path.resolve(): one for one in self.files}
         for one in [one for one in self.files if one.kind in TRAJECTORIES]:
-            beside = (
-                path.resolve() for path in one.path.parent.glob(f"{_glob(one.path.stem)}.credit.*.jsonl")
-            )
-            for path in sorted(beside):
+            credit = f"{glob.escape(one.path.stem)}.credit.*.jsonl"
+            for path in sorted(path.resolve() for path in one.path.parent.glob(credit)):
                 if path not in known and kind_of(path) == "credit":
                     known[path] = _shown(len(self.files), path, path.name, "credit", None)
                     self.files.append(known[path])
@@ -239,6 +208,18 @@ class Library:
             credits_ = [other for other in self.files if other.kind == "credit"]
             one.credits = [other for other in credits_ if one in _scored_by(other, played)]
             one.candidates = [other for other in self.files if other.kind == "turns"]
+
+    def listing(self) -> list[dict[str, Json]]:
+        """What the application says of every file. Scores of turns are shown with their trajectories only."""
+        return [_described(one) for one in self.files]
+
+    async def close(self) -> None:
+        """Free what looking has needed."""
+        for one in self.files:
+            if one.pictures is not None:
+                await one.pictures.close()
+            if one.index is not None:
+                one.index.close()
 
 
 def _scored_by(scores: Shown, played: Sequence[Shown]) -> Sequence[Shown]:
@@ -287,36 +268,27 @@ def _in_folder(folder: Path) -> list[Path]:
 
 def _shown(number: int, path: Path, name: str, kind: FileKind, drawing: Making | None) -> Shown:
     one = Shown(number, path, name, kind)
-    if kind in LAYOUTS or kind == "credit":
-        reader = RowReader(kind)
-        one.index = FileIndex(path, kind, reader)
-        one.items = Items(one.index, reader)
-    if kind == "design" and drawing is not None and one.items is not None:
-        one.contents = drawing(one.items, name, path.parent)
-    elif kind in LAYOUTS and one.items is not None:
-        one.contents = LAYOUTS[kind](one.items, name)
+    if kind not in LAYOUTS and kind != "credit":
+        return one
+    index = one.index = FileIndex(path, kind, functools.partial(index_entry, kind))
+
+    @functools.lru_cache(32)  # for neighbours and pictures
+    def item(position: int) -> Any:
+        row = index.row(position)
+        counted = {"sample_index": row.repeat} if kind in TRAJECTORIES else {}  # published rows lack it
+        return item_of(kind, dict(row.row) | counted)
+
+    one.item = item
+    if kind == "design" and drawing is not None:
+        one.pictures = drawing(item, path.parent)
     return one
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Short names: relative to what all have in common."""
-    if len(paths) == 1:
-        return [paths[0].name]
-    common = os.path.commonpath([path.resolve().parent for path in paths])
-    return [path.resolve().relative_to(common).as_posix() for path in paths]
-
-
-def _title(paths: Sequence[str | Path]) -> str:
-    return ", ".join(Path(path).resolve().name for path in paths)[:120]
 
 
 def _described(one: Shown) -> dict[str, Json]:
     try:
         about = one.path.stat()
-        size, changed = (
-            about.st_size,
-            datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds"),
-        )
+        size = about.st_size
+        changed = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
     except OSError:
         size, changed = 0, None
     record = read_record(one.path if one.kind == "record" else place_of(one.path, folder=False))
@@ -344,11 +316,6 @@ def _short(record: Mapping[str, Json]) -> dict[str, Json]:
     versions = record.get("versions")
     version = versions.get("sweet_rl") if isinstance(versions, Mapping) else None
     return known | {"models": list(dict.fromkeys(map(str, models))), "version": version}
-
-
-def _identified(row: Row) -> dict[str, Json]:
-    """With the repeat that the index has counted, which published rows lack."""
-    return dict(row.row) | {"sample_index": row.repeat}
 
 
 def _turns(trajectory: Trajectory) -> list[AgentTurn | None]:
@@ -418,5 +385,78 @@ def _rows_of(shown: Shown, trajectory: Trajectory) -> Iterator[Mapping[str, Json
         yield shown.index.row(position).row
 
 
-def _glob(text: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
+# ---- files that are looked at as a whole
+
+MOST_POINTS: Final = 2000
+"""Of a curve; of more rows every n-th is shown, and the page says so."""
+
+_STEPS: Final = ("step", "iteration", "iter")
+
+Curve: TypeAlias = list[tuple[float, float]]
+"""Steps in their order, each with a number."""
+
+
+def read_metrics(path: Path) -> dict[str, Json]:
+    """The curves of a metrics file. Torn and foreign lines are passed over."""
+    with _opened(path) as file:
+        rows = [row for number, line in enumerate(file) if (row := _row(line, path, number)) is not None]
+    thin = max(1, -(-len(rows) // MOST_POINTS))
+    return {
+        "rows": len(rows),
+        "every": thin,
+        "curves": {name: points[::thin] for name, points in curves_of(rows).items()},
+    }
+
+
+def curves_of(rows: Iterable[Mapping[str, Json]]) -> dict[str, Curve]:
+    """The numbers of rows by name, each with its row's `step`, `iteration` or `iter`, else the place."""
+    curves: dict[str, Curve] = {}
+    for place, row in enumerate(rows):
+        step = next((row[name] for name in _STEPS if _is_number(row.get(name))), place)
+        for name, value in _numbers(row):
+            if name not in _STEPS:
+                curves.setdefault(name, []).append((step, value))
+    return curves
+
+
+def read_object(path: Path) -> dict[str, Json]:
+    """A file of one JSON object."""
+    with _opened(path) as file:
+        try:
+            found = json.load(file)
+        except ValueError as error:
+            raise UsageError(
+                f"{str(path)!r} is no JSON file ({error}); it may be written just now."
+            ) from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{str(path)!r} holds no JSON object.")
+    return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
+
+
+def _row(line: bytes, path: Path, number: int) -> dict[str, Json] | None:
+    try:
+        return parse_line(line, path, number) if line.strip() else None
+    except DataError:
+        return None
+
+
+def _numbers(row: Mapping[str, Json], prefix: str = "") -> list[tuple[str, float]]:
+    """All numbers of an object, those inside others by names with dots."""
+    found: list[tuple[str, float]] = []
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found += _numbers(value, f"{prefix}{name}.")
+        elif _is_number(value):
+            found.append((f"{prefix}{name}", value))
+    return found
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,103 +1,43 @@
-"""What the viewer shows of rows: an index, one row in full, its pictures, as plain JSON and bytes.
+"""What the viewer shows of rows: what a file holds, its entries in lists, one row in full, as plain JSON.
 
-`code`, `game` and `design` are kinds of trajectories, `turns` and `pairs` other rows; server and export know only
-`Contents`. The index is small enough for a hundred thousand rows; a row is made when it is looked at. Nothing is
-escaped here: the page inserts every text as text.
+`code`, `game` and `design` are kinds of trajectories, `turns` and `pairs` other rows. Entries are small enough for a
+hundred thousand rows; a row is made when it is looked at. Nothing is escaped here: the page inserts every text as text.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from sweet_rl.errors import DataError
 from sweet_rl.grading.extraction import published_code
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
-from sweet_rl.types import AgentTurn, Failure, Json, TestResult, Trajectory, digest
+from sweet_rl.records import trajectory_from_row
+from sweet_rl.records.files import parse_line
+from sweet_rl.tracking import is_record
+from sweet_rl.types import AgentTurn, Json, TestResult, Trajectory, digest
+from sweet_rl.viewer.indexing import Entry
 
-Kind = Literal["code", "game", "design", "turns", "pairs"]
+FileKind = Literal["code", "game", "design", "turns", "pairs", "credit", "metrics", "report", "record"]
+Row = Mapping[str, Json]
 
-Item = TypeVar("Item")
-"""A row as its kind reads it: a trajectory, or the object itself."""
-
+TRAJECTORIES = frozenset({"code", "game", "design"})
 SUMMARY_LENGTH = 180
 """Characters of a task's description that the list can show."""
-
-OUTPUT_MARKER = "OUTPUT:"
-_BLANKS = re.compile(r"\s+")
-
-
-class Contents(Generic[Item]):
-    """A file of rows as a viewer shows it. Rows go by their position in the file, from 0.
-
-    Args:
-        items: the rows, in the order in which they are to be listed.
-        title: what window and page are called, usually the name of the file.
-    """
-
-    kind: Kind
-    """Which of the viewer's scripts show it."""
-
-    def __init__(self, items: Sequence[Item], title: str) -> None:
-        self.title = title
-        self.items = items
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return len(self.items)
-
-    @classmethod
-    def entry(cls, item: Item) -> dict[str, Json]:
-        """What list, filters and summary need of a row, by name: `task`, its `summary`, `repeat` and more."""
-        raise NotImplementedError
-
-    @classmethod
-    def text(cls, item: Item) -> str:
-        """The text that a search looks through.
-
-        The page does the same with an exported row (`searchableText` in static/source.js).
-        """
-        raise NotImplementedError
-
-    def index(self) -> dict[str, Json]:
-        """One entry for each row, with the tasks in order of first appearance."""
-        entries = (self.entry(item) for item in self.items)
-        return index_of(((one["task"], one["repeat"] or 0, one) for one in entries), self.title, self.kind)
-
-    async def prepare(self, position: int) -> None:
-        """Do what a row needs before `row` and `picture` are asked; a second time costs nothing."""
-
-    def row(self, position: int) -> dict[str, Json]:
-        """Everything the page shows of one trajectory."""
-        raise NotImplementedError
-
-    def picture(self, position: int, name: str) -> bytes | None:
-        """The PNG that a prepared row calls by this name; None where there is none."""
-        del position, name
-        return None
-
-    def pictures(self, position: int) -> Iterator[str]:
-        """The names of a prepared row's pictures; none where trajectories are texts."""
-        del position
-        return iter(())
-
-    async def close(self) -> None:
-        """Free what `prepare` needed; nothing is prepared afterwards."""
+_MARKS = re.compile(r"<\|[^|<>]{1,40}\|>")  # of chat templates
 
 
 def index_of(
-    entries: Iterable[tuple[str, int, Mapping[str, Json]]], title: str, kind: Kind
+    entries: Iterable[tuple[str, int, Mapping[str, Json]]], title: str, kind: FileKind
 ) -> dict[str, Json]:
-    """The index of a file from the entries of its rows, in file order; rows as columns, which is smaller.
+    """The index of a file from task, repeat and entry of its rows, in file order; as columns, which is smaller.
 
     A row's `task` is a position in `tasks`, and a task has the summary of its first row.
-
-    Args:
-        entries: task, repeat, and what is shown of each row.
-        title: of the window.
-        kind: of the rows.
     """
     positions: dict[str, int] = {}
     tasks: list[dict[str, str]] = []
@@ -112,8 +52,11 @@ def index_of(
     return {"title": title, "kind": kind, "tasks": tasks, "columns": columns}
 
 
+# ---- trajectories
+
+
 def entry_of(trajectory: Trajectory) -> dict[str, Json]:
-    """The entry of a trajectory of any kind."""
+    """What list, filters and summary need of a trajectory of any kind."""
     return {
         "task": trajectory.task.task_id,
         "summary": summary_of(trajectory.task.problem_description),
@@ -135,8 +78,8 @@ def row_of(trajectory: Trajectory) -> dict[str, Json]:
         "reward": trajectory.reward,
         "grades": numbers(trajectory.extra.get("grades")),
         "stop": trajectory.stop_reason,
-        "error": failure_of(trajectory.error) if trajectory.error else None,
-        "failures": [failure_of(failure) for failure in trajectory.failures],
+        "error": asdict(trajectory.error) if trajectory.error else None,
+        "failures": [asdict(failure) for failure in trajectory.failures],
         "provenance": dict(trajectory.provenance),
     }
 
@@ -164,14 +107,9 @@ def numbers(values: Json) -> dict[str, float]:
     }
 
 
-def failure_of(failure: Failure) -> dict[str, Json]:
-    """A failure as the page shows it."""
-    return asdict(failure)
-
-
 def summary_of(description: str) -> str:
     """A text on one line, short enough for the list."""
-    text = _BLANKS.sub(" ", description[: 2 * SUMMARY_LENGTH]).strip()
+    text = re.sub(r"\s+", " ", description[: 2 * SUMMARY_LENGTH]).strip()
     return text if len(text) <= SUMMARY_LENGTH else f"{text[: SUMMARY_LENGTH - 1].rstrip()}…"
 
 
@@ -211,95 +149,50 @@ def _thoughts(message: AgentTurn) -> str | None:
     """What the model thought, or what stands before the marker; None where the raw text is neither."""
     if message.thoughts is not None:
         return message.thoughts
-    visible = OUTPUT_MARKER + message.content
+    visible = f"OUTPUT:{message.content}"
     if not message.content or not message.output.endswith(visible):
         return None
     return message.output[: -len(visible)].strip()
 
 
-class CodeContents(Contents[Trajectory]):
-    """Trajectories whose answers are code; see `Contents`."""
-
-    kind: Kind = "code"
-
-    @classmethod
-    def entry(cls, item: Trajectory) -> dict[str, Json]:
-        """As in the contract; `published` is a row's grade under published grading, where known."""
-        return entry_of(item) | {"published": numbers(item.extra.get("grades")).get("published")}
-
-    @classmethod
-    def text(cls, item: Trajectory) -> str:
-        """The dialogue and the answer of one trajectory."""
-        return f"{text_of(item)}\n{item.answer or ''}"
-
-    def row(self, position: int) -> dict[str, Json]:
-        """As in the contract.
-
-        `answer` is as it was handed in, `code` is what the grader takes from it. `tests` are the graded
-        tests, or, of an ungraded row, the bare expressions.
-        """
-        trajectory = self.items[position]
-        answer = trajectory.answer
-        return row_of(trajectory) | {
-            "answer": answer,
-            "code": None if answer is None else published_code(answer).strip("\n"),
-            "hidden": trajectory.task.ground_truth.strip("\n"),
-            "tests": _tests(trajectory),
-            "grading_notes": _grading_notes(trajectory),
-        }
+def _code_entry(item: Trajectory) -> dict[str, Json]:
+    """`published` is a row's grade under published grading, where known."""
+    return entry_of(item) | {"published": numbers(item.extra.get("grades")).get("published")}
 
 
-def _grading_notes(trajectory: Trajectory) -> dict[str, str]:
-    """What evaluation has to say about each grade, by the name of the grading (`fixed_note` and the like)."""
-    details = trajectory.extra.get("grading_details")
-    if not isinstance(details, Mapping):
-        return {}
-    return {
-        str(name).removesuffix("_note"): str(note)
-        for name, note in details.items()
-        if str(name).endswith("_note") and note
+def _code_row(item: Trajectory) -> dict[str, Json]:
+    """`answer` is as it was handed in, `code` what the grader takes from it; `tests` are the graded ones, or bare expressions.
+
+    Other people's files may hold anything under our names.
+    """
+    results, details = item.extra.get("test_results"), item.extra.get("grading_details")
+    tests = [{"name": name, "expression": expression} for name, expression in item.task.test_cases.items()]
+    if isinstance(results, list):
+        names = [field.name for field in fields(TestResult)]
+        tests = [
+            {name: str(result[name]) for name in names if result.get(name) is not None}
+            for result in results
+            if isinstance(result, Mapping)
+        ]
+    return row_of(item) | {
+        "answer": item.answer,
+        "code": None if item.answer is None else published_code(item.answer).strip("\n"),
+        "hidden": item.task.ground_truth.strip("\n"),
+        "tests": tests,
+        "grading_notes": {  # by the name of the grading
+            str(name).removesuffix("_note"): str(note)
+            for name, note in (details if isinstance(details, Mapping) else {}).items()
+            if str(name).endswith("_note") and note
+        },
     }
 
 
-def _tests(trajectory: Trajectory) -> list[dict[str, str]]:
-    """Test results as evaluation wrote them. Other people's files may hold anything under that name."""
-    results = trajectory.extra.get("test_results")
-    if not isinstance(results, list):
-        cases = trajectory.task.test_cases
-        return [{"name": name, "expression": expression} for name, expression in cases.items()]
-    names = [field.name for field in fields(TestResult)]
-    return [
-        {name: str(result[name]) for name in names if result.get(name) is not None}
-        for result in results
-        if isinstance(result, Mapping)
-    ]
-
-
-class GameContents(Contents[Trajectory]):
-    """Trajectories whose turns carry rewards; see `Contents`."""
-
-    kind: Kind = "game"
-
-    @classmethod
-    def entry(cls, item: Trajectory) -> dict[str, Json]:
-        """As in the contract; `truncated` says whether a row was cut short, None where that is unknown.
-
-        A task goes by its `name_of`: descriptions are often the same in all of them.
-        """
-        return entry_of(item) | {
-            "summary": summary_of(name_of(item)),
-            "truncated": None if item.stop_reason is None else item.stop_reason.truncated,
-        }
-
-    @classmethod
-    def text(cls, item: Trajectory) -> str:
-        """The dialogue, the name and the answer of one trajectory."""
-        return f"{text_of(item)}\n{name_of(item)}\n{item.answer or ''}"
-
-    def row(self, position: int) -> dict[str, Json]:
-        """As in the contract; `name` is the task's, `answer` what the agent ended with, if anything."""
-        trajectory = self.items[position]
-        return row_of(trajectory) | {"name": name_of(trajectory), "answer": trajectory.answer}
+def _game_entry(item: Trajectory) -> dict[str, Json]:
+    """A task goes by its `name_of`, since descriptions are often the same; `truncated`: whether a row was cut short."""
+    return entry_of(item) | {
+        "summary": summary_of(name_of(item)),
+        "truncated": None if item.stop_reason is None else item.stop_reason.truncated,
+    }
 
 
 def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:
@@ -321,56 +214,59 @@ def name_of(trajectory: Trajectory) -> str:
     return f"{task.task_id}: {task.problem_description}"
 
 
-Row = Mapping[str, Json]
+def kind_of_trajectories(trajectories: Sequence[Trajectory]) -> FileKind:
+    """The kind that shows them: games reward turns; pages name a picture (target, draft, or published answer)."""
+    if rewards_turns(trajectories):
+        return "game"
+    pictures = any(
+        "target_image" in one.extra or "drafts" in one.extra or (one.answer or "").endswith(".png")
+        for one in trajectories
+    )
+    return "design" if pictures else "code"
 
 
-class TurnContents(Contents[Row]):
-    """Rows of a sampled or a ranked file; see `Contents`."""
+# ---- sampled or ranked turns
 
-    kind: Kind = "turns"
 
-    @classmethod
-    def entry(cls, item: Row) -> dict[str, Json]:
-        """As in the contract; `spread` is the distance of the best score from the worst."""
-        turn = read_turn(item)
-        scores = [score for score in turn.scores or () if score is not None]
-        return {
-            "task": turn.key[0],
-            "summary": summary_of(turn.before[0].content if turn.before else turn.prompt),
-            "repeat": turn.key[1] if "sample_index" in item else None,
-            "turn": turn.key[2],
-            "reward": _number(item.get("reward")),
-            "stop": "scored" if scores else "sampled",
-            "turns": len(turn.candidates),
-            "failures": int(item.get("error") is not None),
-            "spread": max(scores) - min(scores) if scores else None,
-        }
+def _turn_entry(item: Row) -> dict[str, Json]:
+    """`spread` is the distance of the best score from the worst."""
+    turn = read_turn(item)
+    scores = [score for score in turn.scores or () if score is not None]
+    return {
+        "task": turn.key[0],
+        "summary": summary_of(turn.before[0].content if turn.before else turn.prompt),
+        "repeat": turn.key[1] if "sample_index" in item else None,
+        "turn": turn.key[2],
+        "reward": _number(item.get("reward")),
+        "stop": "scored" if scores else "sampled",
+        "turns": len(turn.candidates),
+        "failures": int(item.get("error") is not None),
+        "spread": max(scores) - min(scores) if scores else None,
+    }
 
-    @classmethod
-    def text(cls, item: Row) -> str:
-        """The dialogue before the turn, and what may follow."""
-        turn = read_turn(item)
-        said = [message.content for message in turn.before]
-        return "\n".join([*said, *(candidate.text for candidate in turn.candidates)])
 
-    def row(self, position: int) -> dict[str, Json]:
-        """As in the contract."""
-        item = self.items[position]
-        turn = read_turn(item)
-        return {
-            "task_id": turn.key[0],
-            "repeat": turn.key[1],
-            "turn": turn.key[2],
-            "description": turn.before[0].content if turn.before else "",
-            "messages": [{"role": one.role, "content": one.content} for one in turn.before],
-            "prompt": turn.prompt,
-            "taken": str(item.get("older_output") or ""),
-            "hidden": turn.ground_truth,
-            "reward": _number(item.get("reward")),
-            "candidates": alternatives(turn),
-            "error": item.get("error"),
-            "provenance": {name: item[name] for name in ("ranking", "sampling") if name in item},
-        }
+def _turn_text(item: Row) -> str:
+    turn = read_turn(item)
+    said = [message.content for message in turn.before]
+    return "\n".join([*said, *(candidate.text for candidate in turn.candidates)])
+
+
+def _turn_row(item: Row) -> dict[str, Json]:
+    turn = read_turn(item)
+    return {
+        "task_id": turn.key[0],
+        "repeat": turn.key[1],
+        "turn": turn.key[2],
+        "description": turn.before[0].content if turn.before else "",
+        "messages": [{"role": one.role, "content": one.content} for one in turn.before],
+        "prompt": turn.prompt,
+        "taken": str(item.get("older_output") or ""),
+        "hidden": turn.ground_truth,
+        "reward": _number(item.get("reward")),
+        "candidates": alternatives(turn),
+        "error": item.get("error"),
+        "provenance": {name: item[name] for name in ("ranking", "sampling") if name in item},
+    }
 
 
 def alternatives(turn: Candidates) -> list[dict[str, Json]]:
@@ -392,48 +288,40 @@ def _number(value: Json) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-_SHOWN = ("prompt", "chosen", "rejected")
-_MARKS = re.compile(r"<\|[^|<>]{1,40}\|>")  # of chat templates
+# ---- preference pairs
 
 
-class PairContents(Contents[Row]):
-    """Rows of a file of preference pairs; see `Contents`."""
+def _pair_entry(item: Row) -> dict[str, Json]:
+    """`guard` says why a row stands in the file that is no pair of two candidates."""
+    before, chosen, rejected = _sides(item)
+    return {
+        "task": str(item.get("task_id") or digest([before])),
+        "summary": summary_of(_MARKS.sub(" ", f"{chosen[:1000]} ↔ {rejected[:1000]}")),
+        "repeat": None,
+        "reward": None,
+        "stop": str(item.get("guard") or "pair"),
+        "turns": len(chosen) - len(rejected),
+        "failures": 0,
+    }
 
-    kind: Kind = "pairs"
 
-    @classmethod
-    def entry(cls, item: Row) -> dict[str, Json]:
-        """As in the contract; `guard` says why a row stands in the file that is no pair of two candidates."""
-        before, chosen, rejected = _sides(item)
-        return {
-            "task": str(item.get("task_id") or digest([before])),
-            "summary": summary_of(_MARKS.sub(" ", f"{chosen[:1000]} ↔ {rejected[:1000]}")),
-            "repeat": None,
-            "reward": None,
-            "stop": str(item.get("guard") or "pair"),
-            "turns": len(chosen) - len(rejected),
-            "failures": 0,
-        }
-
-    @classmethod
-    def text(cls, item: Row) -> str:
-        """All of it."""
-        return "\n".join(_sides(item))
-
-    def row(self, position: int) -> dict[str, Json]:
-        """As in the contract; `before` is what both sides begin with."""
-        item = self.items[position]
-        before, chosen, rejected = _sides(item)
-        return {
-            "task_id": str(item.get("task_id") or digest([before])),
-            "repeat": 0,
-            "description": "",
-            "before": before,
-            "chosen": chosen,
-            "rejected": rejected,
-            "reward": None,
-            "provenance": {name: value for name, value in item.items() if _is_small(name, value)},
-        }
+def _pair_row(item: Row) -> dict[str, Json]:
+    """`before` is what both sides begin with."""
+    before, chosen, rejected = _sides(item)
+    return {
+        "task_id": str(item.get("task_id") or digest([before])),
+        "repeat": 0,
+        "description": "",
+        "before": before,
+        "chosen": chosen,
+        "rejected": rejected,
+        "reward": None,
+        "provenance": {
+            name: value
+            for name, value in item.items()
+            if name not in {"prompt", "chosen", "rejected"} and not isinstance(value, (list, dict))
+        },
+    }
 
 
 def _sides(item: Row) -> tuple[str, str, str]:
@@ -472,20 +360,110 @@ def _content(content: Json) -> str:
     )
 
 
-def _is_small(name: str, value: Json) -> bool:
-    return name not in _SHOWN and not isinstance(value, (list, dict))
+# ---- kinds
 
 
-def kind_of_trajectories(trajectories: Sequence[Trajectory]) -> Kind:
-    """The kind that shows them."""
-    if rewards_turns(trajectories):
-        return "game"
-    return "design" if has_pictures(trajectories) else "code"
+class Layout(NamedTuple):
+    """How the rows of a kind are shown; `row` is missing where pictures are looked for first (`sweet_rl.viewer.design`)."""
+
+    entry: Callable[[Any], dict[str, Json]]
+    """What list, filters and summary need of a row, by name: `task`, its `summary`, `repeat` and more."""
+    text: Callable[[Any], str]
+    """What a search looks through, as `searchableText` in static/source.js does in an exported row."""
+    row: Callable[[Any], dict[str, Json]]
+    """Everything that the page shows of it."""
 
 
-def has_pictures(trajectories: Sequence[Trajectory]) -> bool:
-    """Whether any row names a picture: of the target, of a draft, or as its answer (published rows)."""
-    return any(
-        "target_image" in one.extra or "drafts" in one.extra or (one.answer or "").endswith(".png")
-        for one in trajectories
+def _design_entry(item: Trajectory) -> dict[str, Json]:
+    """`floor` is what a blank page scores, `metric` which grade the reward is."""
+    metric = metric_of(item)
+    return entry_of(item) | {
+        "floor": floors_of(item).get("blank page", {}).get(metric or ""),
+        "metric": metric,
+    }
+
+
+def metric_of(item: Trajectory) -> str | None:
+    """Which grade the reward of a page is."""
+    return next(
+        (name for name, grade in numbers(item.extra.get("grades")).items() if grade == item.reward), None
     )
+
+
+def floors_of(item: Trajectory) -> dict[str, dict[str, float]]:
+    """What pages of no effort score, by their names."""
+    floors = item.extra.get("floors")
+    return (
+        {str(name): numbers(found) for name, found in floors.items()} if isinstance(floors, Mapping) else {}
+    )
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "code": Layout(_code_entry, lambda item: f"{text_of(item)}\n{item.answer or ''}", _code_row),
+    "game": Layout(
+        _game_entry,
+        lambda item: f"{text_of(item)}\n{name_of(item)}\n{item.answer or ''}",
+        lambda item: row_of(item) | {"name": name_of(item), "answer": item.answer},
+    ),
+    "design": Layout(_design_entry, text_of, row_of),
+    "turns": Layout(_turn_entry, _turn_text, _turn_row),
+    "pairs": Layout(_pair_entry, lambda item: "\n".join(_sides(item)), _pair_row),
+}
+"""Kinds of files of rows, and what shows them."""
+
+
+def item_of(kind: FileKind, row: Row) -> Any:
+    """A row as its layout takes it."""
+    return trajectory_from_row(row) if kind in TRAJECTORIES else row
+
+
+def index_entry(kind: FileKind, row: Row) -> Entry:
+    """What an index keeps of a row of this kind."""
+    if kind == "credit":
+        task, repeat, turn = row.get("task_id"), row.get("sample_index"), row.get("turn_index")
+        if not (isinstance(task, str) and isinstance(repeat, int) and isinstance(turn, int)):
+            repair = "Make it with sweet-rl credit."
+            raise DataError("has no identity", value=json.dumps(row)[:80], repair=repair)
+        shown, text = {}, ""
+    else:
+        item, layout = item_of(kind, row), LAYOUTS[kind]
+        shown, text = layout.entry(item), layout.text(item)
+        task = shown["task"]
+        repeat = None if kind in TRAJECTORIES and row.get("sample_index") is None else shown["repeat"]
+    if repeat is not None and not 0 <= repeat < 2**63:
+        raise DataError(
+            "counts its repeat by a number that no file has", value=repeat, repair="Count from 0."
+        )
+    return Entry(task, repeat, shown, text)
+
+
+def is_report(path: Path) -> bool:
+    """Whether the name is that of an evaluation's report."""
+    return path.name == "report.json" or path.name.endswith(".report.json")
+
+
+def kind_of(path: Path) -> FileKind | None:
+    """What a file holds, by its name and its first rows; None where that is nothing that is shown here."""
+    if is_record(path) or is_report(path):
+        return "record" if is_record(path) else "report"
+    if path.suffix != ".jsonl":
+        return None
+    rows, trajectories = list[dict[str, Json]](), list[Trajectory]()
+    with path.open("rb") as file:
+        for number, line in enumerate(itertools.islice(file, 100), start=1):
+            try:
+                rows.append(parse_line(line, path, number))
+                if "dialogue_history" not in rows[0]:
+                    break
+                trajectories.append(trajectory_from_row(rows[-1]))
+            except DataError:
+                continue
+    if not rows:
+        if ".credit." in path.name:  # what `sweet-rl credit` has begun
+            return "credit"
+        return "metrics" if path.name == "metrics.jsonl" else "code"
+    if "dialogue_history" in rows[0]:
+        return kind_of_trajectories(trajectories)
+    kinds: dict[str, FileKind] = {"additional_outputs": "turns", "turn_digest": "credit", "chosen": "pairs"}
+    numeric = path.name == "metrics.jsonl" or rows[0].keys() & {"step", "iteration", "loss"}
+    return next((kind for field, kind in kinds.items() if field in rows[0]), "metrics" if numeric else None)

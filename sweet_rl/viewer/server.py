@@ -25,6 +25,7 @@ from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json
 from sweet_rl.viewer.library import Library, Shown
 from sweet_rl.viewer.page import build_page
+from sweet_rl.viewer.rows import LAYOUTS
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -39,13 +40,9 @@ def serve(
     port: int = 9785,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until SIGINT (Ctrl-C) or SIGTERM.
+    """Serve until SIGINT (Ctrl-C) or SIGTERM; then the library is closed. Port 0 takes a free one.
 
-    Args:
-        library: what is shown; closed at the end.
-        host: address to listen on; anything but loopback can be asked from elsewhere.
-        port: 0 takes a free one.
-        on_ready: called with the page's address, token and all, once it can be opened.
+    `on_ready` is called with the page's address, token and all, once it can be opened.
     """
     token = secrets.token_urlsafe(24)
     app = make_app(library, token=token, host=host)
@@ -183,8 +180,8 @@ class _Asked:
     async def picture(self, request: web.Request) -> web.Response:
         shown, position = await self._prepared(request)
         picture = None
-        if shown.contents is not None:
-            picture = await asyncio.to_thread(shown.contents.picture, position, request.match_info["name"])
+        if shown.pictures is not None:
+            picture = await asyncio.to_thread(shown.pictures.picture, position, request.match_info["name"])
         if picture is None:
             raise web.HTTPNotFound(text="This row has no such picture.\n")
         return web.Response(body=picture, content_type="image/png")
@@ -211,10 +208,11 @@ class _Asked:
     async def _prepared(self, request: web.Request) -> tuple[Shown, int]:
         shown, position = self._of(request), int(request.match_info["position"])
         count = 0 if shown.index is None else await asyncio.to_thread(shown.index.__len__)
-        if position >= count or shown.contents is None:
+        if position >= count or shown.kind not in LAYOUTS:
             raise web.HTTPNotFound(text=f"{shown.name} has {count} rows; {position} is not one.\n")
         try:
-            await shown.contents.prepare(position)
+            if shown.pictures is not None:
+                await shown.pictures.prepare(position)
         except (SweetRLError, DataError) as error:  # has to be repaired first: shown in the page
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
         return shown, position

@@ -12,8 +12,7 @@ from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.pages import DESIGNERS
 from sweet_rl.studies.sweet.recipe import rounds
 from tests.browsers.fake_renderer import FakeRenderer
-from tests.viewer.page_samples import page_rows
-from tests.viewer.samples import write_rows
+from tests.viewer.samples import page_rows, write_rows
 
 LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page": 0.01}}
 

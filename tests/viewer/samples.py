@@ -1,9 +1,12 @@
-"""Trajectory rows as evaluation writes them: every outcome, every way to end, published rows, hostile text."""
+"""Rows as stages write them: of code with every outcome and published and hostile ones, of games, of pages with pictures."""
 
 import json
 from pathlib import Path
 
+from sweet_rl.records import trajectories_from_rows
 from sweet_rl.types import Json
+from sweet_rl.viewer.rows import LAYOUTS, index_of
+from tests.browsers.fake_renderer import draw
 
 SHIPPING = {
     "task_id": "mini-test-0007",
@@ -19,21 +22,8 @@ SHIPPING = {
     return max(base, 199)
 ''',
     "test_cases": {
-        f"test{i + 1}": f"shipping_fee({weight}, {member})"
-        for i, (weight, member) in enumerate(
-            [
-                (1, False),
-                (1, True),
-                (12, False),
-                (13, False),
-                (13, True),
-                (40, False),
-                (40, True),
-                (0, False),
-                (0, True),
-                (100, True),
-            ]
-        )
+        f"test{i + 1}": f"shipping_fee({weight}, {i in (1, 4, 6, 8, 9)})"
+        for i, weight in enumerate((1, 1, 12, 13, 13, 40, 40, 0, 0, 100))
     },
 }
 LOGS = {
@@ -102,29 +92,17 @@ def graded(
     published: float | None = None,
 ) -> Json:
     """What evaluation adds to a row: the first `passed` tests pass."""
-    cases = list(task["test_cases"].items())
-    results = [
-        {
-            "name": name,
-            "expression": expression,
-            "outcome": "passed",
-            "expected": str(450 + 35 * i),
-            "got": str(450 + 35 * i),
-        }
-        if i < passed
-        else {
-            "name": name,
-            "expression": expression,
-            "outcome": outcome,
-            "expected": str(450 + 35 * i),
-            "got": got,
-            "detail": detail,
-        }
-        for i, (name, expression) in enumerate(cases)
-    ]
-    for result in results:
-        if result["outcome"] not in {"passed", "failed"}:
-            result["got"] = None
+    cases, results = list(task["test_cases"].items()), []
+    for i, (name, expression) in enumerate(cases):
+        value = str(450 + 35 * i)
+        known = (
+            {"outcome": "passed", "got": value}
+            if i < passed
+            else {"outcome": outcome, "got": got, "detail": detail}
+        )
+        results.append({"name": name, "expression": expression, "expected": value} | known)
+        if results[-1]["outcome"] not in {"passed", "failed"}:
+            results[-1]["got"] = None
     reward = passed / len(cases)
     return {
         "reward": reward,
@@ -290,3 +268,172 @@ def listed(index: Json) -> list[Json]:
 def write_rows(path: Path, rows: list[Json]) -> Path:
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     return path
+
+
+def read(*rows: Json) -> list:
+    """Rows as trajectories."""
+    return trajectories_from_rows(list(enumerate(rows, start=1)))
+
+
+def index_by(kind: str, trajectories: list, title: str = "") -> Json:
+    """The index of a file with these rows."""
+    entries = map(LAYOUTS[kind].entry, trajectories)
+    return index_of(((one["task"], one["repeat"] or 0, one) for one in entries), title, kind)
+
+
+# ---- worlds that reward turns: solved, cut short, failed, and an errand that was run
+
+RIVER = {
+    "task_id": "twenty_questions/7",
+    "problem_description": "Questions:\n",
+    "ground_truth": "river",
+    "hidden_information": "river",
+}
+ERRAND = "Find me a blue kettle, and price lower than 30.00 dollars"
+KETTLE = {
+    "task_id": "webshop/3",
+    "problem_description": "Buy what the shop's first page asks for.",
+    "ground_truth": '{"asin": "B000000003"}',
+    "hidden_information": '{"asin": "B000000003"}',
+    "instruction": ERRAND,
+}
+ISLAND = {
+    "task_id": "lantern/5",
+    "problem_description": "You are on an island. Light the great lantern again.",
+    "ground_truth": "100 points",
+}
+
+
+def played(task: Json, *turns: tuple[str, float | None, str]) -> list[Json]:
+    """The world's first words, then the agent's turns, each as (what it did, reward, what the world said)."""
+    history: list[Json] = [{"role": "user", "content": "Here we go."}]
+    for said, reward, answer in turns:
+        turn = {"role": "assistant", "content": said, "input": "Here we go.", "output": said}
+        history += [
+            turn if reward is None else turn | {"reward": reward},
+            {"role": "user", "content": answer},
+        ]
+    return history
+
+
+def game_rows() -> list[Json]:
+    """Three tasks; returns -1, -2, 0.67, none and 5 in file order; the last agent reflected."""
+    island = played(ISLAND, ("north", 5.0, "A tower."))
+    island[1]["reflection"] = "There may be a tower up north."
+    return [
+        row(
+            RIVER,
+            0,
+            played(RIVER, ("Is it alive?", -1.0, "No."), ("Is it a river?", 0.0, "Yes.")),
+            "Is it a river?",
+            "ended",
+            reward=-1.0,
+        ),
+        row(
+            RIVER,
+            1,
+            played(RIVER, ("Is it small?", -1.0, "No."), ("Is it wet?", -1.0, "Yes.")),
+            None,
+            "turn_limit",
+            reward=-2.0,
+        ),
+        row(
+            KETTLE,
+            0,
+            played(KETTLE, ("search[kettle]", 0.0, "[B000000003]"), ("click[Buy Now]", 2 / 3, "Thank you.")),
+            "{'asin': 'B000000003'}",
+            "ended",
+            reward=2 / 3,
+        ),
+        row(
+            KETTLE,
+            1,
+            played(KETTLE, ("search[tea]", None, "The shop is closed.")),
+            None,
+            "world_failed",
+            error={"kind": "timeout", "detail": "the shop did not answer"},
+        ),
+        row(ISLAND, 0, island, None, "ended", reward=5.0),
+    ]
+
+
+# ---- pages with their pictures: a dialogue that improves, a published row, a hostile one
+
+FIRST = "<html>\n<h1>Bakery</h1>\n</html>"
+SECOND = "<html>\n<h1>Bakery</h1>\n<p>Open from six</p>\n</html>"
+TARGET = "<html>\n<h1>Bakery</h1>\n<p>Open from six</p>\n<footer>Oven Street</footer>\n</html>"
+HOSTILE_PAGE = f"<html>\n<p>{ATTACK}</p>\n<script>window.pwned = 1</script></html>"
+GRADES = {"combined": 0.82, "ssim": 0.8, "colour": 0.9, "text": 0.8, "layout": 0.78}
+FLOORS = {"black picture": {"combined": 0.02}, "blank page": {"combined": 0.01}}
+
+
+def page_task(task_id: str, html: str = TARGET) -> Json:
+    return {
+        "task_id": task_id,
+        "problem_description": f"A page for {task_id}.",
+        "ground_truth": html,
+    }
+
+
+def history(task: Json, *turns: str) -> list[Json]:
+    """Agent and human in turns after the description; an agent's turn is thoughts, the marker, its words."""
+    told: list[Json] = [{"role": "user", "content": task["problem_description"]}]
+    for i, text in enumerate(turns):
+        if i % 2:
+            told.append({"role": "user", "content": text})
+        else:
+            output = f"I think.OUTPUT:{text}"
+            told.append({"role": "assistant", "content": text, "input": f"prompt {i}", "output": output})
+    return told
+
+
+def page_rows(folder: Path) -> list[Json]:
+    """Four rows; their pictures are written below `folder`."""
+    pictures = folder / "run_images"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for name, html in {"t": TARGET, "0": FIRST, "1": SECOND, "hostile": HOSTILE_PAGE}.items():
+        (pictures / f"{name}.png").write_bytes(draw(html).image)
+    bakery, other, hostile = page_task("bakery"), page_task("published"), page_task(ATTACK, HOSTILE_PAGE)
+    said = (f"Here:\n{FIRST}\nLike this?", "The hours are missing.", f"I WANT TO ANSWER:\n{SECOND}")
+    drafts = [{"turn": turn, "image": f"run_images/{turn}.png", "failure": None} for turn in (0, 1)]
+    graded = {
+        "answer": "run_images/1.png",
+        "target_image": "run_images/t.png",
+        "drafts": drafts,
+        "stop_reason": "answered",
+        "reward": 0.82,
+        "grades": GRADES,
+        "floors": FLOORS,
+    }
+    return [
+        {"task": bakery, "dialogue_history": history(bakery, *said), "sample_index": 0, **graded},
+        {
+            "task": bakery,
+            "dialogue_history": history(bakery, f"{FIRST}", "No response.", "Sorry."),
+            "sample_index": 1,
+            "answer": "run_images/0.png",
+            "target_image": "run_images/t.png",
+            "drafts": [drafts[0]],
+            "stop_reason": "turn_limit",
+            "reward": 0.4,
+            "grades": GRADES | {"combined": 0.4},
+            "floors": FLOORS,
+        },
+        {
+            "task": other,
+            "dialogue_history": history(other, FIRST, "More.", f"I WANT TO ANSWER: {SECOND}"),
+            "answer": str(pictures / "1.png"),
+        },
+        {
+            "task": hostile,
+            "dialogue_history": history(hostile, f"{ATTACK}\n{HOSTILE_PAGE}\n{ATTACK}"),
+            "answer": "run_images/hostile.png",
+            "drafts": [{"turn": 0, "image": "run_images/hostile.png", "failure": ATTACK}],
+            "target_image": "run_images/missing.png",
+            "sample_index": 0,
+            "reward": 0.1,
+            "grades": {ATTACK: 0.1},
+            "floors": {ATTACK: {ATTACK: 0.2}},
+            "grading_details": {"failures": [{"kind": ATTACK, "detail": ATTACK}]},
+        },
+    ]

@@ -14,8 +14,7 @@ from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.integrations.export import export as export_rows
 from sweet_rl.records import load_trajectories
 from sweet_rl.viewer import server
-from tests.viewer.page_samples import page_rows
-from tests.viewer.samples import write_rows
+from tests.viewer.samples import page_rows, write_rows
 
 
 @pytest.fixture

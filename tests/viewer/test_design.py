@@ -7,21 +7,19 @@ import os
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer import design as gallery
 from sweet_rl.viewer.design import DesignContents, find_picture
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app
 from tests.browsers.fake_renderer import FakeRenderer, draw
-from tests.viewer.page_samples import FIRST, SECOND, TARGET, page_rows
-from tests.viewer.samples import listed, write_rows
+from tests.viewer.samples import FIRST, SECOND, TARGET, index_by, listed, page_rows, read, write_rows
 from tests.viewer.test_page import BLOCK
 
 
 def contents(folder, rows=None, **how):
     rows = page_rows(folder) if rows is None else rows
-    return DesignContents(trajectories_from_rows(list(enumerate(rows, 1))), "run", folder=folder, **how)
+    return DesignContents(read(*rows).__getitem__, folder=folder, **how)
 
 
 def row(shown, position):
@@ -33,7 +31,7 @@ def row(shown, position):
 
 
 def test_index_has_the_metric_and_what_a_blank_page_scores(tmp_path):
-    index = contents(tmp_path).index()
+    index = index_by("design", read(*page_rows(tmp_path)))
     assert (index["kind"], index["columns"]["metric"][:3]) == ("design", ["combined", "combined", None])
     assert [(one["reward"], one["floor"]) for one in listed(index)] == [
         (0.82, 0.01),

@@ -7,8 +7,7 @@ from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.driving import Viewer
-from tests.viewer.page_samples import FIRST, HOSTILE, page_rows
-from tests.viewer.samples import ATTACK, write_rows
+from tests.viewer.samples import ATTACK, FIRST, HOSTILE_PAGE, page_rows, write_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -22,8 +21,8 @@ def exported_pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     saved = write_rows(folder / "pages.jsonl", page_rows(folder))
 
-    def drawing(rows, title, beside):
-        return DesignContents(rows, title, folder=beside, renderer=FakeRenderer(), metrics=True)
+    def drawing(read, beside):
+        return DesignContents(read, folder=beside, renderer=FakeRenderer(), metrics=True)
 
     export(Library([saved], drawing=drawing), folder / "pages.html", picture_bytes=1_000_000)
     return (folder / "pages.html").as_uri()
@@ -146,8 +145,8 @@ def test_hostile_pages_stay_text(viewer):
     viewer.click(".entry:last-child .entry-main")
     viewer.until("return document.querySelector('.detail-head h2').textContent.includes('</script>')")
     viewer.click(".placeholder")
-    assert viewer.texts(".bubble .source") == [HOSTILE]
-    assert viewer.text("#pages > .source") == HOSTILE
+    assert viewer.texts(".bubble .source") == [HOSTILE_PAGE]
+    assert viewer.text("#pages > .source") == HOSTILE_PAGE
     assert ATTACK in viewer.text("#metrics")
     assert viewer.script("return window.pwned") is None
     assert viewer.all("#detail script, #detail a, #detail svg, #detail iframe, #detail [onerror]") == []

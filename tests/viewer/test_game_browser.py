@@ -4,8 +4,7 @@ import pytest
 
 from sweet_rl.commands.view import visualize_dialogue_histories
 from tests.viewer.driving import Viewer
-from tests.viewer.game_samples import ERRAND, game_rows
-from tests.viewer.samples import write_rows
+from tests.viewer.samples import ERRAND, game_rows, write_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

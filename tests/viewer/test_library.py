@@ -1,14 +1,12 @@
 """Files and folders looked at together: what each is, and what belongs to a trajectory."""
 
-import asyncio
 import json
 
 import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.credit import turn_digest
-from sweet_rl.viewer.documents import read_metrics
-from sweet_rl.viewer.library import Library
+from sweet_rl.viewer.library import Library, read_metrics
 from tests.viewer.samples import sample_rows, write_rows
 
 
@@ -216,5 +214,4 @@ def test_files_as_the_published_code_writes_them_open(shared, tmp_path, name):
     library, _ = opened(saved)
     (one,) = library.files
     assert (one.kind, len(one.index), one.index.broken) == (*PUBLISHED_FILES[name], [])
-    asyncio.run(one.contents.prepare(0))
     assert one.row(0)["task_id"] == json.loads(one.listing())["tasks"][0]["id"]

@@ -11,8 +11,8 @@ from sweet_rl.errors import StorageError
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.page import build_page, data_block, embed
-from sweet_rl.viewer.rows import CodeContents
-from tests.viewer.samples import ATTACK
+from sweet_rl.viewer.rows import LAYOUTS
+from tests.viewer.samples import ATTACK, index_by
 
 BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', re.DOTALL)
 
@@ -61,14 +61,13 @@ def test_export_holds_index_and_rows_one_a_line(sample_file, trajectories, tmp_p
     out = tmp_path / "new" / "out.html"
     export(Library([sample_file]), out)
     blocks = dict(BLOCK.findall(out.read_text(encoding="utf-8")))
-    contents = CodeContents(trajectories, "sample.jsonl")
-    assert json.loads(blocks["index-0"]) == contents.index() | {"broken": []}
+    index = index_by("code", trajectories, "sample.jsonl")
+    assert json.loads(blocks["index-0"]) == index | {"broken": []}
     first, *lines = blocks["rows-0"].split("\n")
     assert first == ""
     shown = [json.loads(line) for line in lines]
-    assert [{name: one[name] for name in contents.row(0)} for one in shown] == list(
-        map(contents.row, range(len(trajectories)))
-    )
+    rows = list(map(LAYOUTS["code"].row, trajectories))
+    assert [{name: one[name] for name in rows[0]} for one in shown] == rows
 
 
 def test_export_of_no_rows(tmp_path):

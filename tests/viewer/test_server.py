@@ -11,9 +11,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from sweet_rl.errors import UsageError
 from sweet_rl.serving import is_loopback, is_own_name
 from sweet_rl.viewer.library import Library
-from sweet_rl.viewer.rows import CodeContents
+from sweet_rl.viewer.rows import LAYOUTS
 from sweet_rl.viewer.server import make_app, serve
-from tests.viewer.samples import write_rows
+from tests.viewer.samples import index_by, write_rows
 
 TOKEN = "a-token"
 
@@ -34,10 +34,10 @@ def ask(saved, path, host="127.0.0.1", token=TOKEN, **headers):
 
 
 def test_gives_the_index_and_each_row(sample_file, trajectories):
-    contents = CodeContents(trajectories, "sample.jsonl")
-    assert ask(sample_file, "/api/index/0")[2] == contents.index() | {"broken": []}
-    shown = ask(sample_file, "/api/rows/0/8")[2]
-    assert {name: shown[name] for name in contents.row(8)} == contents.row(8)
+    index = index_by("code", trajectories, "sample.jsonl")
+    assert ask(sample_file, "/api/index/0")[2] == index | {"broken": []}
+    shown, expected = ask(sample_file, "/api/rows/0/8")[2], LAYOUTS["code"].row(trajectories[8])
+    assert {name: shown[name] for name in expected} == expected
     (file,) = ask(sample_file, "/api/files")[2]["files"]
     assert (file["name"], file["kind"]) == ("sample.jsonl", "code")
 
