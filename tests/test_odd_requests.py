@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from sweet_rl.preferences.credit_server import CreditServer
+from sweet_rl.integrations.credit_server import application as credit_application
 from sweet_rl.serving import Limits, listening
 from sweet_rl.users.server import SimulatorServer
 from tests.test_serving import APPS
@@ -20,7 +20,7 @@ from tests.test_serving import APPS
 LIMITS = Limits(headers_s=2, body_s=2, idle_s=2, body_bytes=2**16)
 KEY = "ключ"
 SERVERS = {
-    "credit": (lambda limits: CreditServer(None, {}, limits=limits).application(), "/credit", "/health"),
+    "credit": (lambda limits: credit_application(None, {}, limits=limits), "/credit", "/health"),
     "simulator": (
         lambda limits: SimulatorServer({}, limits=limits).application(),
         "/v1/chat/completions",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.preferences.credit_server import CreditServer
+from sweet_rl.integrations.credit_server import application as credit_application
 from sweet_rl.serving import Limits, listening
 from sweet_rl.users.server import SimulatorServer
 from sweet_rl.viewer.library import Library
@@ -30,7 +30,7 @@ def viewer(limits):
 
 
 APPS = {
-    "credit": (lambda limits: CreditServer(None, {}, limits=limits).application(), "/health"),
+    "credit": (lambda limits: credit_application(None, {}, limits=limits), "/health"),
     "simulator": (lambda limits: SimulatorServer({}, limits=limits).application(), "/v1/models"),
     "shop": (lambda limits: application(EmbeddedShop(0, 20), limits=limits), "/fixed_0"),
     "viewer": (viewer, "/api/files?token=t"),

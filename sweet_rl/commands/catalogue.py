@@ -71,6 +71,8 @@ _ELSEWHERE = {
     "visualize_design_dialogue_histories": "sweet_rl.commands.view",
     "run": "sweet_rl.pipelines.run",
     "preflight": "sweet_rl.pipelines.run",
+    "export_pairs": "sweet_rl.integrations.export_pairs",
+    "serve_credit": "sweet_rl.integrations.serve_credit",
     "export": "sweet_rl.integrations.export",
     "export_credit": "sweet_rl.integrations.export",
     "serve_env": "sweet_rl.integrations.serve_env",

@@ -1,4 +1,4 @@
-"""The work of `credit` and `serve_credit` after their flags are checked: models, turns, file or server."""
+"""The work of `credit` after its flags are checked: models, turns, file."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sweet_rl import serving, tracking
-from sweet_rl.chat import TokenizerChat
+from sweet_rl import tracking
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.credit import WHY, Crediting, OwnTurn, check_reference, credited, own_turns, summary
-from sweet_rl.preferences.credit_server import CreditServer
-from sweet_rl.preferences.dialogue_credit import DialogueCritic
 from sweet_rl.preferences.ranking import Model, encoding_of
 from sweet_rl.preferences.trajectory_pairs import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
@@ -31,7 +27,6 @@ from sweet_rl.types import Json, Trajectory
 if TYPE_CHECKING:
     from sweet_rl.commands.credit import CreditFlags
     from sweet_rl.commands.rank_best_of_n import ScorerFlags
-    from sweet_rl.commands.serve_credit import ServeCreditFlags
 
 
 def warn_of_another_world(critic: str | Path, trajectories: Iterable[Trajectory]) -> None:
@@ -103,7 +98,7 @@ async def _credit(
     what = _crediting(flags)
     more = {"critic": flags.critic, "credit": settings}
     async with AsyncExitStack() as stack:
-        critic, reference = await stack.enter_async_context(_models(flags, scorer_flags))
+        critic, reference = await stack.enter_async_context(models_of(flags, scorer_flags))
         check_reference(todo, critic, reference)
         bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
         for start in range(0, len(todo), flags.save_steps):
@@ -112,28 +107,8 @@ async def _credit(
             bar.update(len(window))
 
 
-async def serve(flags: ServeCreditFlags, scorer_flags: ScorerFlags) -> None:
-    """Answer requests for credit until the process is interrupted."""
-    key_in(scorer_flags.api_key_var)
-    if flags.reference_model is None:
-        flags = replace(flags, reference_model=trained_from(str(flags.critic)))
-    facts = _facts(flags)
-
-    def ready(port: int) -> None:
-        if not flags.quiet:
-            print(f"Serving credit by {flags.critic} at http://{flags.host}:{port}/credit", flush=True)
-
-    async with _models(flags, scorer_flags) as (critic, reference):
-        chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
-        asked = DialogueCritic(critic, reference, chat, flags.advantage)
-        app = CreditServer(asked, facts, host=flags.host).application()
-        await serving.serve(app, flags.host, flags.at_port, on_ready=ready)
-
-
 @asynccontextmanager
-async def _models(
-    flags: CreditFlags | ServeCreditFlags, scorer_flags: ScorerFlags
-) -> AsyncIterator[tuple[Model, Model | None]]:
+async def models_of(flags: Any, scorer_flags: ScorerFlags) -> AsyncIterator[tuple[Model, Model | None]]:
     """The critic, and what it is compared with if that is a model."""
     async with scorers_of(str(flags.critic), flags.reference_model, scorer_flags) as scorers:
         critic = Model(scorers[0], encoding_of(flags.tokenizer or str(flags.critic), needs_header=False))
@@ -173,10 +148,10 @@ def _crediting(flags: CreditFlags) -> Crediting:
 def _settings(flags: CreditFlags) -> dict[str, Json]:
     """What decides about a score: a file may be continued only with the same. Models go by their content."""
     what = _crediting(flags)
-    return _facts(flags) | {"hidden": what.hidden, "without_hidden": what.without_hidden}
+    return facts_of(flags) | {"hidden": what.hidden, "without_hidden": what.without_hidden}
 
 
-def _facts(flags: CreditFlags | ServeCreditFlags) -> dict[str, Json]:
+def facts_of(flags: Any) -> dict[str, Json]:
     """What a score depends on, whatever is asked."""
     return {
         "critic": identity_of(str(flags.critic)),

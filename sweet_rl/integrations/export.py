@@ -13,11 +13,11 @@ from typing import Any, Literal
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.commands.export_pairs import check_table
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import InputPath, OutputPath, Overwriting, SavedPath
 from sweet_rl.flags.models import Tokenizer, WithoutHidden
+from sweet_rl.integrations.export_pairs import check_table
 from sweet_rl.types import Trajectory
 
 _ENDINGS = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}
@@ -118,7 +118,7 @@ def _from_others(source: Path, target: Path, flags: ExportFlags) -> list[Traject
 def trajectories_of(source: Path) -> list[Trajectory]:
     """The dialogues of another tool's file: a log of inspect_ai, an ATIF document, or a folder of these."""
     from sweet_rl.integrations.atif import read_documents
-    from sweet_rl.integrations.inspect_samples import trajectories_in
+    from sweet_rl.integrations.foreign import trajectories_in
 
     document = None
     if source.suffix == ".json":
@@ -194,7 +194,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     """
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.commands.crediting import warn_of_a_file
-    from sweet_rl.commands.export_pairs import write_table
+    from sweet_rl.integrations.export_pairs import write_table
     from sweet_rl.integrations.tokens import credited_rows
     from sweet_rl.preferences.credit import Way, advantages_in
     from sweet_rl.records import load_trajectories

@@ -17,8 +17,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
 from sweet_rl.errors import SweetRLError, UsageError, first_line
-from sweet_rl.integrations.opened import OpenWorld
-from sweet_rl.integrations.stepped import SteppedEpisode
+from sweet_rl.integrations.worlds import OpenWorld, SteppedEpisode
 from sweet_rl.serving import Limits, is_own_name
 
 Event: TypeAlias = MutableMapping[str, Any]

@@ -9,7 +9,7 @@ from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.errors import missing_package
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Listening
-from sweet_rl.integrations.choice import WorldChoice
+from sweet_rl.integrations.worlds import WorldChoice
 from sweet_rl.worlds import Options, first_for
 
 
@@ -39,7 +39,7 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
     import logging
     import socket
 
-    from sweet_rl.integrations.opened import open_world
+    from sweet_rl.integrations.worlds import open_world
     from sweet_rl.serving import Limits, in_one_line, usable
 
     try:

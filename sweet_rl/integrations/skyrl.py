@@ -15,14 +15,11 @@ from omegaconf import OmegaConf
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from sweet_rl.errors import UsageError
-from sweet_rl.integrations.choice import choice_of
-from sweet_rl.integrations.opened import shared_world
-from sweet_rl.integrations.rows import NAME
-from sweet_rl.integrations.stepped import SteppedEpisode
+from sweet_rl.integrations.worlds import NAME, SteppedEpisode, choice_of, shared_world
 from sweet_rl.interface.waiting import wait_for
 from sweet_rl.types import Json
 
-_INSTEAD = "the methods of sweet_rl.integrations.stepped.SteppedEpisode"
+_INSTEAD = "the methods of sweet_rl.integrations.worlds.SteppedEpisode"
 
 
 class WorldEnv(BaseTextEnv):

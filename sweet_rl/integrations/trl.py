@@ -1,19 +1,24 @@
-"""TRL's GRPO on an OpenEnv server: a `rollout_func` that plays whole dialogues, token for token.
-
-A completion is all that follows the first prompt: the agent's tokens as they were sampled, and between them
-the partner's words, which `env_mask` keeps out of the loss.
-"""
+"""TRL's trainers: GRPO on an OpenEnv server, and on a critic's credit, as a reward or turn by turn in whole dialogues."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from openenv import GenericEnvClient
+from trl import GRPOTrainer
+
+from sweet_rl.integrations.tokens import agent_turn, agent_turns, centred, on_tokens
+from sweet_rl.interface import Critic
+from sweet_rl.preferences.ranking import encoding_by
+from sweet_rl.types import Json
 
 
 class Rollout:
-    """Plays one episode for every prompt; a prompt's text is the name of a task.
+    """A `rollout_func` that plays one episode for every prompt, token for token; a prompt's text is the name of a task.
+
+    A completion is all that follows the first prompt: the agent's tokens as they were sampled, and between them the
+    partner's words, which `env_mask` keeps out of the loss.
 
     Args:
         url: of the server (`sweet-rl serve_env`).
@@ -25,6 +30,8 @@ class Rollout:
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
         """What TRL asks of a rollout; `rewards` of its turns for `total` to add up."""
+        from openenv import GenericEnvClient
+
         names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "rewards")
         model = trainer.accelerator.unwrap_model(trainer.model)
         self._temperature = trainer.args.temperature
@@ -49,18 +56,14 @@ class Rollout:
             rewards.append(heard.reward)
             if heard.done:
                 return prompt, ids, logprobs, mask, rewards
-            told = self._told(tokenizer, before, heard.observation["messages"], ended=said[-1:])
+            after = heard.observation[
+                "messages"
+            ]  # told between two turns, behind the end of one that was cut
+            own = _rendered(tokenizer, after[: len(before) + 1], open_turn=False)
+            cut = [] if said[-1:] == [tokenizer.eos_token_id] else [tokenizer.eos_token_id]
+            tail = _rendered(tokenizer, after)[len(own) :]
+            told = cut + list(tokenizer(tail, add_special_tokens=False)["input_ids"])
             ids, logprobs, mask = ids + told, logprobs + [0.0] * len(told), mask + [0] * len(told)
-
-    def _told(
-        self, tokenizer: Any, before: list[dict[str, str]], after: list[dict[str, str]], *, ended: list[int]
-    ) -> list[int]:
-        """The tokens between two turns of the agent: what it is told, behind the end of one that was cut."""
-        own = after[: len(before) + 1]
-        text = _rendered(tokenizer, after)
-        tail = text[len(_rendered(tokenizer, own, open_turn=False)) :]
-        cut = [] if ended == [tokenizer.eos_token_id] else [tokenizer.eos_token_id]
-        return cut + list(tokenizer(tail, add_special_tokens=False)["input_ids"])
 
     @torch.no_grad()
     def _sample(self, model: Any, ids: list[int], tokenizer: Any) -> tuple[list[int], list[float]]:
@@ -91,3 +94,88 @@ def total(rewards: list[list[float]], **others: Any) -> list[float]:
 def _rendered(tokenizer: Any, messages: list[dict[str, str]], *, open_turn: bool = True) -> str:
     text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=open_turn)
     return text
+
+
+class CreditReward:
+    """A reward function for GRPO and RLOO: the credit of the turn that a completion is.
+
+    A prompt is a dialogue up to where the agent speaks, the column `hidden` what the critic is told. The
+    completions of a prompt are compared with each other, as SWEET-RL compares candidates of one turn.
+    `tokenizer` is the policy's.
+    """
+
+    __name__ = "credit"
+
+    def __init__(self, critic: Critic, tokenizer: Any) -> None:
+        self._critic, self._encoding = critic, encoding_by(tokenizer)
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[list[int]],
+        *,
+        hidden: Sequence[str | None],
+        **others: Any,
+    ) -> list[float | None]:
+        """One number for each completion, in nats per token; None, which TRL leaves out, for one without."""
+        dialogues = [
+            [agent_turn(ids, self._encoding, given)]
+            if isinstance(given, str)
+            else [*given, agent_turn(ids, self._encoding)]
+            for given, ids in zip(prompts, completion_ids, strict=True)
+        ]
+        return [turns[-1] for turns in self._critic.credit_many(hidden, dialogues)]
+
+
+class TurnCreditTrainer(GRPOTrainer):
+    """GRPO whose advantages are each turn's own: its credit, less the mean of its prompt's turns.
+
+    Rows have a column `hidden`, which the critic is told, or bring `credit` (`Replay`). A `rollout_func`
+    plays the dialogues and says which tokens are the agent's. Turns without a score leave the loss.
+
+    Args:
+        others: GRPOTrainer's; rewards are only logged.
+        critic: loaded; None where rows bring their credit.
+    """
+
+    def __init__(self, *others: Any, critic: Critic | None = None, **named: Any) -> None:
+        super().__init__(*others, **named)
+        self._critic, self._encoding = critic, encoding_by(self.processing_class)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        there = output["completion_mask"]
+        masks = (output.get("tool_mask", torch.ones_like(there)) * there).tolist()
+        if self._critic is None:
+            values = [one["credit"] for one in inputs]
+        else:
+            given = zip(output["prompt_ids"], output["prompt_mask"].bool(), strict=True)
+            prompts = [ids[own].tolist() for ids, own in given]
+            played = zip(prompts, output["completion_ids"].tolist(), masks, strict=True)
+            dialogues = [agent_turns(*one, self._encoding) for one in played]
+            values = self._critic.credit_many([one["hidden"] for one in inputs], dialogues)
+        groups = [str(one["prompt"]) for one in inputs]
+        rows = [on_tokens(*one) for one in zip(centred(values, groups), masks, strict=True)]
+        output["advantages"] = torch.tensor([spread for spread, _ in rows], device=there.device)
+        output["tool_mask"] = torch.tensor([learned for _, learned in rows], device=there.device)
+        return output
+
+
+class Replay:
+    """A `rollout_func` of stored dialogues, rows of `sweet-rl export_credit`: a prompt's task's next."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Json]]) -> None:
+        self._rows: dict[str, list[Mapping[str, Json]]] = {}
+        for row in rows:
+            self._rows.setdefault(row["task_id"], []).append(row)
+
+    def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
+        """What TRL asks of a rollout, and the credit of each turn."""
+        given = []
+        for task in prompts:
+            given.append(self._rows[task].pop(0))
+            self._rows[task].append(given[-1])
+        names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "credit")
+        columns: dict[str, Any] = {name: [row[name] for row in given] for name in names}
+        return columns if all(columns["logprobs"]) else columns | {"logprobs": None}

@@ -3,8 +3,7 @@
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.integrations.choice import choice_of
-from sweet_rl.integrations.opened import tasks_of
+from sweet_rl.integrations.worlds import choice_of, tasks_of
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sweet_rl.integrations.tokens import agent_turns, credited_rows, runs, token_rows
-from sweet_rl.integrations.trl_credit import CreditReward, Replay, TurnCreditTrainer
+from sweet_rl.integrations.trl import CreditReward, Replay, TurnCreditTrainer
 from sweet_rl.preferences.ranking import encoding_by
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # of what TRL still does

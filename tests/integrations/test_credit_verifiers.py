@@ -16,7 +16,7 @@ from verifiers.v1.utils.trace_store import read_episodes
 
 from sweet_rl.errors import UsageError
 from sweet_rl.integrations.tokens import centred, token_rows
-from sweet_rl.integrations.verifiers_credit import credit_run
+from sweet_rl.integrations.verifiers import credit_run
 from sweet_rl.types import AgentTurn
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweet_rl.command_line.stages import Facets, stage
@@ -45,7 +45,31 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     The smallest run: serve_credit path/to/critic
     """
     import asyncio
+    from functools import cache
 
-    from sweet_rl.commands import crediting
+    from sweet_rl import serving
+    from sweet_rl.chat import TokenizerChat
+    from sweet_rl.command_line.servers import key_in
+    from sweet_rl.commands.crediting import facts_of, models_of
+    from sweet_rl.integrations.credit_server import application
+    from sweet_rl.preferences.dialogue_credit import DialogueCritic
+    from sweet_rl.runs.reading import trained_from
 
-    asyncio.run(crediting.serve(flags, scorers))
+    key_in(scorers.api_key_var)
+    if flags.reference_model is None:
+        flags = replace(flags, reference_model=trained_from(str(flags.critic)))
+    facts = facts_of(flags)
+
+    def ready(port: int) -> None:
+        if not flags.quiet:
+            print(f"Serving credit by {flags.critic} at http://{flags.host}:{port}/credit", flush=True)
+
+    async def serve() -> None:
+        async with models_of(flags, scorers) as (critic, reference):
+            chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
+            app = application(
+                DialogueCritic(critic, reference, chat, flags.advantage), facts, host=flags.host
+            )
+            await serving.serve(app, flags.host, flags.at_port, on_ready=ready)
+
+    asyncio.run(serve())

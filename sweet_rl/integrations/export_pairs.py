@@ -18,7 +18,7 @@ from sweet_rl.flags.models import OtherTokenizer, PairFields, RejectedKey, Token
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:
-    from sweet_rl.training.export import ExportReport
+    from sweet_rl.integrations.pair_rows import ExportReport
 
 
 def check_table(path: str) -> None:
@@ -101,9 +101,9 @@ def export_pairs(flags: ExportFlags, /) -> None:
 
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     from sweet_rl.chat import load_tokenizer
+    from sweet_rl.integrations.pair_rows import PairExporter
     from sweet_rl.training.data import read_pairs
     from sweet_rl.training.encoding import check_tokenizers
-    from sweet_rl.training.export import PairExporter
     from sweet_rl.training.settings import DataSettings
 
     settings = DataSettings(

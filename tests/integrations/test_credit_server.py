@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 import sweet_rl
+from sweet_rl.integrations.credit_server import application as credit_application
 from sweet_rl.preferences.credit import View
-from sweet_rl.preferences.credit_server import CreditServer
 from sweet_rl.serving import listening
 from tests.tiny_models import save_tiny_llama
 
@@ -39,7 +39,7 @@ class Slow:
 
 def asked(body, path="/credit", kind="application/json", method="POST"):
     async def main():
-        app = CreditServer(Slow(), {"critic": "sha256:1"}).application()
+        app = credit_application(Slow(), {"critic": "sha256:1"})
         async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
             data = body if isinstance(body, bytes) else json.dumps(body)
             url = f"http://127.0.0.1:{port}{path}"
@@ -91,7 +91,7 @@ def test_other_paths_methods_and_types():
 def test_a_client_that_goes_away_does_not_stop_the_critic():
     async def main():
         critic = Slow()
-        app = CreditServer(critic, {}).application()
+        app = credit_application(critic, {})
         async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{port}/credit"
             wait = [{"role": "user", "content": "wait"}]

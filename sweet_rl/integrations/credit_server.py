@@ -1,14 +1,14 @@
 """Credit over HTTP: dialogues in, the advantage of every agent turn out, with what it was computed by.
 
-`POST /credit` takes `{"dialogues": [{"hidden": text or null, "messages": [...]}, ...]}`; `GET /health` says
-that the server is there. What is computed and its units: `sweet_rl.preferences.dialogue_credit`.
+`POST /credit` takes `{"dialogues": [{"hidden": text or null, "messages": [...]}, ...]}`; `GET /health` says that the server is
+there. What is computed and its units: `sweet_rl.preferences.dialogue_credit`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -20,59 +20,45 @@ from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json, Message
 
 
-class CreditServer:
-    """The application.
+def application(
+    critic: DialogueCritic,
+    facts: Mapping[str, Json],
+    *,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
+) -> web.Application:
+    """The server; `facts` are what its numbers depend on, in every answer, `host` is whose names it answers to."""
+    limits, lock = limits or Limits(), asyncio.Lock()
+    running: set[asyncio.Task[list[list[View]]]] = set()
 
-    Args:
-        facts: what its numbers depend on, in every answer.
-        host: what the server listens on: whose names it answers to.
-    """
+    async def health(_: web.Request) -> web.Response:
+        return web.json_response({"status": "ok", **facts})
 
-    def __init__(
-        self,
-        critic: DialogueCritic,
-        facts: Mapping[str, Json],
-        *,
-        host: str = "127.0.0.1",
-        limits: Limits | None = None,
-    ) -> None:
-        self._critic, self._facts = critic, dict(facts)
-        self._host, self._limits = host, limits or Limits()
-        self._lock = asyncio.Lock()
-        self._running: asyncio.Task[list[list[View]]] | None = None
-
-    def application(self) -> web.Application:
-        """The routes of the server, with limits, and errors as JSON."""
-        app = web.Application(
-            client_max_size=self._limits.body_bytes,
-            middlewares=[_errors_as_json, guard(self._host, self._limits)],
-        )
-        app.router.add_post("/credit", self._credit)
-        app.router.add_get("/health", self._health)
-        return app
-
-    async def _health(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"} | self._facts)
-
-    async def _credit(self, request: web.Request) -> web.Response:
+    async def credit(request: web.Request) -> web.Response:
         if request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(
                 text=f"The Content-Type must be application/json, got {request.content_type}."
             )
-        found = await self._views(*_read(await request.read()))
+        hidden, dialogues = _read(await request.read())
+        async with (
+            lock
+        ):  # one request after the other; what a client began that has gone away is computed to its end
+            if running:
+                await asyncio.wait(running)
+            task = asyncio.create_task(critic.views(hidden, dialogues))
+            running.clear()
+            running.add(task)
+            found = await asyncio.shield(task)
         advantages = [[view.advantage for view in views] for views in found]
         why = [[view.why for view in views] for views in found]
-        return web.json_response({"advantages": advantages, "why": why} | self._facts)
+        return web.json_response({"advantages": advantages, "why": why, **facts})
 
-    async def _views(
-        self, hidden: Sequence[str | None], dialogues: Sequence[Sequence[Message]]
-    ) -> list[list[View]]:
-        """One request after the other; what a client began that has gone away is computed to its end."""
-        async with self._lock:
-            if self._running is not None:
-                await asyncio.wait([self._running])
-            self._running = asyncio.create_task(self._critic.views(hidden, dialogues))
-            return await asyncio.shield(self._running)
+    app = web.Application(
+        client_max_size=limits.body_bytes, middlewares=[_errors_as_json, guard(host, limits)]
+    )
+    app.router.add_post("/credit", credit)
+    app.router.add_get("/health", health)
+    return app
 
 
 def _read(body: bytes) -> tuple[list[str | None], list[list[Message]]]:

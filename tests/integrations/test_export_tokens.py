@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
-from sweet_rl.commands.export_pairs import export_pairs
 from sweet_rl.errors import UsageError
+from sweet_rl.integrations.export_pairs import export_pairs
 from sweet_rl.training.data import read_pairs
 from sweet_rl.training.encoding import TurnEncoder
 from sweet_rl.training.settings import DataSettings
-from tests.commands.test_export_pairs import AGENT, LATER, PROMPT, USER
 from tests.conftest import ROOT
+from tests.integrations.test_export_pairs import AGENT, LATER, PROMPT, USER
 from tests.tiny_models import TURN_END, save_tiny_llama
 
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from sweet_rl.command_line import read, values
-from sweet_rl.commands.export_pairs import export_pairs
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.integrations.export_pairs import export_pairs
 from tests.conftest import ROOT
 from tests.tiny_models import BEGIN, TURN_END, tiny_tokenizer
 

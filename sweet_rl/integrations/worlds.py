@@ -1,0 +1,375 @@
+"""Any world, open for episodes whose turns come from elsewhere: what all integrations share.
+
+`WorldChoice` says which world, in any tool's configuration; `open_world` opens it, `shared_world` for many at once;
+`SteppedEpisode` is played one turn at a time, by the parts of our own loop (`sweet_rl.rollout.LiveEpisode`): an agent
+earns the same in any tool. What an agent is shown is what a policy may see; hidden information stays with human and grader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import typing
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, fields
+from numbers import Integral
+from typing import Any, TypeVar
+
+from sweet_rl.batching import MicroBatcher
+from sweet_rl.chat import as_json, with_system
+from sweet_rl.commands.humans import PLACE_FLAGS, Human, HumanFlags, make_user
+from sweet_rl.contracts import Env, User
+from sweet_rl.errors import EpisodeError, UsageError, no_such
+from sweet_rl.flags import flag, no_flag
+from sweet_rl.flags.common import NumTasks, Seeded, Tasks, WorldName
+from sweet_rl.interface.grades import grading_as_they_end, grading_of
+from sweet_rl.interface.parts import options_for, tasks_for
+from sweet_rl.rollout import Episode, LiveEpisode
+from sweet_rl.types import (
+    AgentTurn,
+    Completion,
+    Failure,
+    FinishReason,
+    Generation,
+    Json,
+    Message,
+    Observation,
+    StopReason,
+    Task,
+    Trajectory,
+    derive_seed,
+)
+from sweet_rl.version import __version__
+from sweet_rl.worlds import Options, World, first_for, world_of
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
+    """The world; all of it can stand in another tool's configuration.
+
+    Every episode's seed is derived from `seed`, as in our own loop. `options` are the world's, and `grading`
+    settings of `sweet_rl.grade`, by name.
+    """
+
+    human: str = flag(
+        "auto",
+        "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",
+    )
+    human_url: str | None = flag(None, "base URL of the human's server.")
+    options: dict[str, Json] = no_flag(factory=dict)
+    grading: dict[str, Json] = no_flag(factory=dict)
+
+
+def choice_fields() -> dict[str, tuple[Any, Any]]:
+    """Type and default of every field, by its name."""
+    hints = typing.get_type_hints(WorldChoice)
+    usual = {"world": first_for("dialogue"), "options": {}, "grading": {}}
+    return {one.name: (hints[one.name], usual.get(one.name, one.default)) for one in fields(WorldChoice)}
+
+
+def choice_of(settings: Mapping[str, Any]) -> WorldChoice:
+    """A choice from another tool's configuration; what that leaves out is as usual."""
+    usual = {name: default for name, (_, default) in choice_fields().items()}
+    for name in settings:
+        if name not in usual:
+            raise no_such("setting of a world", name, usual)
+    choice = WorldChoice(**usual | dict(settings))
+    for name in ("options", "grading"):
+        if not isinstance(value := getattr(choice, name), Mapping):
+            raise UsageError(f"{name} of a world must be names with values, like {{'a': 1}}, got {value!r}.")
+    return choice
+
+
+def by_fields(function: Callable[[WorldChoice], Made]) -> Callable[..., Made]:
+    """A function of a choice as one of the choice's fields, for tools that read signatures."""
+
+    @functools.wraps(function)
+    def call(**named: Any) -> Made:
+        return function(choice_of(named))
+
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+            for name, (kind, default) in choice_fields().items()
+        ]
+    )
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a turn of the agent led to.
+
+    `text` is what it is told next, at the end perhaps the world's last words; "" for nothing. `reward` is the turn's own; of
+    the last one in worlds whose answers are graded, the grade; 0 where there is none.
+    """
+
+    text: str
+    reward: float
+    over: bool
+
+
+class SteppedEpisode:
+    """An episode whose turns come from elsewhere; `OpenWorld.begin` makes it.
+
+    Attributes:
+        trajectory: what our own loop would record; graded once it is over.
+        rewards: of the turns so far.
+    """
+
+    def __init__(
+        self,
+        live: LiveEpisode,
+        env: Env,
+        world: World,
+        options: Options,
+        grade: Callable[[Trajectory], Awaitable[Trajectory]],
+    ) -> None:
+        self._live, self._env, self._world, self._options, self._grade = live, env, world, options, grade
+        self._seen: Observation | None = None
+        self._awaits_turn = False
+        self.trajectory = live.trajectory
+        self.rewards: list[float] = []
+
+    @property
+    def observation(self) -> Observation:
+        """What a policy may see, as it was before the last turn where that was the end."""
+        if self._seen is None:
+            raise UsageError("The episode has not begun.")
+        return self._seen
+
+    @property
+    def told(self) -> str:
+        """What the agent was told last."""
+        return self.observation.messages[-1].content
+
+    @property
+    def prompt(self) -> list[Message]:
+        """What a chat model is given for its next turn: the world's instructions, and the dialogue."""
+        return with_system(self._world.system_prompt(), self.observation.messages)
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The same as servers of chat models take it."""
+        return [{"role": one.role, "content": one.content} for one in self.prompt]
+
+    @property
+    def succeeded(self) -> bool | None:
+        """Whether it reached its goal; None where grades only say how near it came, and before the end."""
+        one = self.trajectory
+        if one.reward is None:
+            return None
+        return self._world.succeeded(one.reward, one.extra, self._options)
+
+    async def begin(self) -> None:
+        """Let the world begin."""
+        self._seen = await self._live.begin()
+        if self._seen is None:
+            await self._end()
+        self._awaits_turn = True
+
+    async def step(self, said: str | Generation) -> Turn:
+        """The agent's turn: its text, or a generation with tokens and log-probabilities."""
+        if self.trajectory.stop_reason is not None:
+            raise UsageError("The episode is over: begin another one.")
+        if not self._awaits_turn:
+            raise UsageError(
+                "The episode takes no turn: one is under way or was broken off, or it was closed. Wait for "
+                "that turn, or begin another episode."
+            )
+        if not isinstance(said, str | Generation):
+            raise UsageError(f"A turn of the agent is a text, got {said!r}.")
+        self._awaits_turn = False
+        if isinstance(said, str):
+            said = Generation(as_json(self.prompt), Completion(said, finish_reason=FinishReason.STOP))
+        seen = await self._live.take(said)
+        if seen is None:
+            await self._end()
+        else:
+            self._seen, self.trajectory = seen, self._live.trajectory
+        history, over = self.trajectory.dialogue_history, seen is None
+        own = next(one for one in reversed(history) if isinstance(one, AgentTurn))
+        reward = self.trajectory.reward if over and own.reward is None else own.reward
+        self.rewards.append(reward or 0.0)
+        self._awaits_turn = not over
+        return Turn("" if history[-1] is own else history[-1].content, reward or 0.0, over)
+
+    async def close(self) -> None:
+        """Free what the episode holds; may be called at any time."""
+        self._awaits_turn = False
+        await self._env.close()
+
+    async def _end(self) -> None:
+        await self._env.close()
+        self.trajectory = self._live.trajectory
+        if self.trajectory.reward is None and not self.trajectory.failed:
+            self.trajectory = await self._grade(self.trajectory)
+        if self.trajectory.reward is None:
+            unknown = Failure("no_reward", "the episode has no reward, and nothing says why")
+            raise EpisodeError(
+                self.trajectory.stop_reason or StopReason.WORLD_FAILED, self.trajectory.error or unknown
+            )
+
+
+def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
+    """The world, and the tasks that will be played."""
+    world = world_of(choice.world)
+    return world, tasks_for(world, choice.tasks, choice.num_tasks)
+
+
+@asynccontextmanager
+async def open_world(
+    choice: WorldChoice, *, user: User | None = None, begun: Counter[str] | None = None
+) -> AsyncIterator[OpenWorld]:
+    """Open a world; what its episodes share is freed with the block.
+
+    Args:
+        choice: which one.
+        user: who answers, as an object; its owner closes it.
+        begun: how many repeats of each task there have been, where it was open before; counted up.
+    """
+    world, tasks = tasks_of(choice)
+    options = options_for(world, choice.options)
+    async with AsyncExitStack() as stack:
+        if user is None:  # without a server nobody is asked for one
+            name = "scripted" if choice.human == "auto" and choice.human_url is None else choice.human
+            flags = HumanFlags(env_model=name, env_base_url=choice.human_url)
+            human = Human(flags, world, options, {PLACE_FLAGS: "human_url", "--env_model": "human"})
+            human.check()
+            user = await make_user(human, concurrency=100)
+            stack.push_async_callback(user.close)
+        opened = world.open(world.beside(options, None, {}), user)
+        make_env = await stack.enter_async_context(opened)
+        batcher = grading_as_they_end(grading_of(options, choice.grading))
+        stack.push_async_callback(batcher.close)
+        settings = world.settings(options) | {"seed": choice.seed, "env_model": user.name}
+        provenance = {"sweet_rl": __version__, "env_model": user.name, "settings": settings}
+        begun = Counter() if begun is None else begun
+        yield OpenWorld(world, tasks, make_env, batcher, provenance, choice.seed, options, begun)
+
+
+class OpenWorld:
+    """A world that is open; `open_world` makes it."""
+
+    def __init__(
+        self,
+        world: World,
+        tasks: Sequence[Task],
+        make_env: Callable[[], Env],
+        grader: MicroBatcher[Trajectory, Trajectory],
+        provenance: Mapping[str, Json],
+        seed: int,
+        options: Options,
+        begun: Counter[str],
+    ) -> None:
+        self.world, self._options = world, options
+        self.tasks = {task.task_id: task for task in tasks}
+        self._make_env, self._grader, self._provenance, self._seed = make_env, grader, provenance, seed
+        self._begun = begun
+
+    async def begin(self, task_id: str | None = None, sample_index: int | None = None) -> SteppedEpisode:
+        """Begin an episode, which whoever holds it closes.
+
+        Args:
+            task_id: whose; default: the first task.
+            sample_index: which repeat of the task it is; default: the next one.
+        """
+        name = next(iter(self.tasks)) if task_id is None else task_id
+        if not isinstance(name, str) or name not in self.tasks:
+            raise no_such(f"task of {self.world.name}", name, list(self.tasks)[:20])
+        index: Any = self._begun[name] if sample_index is None else sample_index
+        if not isinstance(index, Integral) or index < 0:
+            raise UsageError(f"sample_index must be a whole number from 0, got {index!r}.")
+        index = int(index)
+        self._begun[name] = max(self._begun[name], index + 1)
+        planned = Episode(self.tasks[name], index, derive_seed(self._seed, name, index))
+        env = self._make_env()
+        live = LiveEpisode(planned, env, self._provenance)
+        episode = SteppedEpisode(live, env, self.world, self._options, self._grader.submit)
+        await episode.begin()
+        return episode
+
+    @asynccontextmanager
+    async def episode(
+        self, task_id: str | None = None, sample_index: int | None = None
+    ) -> AsyncIterator[SteppedEpisode]:
+        """An episode for a block; see `begin`."""
+        episode = await self.begin(task_id, sample_index)
+        try:
+            yield episode
+        finally:
+            await episode.close()
+
+
+class SharedWorld:
+    """A world that is open while anyone plays in it; a task's repeats are counted on when it opens again."""
+
+    def __init__(self, choice: WorldChoice) -> None:
+        self._choice = choice
+        self._begun: Counter[str] = Counter()
+        self._players = 0
+        self._lock = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._world: OpenWorld | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[OpenWorld]:
+        """The world; the first player opens it, the last one closes it."""
+        async with self._lock:
+            if self._world is None:
+                self._world = await self._stack.enter_async_context(
+                    open_world(self._choice, begun=self._begun)
+                )
+            world = self._world
+            self._players += 1
+        try:
+            yield world
+        finally:
+            async with self._lock:
+                self._players -= 1
+                if self._players == 0:
+                    self._world = None
+                    await self._stack.aclose()
+
+
+_shared: dict[str, SharedWorld] = {}
+
+
+def shared_world(choice: WorldChoice) -> SharedWorld:
+    """The world of this choice that all callers share, for tools that make an object for every episode."""
+    return _shared.setdefault(repr(choice), SharedWorld(choice))
+
+
+NAME = "sweet_rl"
+"""What skyrl-gym's environment and verl's agent loop are called."""
+
+
+def skyrl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
+    """Rows for SkyRL: `prompt`, `env_class` and `task_id`; what is asked the world says when it is played."""
+    return [
+        {
+            "prompt": [{"role": "user", "content": task.problem_description}],
+            "env_class": NAME,
+            "task_id": task.task_id,
+        }
+        for task in tasks_of(choice)[1]
+    ]
+
+
+def verl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
+    """Rows for verl, whose loop takes the name of the task; the solution is there for critics alone."""
+    return [
+        {
+            "data_source": NAME,
+            "agent_name": NAME,
+            "prompt": [{"role": "user", "content": task.problem_description}],
+            "reward_model": {"style": "rule", "ground_truth": task.ground_truth},
+            "extra_info": {"task_id": task.task_id, "index": place},
+        }
+        for place, task in enumerate(tasks_of(choice)[1])
+    ]
