@@ -176,8 +176,7 @@ async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """On the shortest way, so that episodes last."""
-    from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-    from sweet_rl.worlds.dangerous_taxi.rules import LABELS, plan
+    from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame, plan
     from sweet_rl.worlds.text_game_env import TextGameEnv
 
     tasks = load_tasks("taxi:full")

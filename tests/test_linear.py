@@ -31,7 +31,7 @@ from sweet_rl.mini.frontend.agents.canvas import Canvas
 from sweet_rl.mini.frontend.agents.edits import apply_remarks
 from sweet_rl.openai_client.replies import server_error
 from sweet_rl.openai_client.urls import shown
-from sweet_rl.sft_data.teachers import extract_action
+from sweet_rl.reflect_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
 from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream_body

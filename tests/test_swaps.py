@@ -24,9 +24,9 @@ from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.alfworld.teacher.lessons import thought as household_thought
 from sweet_rl.worlds.auto_explore.teacher.search import Explorer
 from sweet_rl.worlds.auto_explore.teacher.words import thought as explore_thought
-from sweet_rl.worlds.dangerous_taxi.rules import encode
-from sweet_rl.worlds.dangerous_taxi.teacher.lessons import hint_of
-from sweet_rl.worlds.dangerous_taxi.teacher.lessons import thought as taxi_thought
+from sweet_rl.worlds.dangerous_taxi.data import hint_of
+from sweet_rl.worlds.dangerous_taxi.game import encode
+from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought
 from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
 from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
 from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle

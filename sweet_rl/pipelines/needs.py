@@ -17,96 +17,66 @@ from sweet_rl.command_line.stages import built
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
-from sweet_rl.pipelines.running import Look, Records
-from sweet_rl.pipelines.steps import Step
-from sweet_rl.preflight import Finding, fine, missing
-from sweet_rl.preflight.findings import (
+from sweet_rl.pipelines.preflight import (
     GB,
-    bytes_of_dialogues,
+    Finding,
+    Server,
+    Size,
+    Training,
+    disk_bytes,
+    fine,
+    gpu_bytes,
     gpus,
+    lines_of,
     look_at_dialogues,
     look_at_disk,
     look_at_gpus,
     look_at_main_memory,
+    look_at_model,
     look_at_output,
     look_at_programs,
+    look_at_servers,
     look_at_tasks,
-)
-from sweet_rl.preflight.models import (
-    Size,
-    Training,
-    disk_bytes,
-    gpu_bytes,
-    look_at_model,
     main_memory_bytes,
+    missing,
 )
-from sweet_rl.preflight.servers import Server, look_at_servers
+from sweet_rl.pipelines.running import Look, Records
+from sweet_rl.pipelines.steps import Step
 from sweet_rl.prompts import simulator_prompt
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import options_of, world_of
 
 _PROCESSES: Final = ("--num_gpus", "--nproc-per-node", "--nproc_per_node", "--num_processes")
-_CANDIDATES_BYTES: Final = 100e3
-"""What the turns of one dialogue take with 16 candidates each."""
-
+_DIALOGUE_BYTES: Final = 60e3
+_CANDIDATES_BYTES: Final = 100e3  # the turns of one dialogue with 16 candidates each
+_SMALL: Final = 20e6  # models with fewer weights are trained by one process on a CPU without a word about it
 _TRAINS: Final = frozenset({"train_dpo", "train_sft", "train_reward_model"})
 _COPIES: Final = "sweet_rl.pipelines.steps:copy"
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The expected needs of a step; None where there is no basis.
+    """The expected needs of a step; None where there is no basis."""
 
-    Attributes:
-        seconds: as its last run that ended well.
-        disk: bytes that it writes.
-        gpu: bytes of each GPU, or of main memory without GPUs.
-        main: bytes of main memory beside that.
-    """
-
-    seconds: float | None = None
-    disk: float | None = None
-    gpu: float | None = None
-    main: float | None = None
+    seconds: float | None = None  # as its last run that ended well
+    disk: float | None = None  # bytes that it writes
+    gpu: float | None = None  # bytes of each GPU, or of main memory without GPUs
+    main: float | None = None  # bytes of main memory beside that
 
     def __str__(self) -> str:
         """In words."""
         time = "unknown" if self.seconds is None else f"about {_duration(self.seconds)}, as last time"
-        memory = (
-            "unknown"
-            if self.gpu is None
-            else f"about {_size(self.gpu)} for each process, on its GPU if it has one"
-        )
+        memory = "unknown"
+        if self.gpu is not None:
+            memory = f"about {_size(self.gpu)} for each process, on its GPU if it has one"
         if self.main:
             memory += f", and {_size(self.main)} of main memory"
         disk = "unknown" if self.disk is None else f"about {_size(self.disk)}"
         return f"time: {time}; disk: {disk}; memory: {memory}"
 
-    @staticmethod
-    def together(all_of: Sequence[Needed]) -> str:
-        """Of several steps, one after the other, in words."""
-        times = [one.seconds for one in all_of if one.seconds is not None]
-        disks = [one.disk for one in all_of if one.disk is not None]
-        most = max((one.gpu for one in all_of if one.gpu is not None), default=None)
-        parts = [
-            "time: " + _partly(_duration(sum(times)), len(times), len(all_of)),
-            "disk: " + _partly(_size(sum(disks)), len(disks), len(all_of)),
-            "memory: "
-            + (
-                "unknown"
-                if most is None
-                else f"at most about {_size(most)} for each process, where it is known"
-            ),
-        ]
-        return "; ".join(parts)
-
 
 def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
-    """What a step is expected to take.
-
-    Args:
-        steps: all of the pipeline, to follow a model or dialogues to where they come from.
-    """
+    """What a step is expected to take; `steps` are all of the pipeline, to follow a model to where it comes from."""
     last = records.last(step.name)
     seconds = float(last["wall_s"]) if last is not None and last["status"] == "finished" else None
     flags = _flags(step)
@@ -117,9 +87,10 @@ def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
         memory, offloaded = gpu_bytes(size, way), main_memory_bytes(size, way)
         return Needed(seconds, disk_bytes(size, way), memory, offloaded or None)
     if step.run == "simulate_interactions":
-        return Needed(seconds, bytes_of_dialogues("", flags.num_tasks * flags.repeats))
+        return Needed(seconds, flags.num_tasks * flags.repeats * _DIALOGUE_BYTES)
     if step.run == _COPIES:
-        return Needed(seconds, bytes_of_dialogues(flags.input_path, None) or None)
+        source = Path(flags.input_path)
+        return Needed(seconds, (source.stat().st_size if source.is_file() else 0) or None)
     if step.run == "sample_best_of_n":
         count = _dialogues(flags.input_path, steps)
         return Needed(seconds, count * flags.data_fraction * _CANDIDATES_BYTES if count else None)
@@ -127,33 +98,10 @@ def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
 
 
 def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[Finding]:
-    """Yield every finding about what steps need, as soon as it is made.
-
-    Args:
-        folder: of the pipeline; what lies in it is, or will be, made by the pipeline.
-    """
+    """Yield every finding about what steps need, as soon as it is made; what lies in the folder the pipeline makes."""
     yield fine("flags", "every stage has those that it is given")
     yield look_at_output(folder)
     talks = [step for step in steps if step.run == "simulate_interactions"]
-    yield from _data(steps, folder)
-    yield from _models(steps, folder, every)
-    yield from look_at_programs(*_programs(steps))
-    if not talks:
-        return
-    late = any(step.run == _COPIES for step in every)  # dialogues that there are already come first
-    try:
-        servers = [server for step in talks for server in _servers(step, late=late)]
-    except UsageError as error:
-        yield missing("servers", str(error), "correct the file")
-        return
-    different = list({(one.what, tuple(one.urls), one.model): one for one in servers}.values())
-    if not any(one.what == "human" for one in different):
-        yield fine("human", "in this process, no server")
-    yield from asyncio.run(look_at_servers(different))
-
-
-def _data(steps: Sequence[Step], folder: Path) -> Iterator[Finding]:
-    """Tasks and dialogues that the pipeline does not make itself."""
     for step in steps:
         flags = _flags(step)
         if step.run == "simulate_interactions" and not _is_in(flags.input_path, folder):
@@ -169,6 +117,20 @@ def _data(steps: Sequence[Step], folder: Path) -> Iterator[Finding]:
             repeats = next((one.k or 1 for one in readers if one.saved_path == flags.output_path), 1)
             named = f"--set stages.{step.name}.with.input_path"
             yield look_at_dialogues(flags.input_path, repeats=repeats, flag=named)
+    yield from _models(steps, folder, every)
+    yield from look_at_programs(*_programs(steps))
+    if not talks:
+        return
+    late = any(step.run == _COPIES for step in every)  # dialogues that there are already come first
+    try:
+        servers = [server for step in talks for server in _servers(step, late=late)]
+    except UsageError as error:
+        yield missing("servers", str(error), "correct the file")
+        return
+    different = list({(one.what, tuple(one.urls), one.model): one for one in servers}.values())
+    if not any(one.what == "human" for one in different):
+        yield fine("human", "in this process, no server")
+    yield from asyncio.run(look_at_servers(different))
 
 
 def _models(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[Finding]:
@@ -196,10 +158,6 @@ def _models(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Itera
         yield look_at_main_memory(offloaded)
 
 
-_SMALL: Final = 20e6
-"""Models with fewer weights are trained by one process on a CPU without a word about it."""
-
-
 def _size_of(model: str, steps: Sequence[Step]) -> Size | None:
     """How large a model is; one that a step will make is as large as what it is made of."""
     maker = next((step for step in steps if step.run in _TRAINS and _flags(step).save_path == model), None)
@@ -212,8 +170,7 @@ def _size_of(model: str, steps: Sequence[Step]) -> Size | None:
 def _dialogues(path: str, steps: Sequence[Step]) -> int | None:
     """How many dialogues a file has, or will have."""
     if Path(path).is_file():
-        with Path(path).open("rb") as file:
-            return sum(1 for _ in file)
+        return lines_of(Path(path))
     for step in steps:
         flags = _flags(step)
         if getattr(flags, "output_path", None) == path:
@@ -346,14 +303,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _partly(text: str, known: int, every: int) -> str:
-    if not known:
-        return "unknown"
-    return f"about {text}" + (
-        f" for {known} of {every} stages, unknown for the others" if known < every else ""
-    )
-
-
 _WORDS: Final = {"new": "would run", "changed": "would run again", "begun": "would resume", "done": "done"}
 
 
@@ -371,16 +320,6 @@ class Planned:
         """Whether it would run now; outputs of earlier steps are not known yet."""
         return self.look.state != "done" or bool(self.after)
 
-    def lines(self, place: str) -> Iterator[str]:
-        """Its line in a plan."""
-        words, why = _WORDS[self.look.state], self.look.why
-        if self.look.state == "done" and self.after:
-            words, why = "would run if its inputs change", f"after {', '.join(self.after)}"
-        yield f"[{place}] {self.step.name}: {words}" + (f" ({why})" if why else "")
-        yield f"    $ {self.step.command}"
-        if self.runs:
-            yield f"    {self.needed}"
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -396,11 +335,31 @@ class Plan:
     def lines(self) -> Iterator[str]:
         """The plan as it is printed, line by line."""
         for number, one in enumerate(self.steps, 1):
-            yield from one.lines(f"{number}/{len(self.steps)}")
+            words, why = _WORDS[one.look.state], one.look.why
+            if one.look.state == "done" and one.after:
+                words, why = "would run if its inputs change", f"after {', '.join(one.after)}"
+            place = f"{number}/{len(self.steps)}"
+            yield f"[{place}] {one.step.name}: {words}" + (f" ({why})" if why else "")
+            yield f"    $ {one.step.command}"
+            if one.runs:
+                yield f"    {one.needed}"
         running = [one.needed for one in self.steps if one.runs]
         yield f"{len(running)} of {len(self.steps)} stages would run."
-        if running:
-            yield f"Together: {Needed.together(running)}"
+        if not running:
+            return
+        together = []
+        for name, in_words, known in (
+            ("time", _duration, [one.seconds for one in running if one.seconds is not None]),
+            ("disk", _size, [one.disk for one in running if one.disk is not None]),
+        ):
+            text = f"about {in_words(sum(known))}" if known else "unknown"
+            some = f" for {len(known)} of {len(running)} stages, unknown for the others"
+            together.append(f"{name}: {text}{some if 0 < len(known) < len(running) else ''}")
+        most = max((one.gpu for one in running if one.gpu is not None), default=None)
+        memory = "unknown"
+        if most is not None:
+            memory = f"at most about {_size(most)} for each process, where it is known"
+        yield f"Together: {'; '.join([*together, f'memory: {memory}'])}"
 
 
 def plan(steps: Sequence[Step], folder: Path) -> Plan:
@@ -409,9 +368,8 @@ def plan(steps: Sequence[Step], folder: Path) -> Plan:
     planned: list[Planned] = []
     running: set[str] = set()
     for step in steps:
-        look = records.look(step)
         after = tuple(name for name in step.needs if name in running)
-        one = Planned(step, look, needed(step, records, steps), after)
+        one = Planned(step, records.look(step), needed(step, records, steps), after)
         planned.append(one)
         if one.runs:
             running.add(step.name)

@@ -59,11 +59,10 @@ def run(flags: RunFlags, /, *set: str) -> None:
     Args:
         set: --set NAME=VALUE gives a value of the file another one: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
     """
-    from sweet_rl.pipelines.building import build
     from sweet_rl.pipelines.needs import look, plan
-    from sweet_rl.pipelines.reading import laid_over, override, read_file
+    from sweet_rl.pipelines.pipeline import build, laid_over, override, read_file
+    from sweet_rl.pipelines.preflight import gpus
     from sweet_rl.pipelines.running import How, run_steps
-    from sweet_rl.preflight.findings import gpus
 
     tree = functools.reduce(laid_over, map(read_file, listed(flags.file)))
     for setting in set:

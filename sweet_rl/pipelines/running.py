@@ -22,7 +22,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.chat.names import folder_of
@@ -38,29 +38,17 @@ from sweet_rl.runs.record import without_secrets
 from sweet_rl.tracking import RECORD, is_record
 from sweet_rl.types import Json
 
-_WATCH_S: Final = 0.2
-"""How often a worker looks whether its pipeline still runs."""
-
-_MODULE: Final = {"deepspeed": "--module", "torchrun": "-m", "accelerate": "-m"}
-"""What launchers take a module by; others are given the console entry, a file."""
+_WATCH_S: Final = 0.2  # how often a worker looks whether its pipeline still runs
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How steps are run.
+    """How steps are run."""
 
-    Attributes:
-        jobs: steps at once.
-        fresh: each step has a process of its own; else a process keeps torch loaded for the steps that
-            follow, and what it holds of a GPU's memory.
-        small: each process has one thread, and a step's output goes to a file: for many small steps.
-        replace: throw away what a changed step made before; else it is moved aside.
-    """
-
-    jobs: int = 1
-    fresh: bool = True
-    small: bool = False
-    replace: bool = False
+    jobs: int = 1  # at once
+    fresh: bool = True  # a process for each; else one keeps torch loaded, and what it holds of a GPU's memory
+    small: bool = False  # one thread a process, and a step's output goes to a file: for many small steps
+    replace: bool = False  # throw away what a changed step made before; else it is moved aside
 
 
 def run_steps(steps: Sequence[Step], folder: Path, how: How | None = None) -> None:
@@ -98,10 +86,21 @@ class _Run:
             finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
             for one in finished:
                 step = self._running[one]
-                seconds = self._result(one, step)
-                del self._running[one]
-                self._progress.done += 1
-                self._say(step, f"after {seconds:.0f} s")
+                try:
+                    seconds = one.result()
+                except BrokenProcessPool:
+                    why = "its process was killed; is there enough memory?"
+                except Exception as error:  # noqa: BLE001 - whatever it is, the person wants to know the step
+                    why = str(error) or type(error).__name__
+                else:
+                    del self._running[one]
+                    self._progress.done += 1
+                    self._say(step, f"after {seconds:.0f} s")
+                    continue
+                log = f"\nIts output: {_log(step, self._folder)}" if self._how.small else ""
+                raise ServiceError(
+                    f"The stage {step.name} failed: {why}\nIts command: {step.command}{log}"
+                ) from None
 
     def _begin(self) -> None:
         """Begin what may begin; what is done is skipped."""
@@ -139,17 +138,6 @@ class _Run:
             for was, place in move_aside(look.record, self._folder):
                 self._say(step, f"{was} is now {place}")
         return step
-
-    def _result(self, finished: Future[float], step: Step) -> float:
-        log = f"\nIts output: {_log(step, self._folder)}" if self._how.small else ""
-        how = f"Its command: {step.command}{log}"
-        try:
-            return finished.result()
-        except BrokenProcessPool:
-            why = "its process was killed; is there enough memory?"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the person wants to know the step
-            why = str(error) or type(error).__name__
-        raise ServiceError(f"The stage {step.name} failed: {why}\n{how}") from None
 
     def _say(self, step: Step, words: str) -> None:
         print(f"[{self._places[step.name]}] {step.name}: {words}", flush=True)
@@ -221,7 +209,13 @@ def _run(step: Step, folder: Path, *, small: bool) -> float:
 
 def _launch(step: Step) -> None:
     """Run a step by its launcher, which is ended with this process, whatever ends that."""
-    entry = [_MODULE[step.launcher[0]], "sweet_rl"] if step.launcher[0] in _MODULE else [_console()]
+    module = {"deepspeed": "--module", "torchrun": "-m", "accelerate": "-m"}.get(step.launcher[0])
+    console = Path(sys.executable).with_name("sweet-rl")  # for launchers that take no module, but a file
+    if module is None and not console.exists():
+        raise UsageError(
+            f"{console} is not there, which the launcher would run. pip install sweet_rl puts it there."
+        )
+    entry = [str(console)] if module is None else [module, "sweet_rl"]
     watched = [sys.executable, parent_watchdog.__file__, str(os.getpid())]
     process = subprocess.Popen([*watched, *step.launcher, *entry, *step.arguments], start_new_session=True)
     try:
@@ -232,15 +226,6 @@ def _launch(step: Step) -> None:
         raise
     if status:
         raise ServiceError(f"exit status {status}")
-
-
-def _console() -> str:
-    place = Path(sys.executable).with_name("sweet-rl")
-    if not place.exists():
-        raise UsageError(
-            f"{place} is not there, which the launcher would run. pip install sweet_rl puts it there."
-        )
-    return str(place)
 
 
 ASIDE: Final = "replaced"
@@ -257,8 +242,6 @@ _HOW: Final = frozenset(
 )
 """Flags that say how a step is run or where a server is to be found, and nothing about its output."""
 
-State = Literal["done", "new", "changed", "begun"]
-
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -268,7 +251,7 @@ class Look:
     `begun`: it was interrupted, or has failed, with the settings and inputs of now.
     """
 
-    state: State
+    state: Literal["done", "new", "changed", "begun"]
     why: str = ""
     record: Mapping[str, Json] | None = None
 
@@ -278,8 +261,16 @@ class Records:
 
     def __init__(self, folder: Path, steps: Iterable[Step] = ()) -> None:
         self._last: dict[str, dict[str, Json]] = {}
-        places = {place.resolve(): place for place in (*_walk(folder), *_beside(steps))}
-        for place in places.values():
+        places: list[Path] = []
+        for above, folders, names in os.walk(folder):
+            inside = [one for one in folders if not one.startswith(".")]
+            folders[:] = [one for one in inside if one != ASIDE or Path(above) != folder]
+            places += [Path(above, name) for name in names if is_record(Path(name))]
+        for step in steps:  # where records may lie of outputs that are not in the pipeline's folder
+            for value in (*step.words, *step.flags.values()):
+                if isinstance(value, str | Path) and str(value) and len(str(value)) < 1000:
+                    places += [place_of(Path(value), folder=is_folder) for is_folder in (True, False)]
+        for place in {place.resolve(): place for place in places}.values():
             record = read_record(place)
             if record is None or "step" not in record:
                 continue
@@ -347,17 +338,15 @@ def outputs_of(record: Mapping[str, Json], *, in_place: bool = False) -> list[Pa
 
 
 def move_aside(record: Mapping[str, Json], folder: Path) -> list[tuple[Path, Path]]:
-    """Move what a run wrote, with its records, out of the way; a kill in between loses nothing.
-
-    Returns:
-        Where each thing was, and where it is.
-    """
+    """Move what a run wrote, with its records, out of the way: where each thing was, and is. A kill loses nothing."""
     moved = []
     target = folder / ASIDE / f"{record['step']['name'].replace('/', '-')}-{record['id']}"
     for path in outputs_of(record):
         for one in (path, place_of(path, folder=False)):
             if one.exists():
-                place = _free(target / one.name)
+                named = target / one.name
+                numbered = (named.with_name(f"{named.name}.{number}") for number in range(2, 1000))
+                place = next(free for free in (named, *numbered) if not free.exists())
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(one, place)
                 moved += [(one, place)] if one == path else []
@@ -372,23 +361,6 @@ def remove(record: Mapping[str, Json]) -> None:
         else:
             path.unlink(missing_ok=True)
         place_of(path, folder=False).unlink(missing_ok=True)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = [one for one in folders if not one.startswith(".")]
-        if Path(place) == folder and ASIDE in folders:
-            folders.remove(ASIDE)
-        yield from (Path(place, name) for name in names if is_record(Path(name)))
-
-
-def _beside(steps: Iterable[Step]) -> Iterator[Path]:
-    """Where records may lie of outputs that are not in the pipeline's folder."""
-    for step in steps:
-        for value in (*step.words, *step.flags.values()):
-            if isinstance(value, str | Path) and str(value) and len(str(value)) < 1000:
-                path = Path(value)
-                yield from (place_of(path, folder=folder) for folder in (True, False))
 
 
 def _began(record: Mapping[str, Json]) -> str:
@@ -408,7 +380,8 @@ def _other_settings(step: Step, record: Mapping[str, Json]) -> str:
         before = theirs.get(name, defaults.get(name))
         how = name in _HOW and not (name == "resume" and name in step.flags)  # ours, not the pipeline's
         if not how and before != value:
-            return f"{name} was {_short(before)}, is {_short(value)}"
+            was, now = (text if len(text) <= 80 else f"{text[:77]}..." for text in map(repr, (before, value)))
+            return f"{name} was {was}, is {now}"
     return ""
 
 
@@ -424,13 +397,3 @@ def _other_inputs(record: Mapping[str, Json]) -> str:
         if not same:
             return f"{path} {'is gone' if same is None else 'has changed'}"
     return ""
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _free(path: Path) -> Path:
-    numbered = (path.with_name(f"{path.name}.{number}") for number in range(2, 1000))
-    return next(one for one in (path, *numbered) if not one.exists())

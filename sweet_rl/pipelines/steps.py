@@ -30,31 +30,18 @@ _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrit
 _PLAIN: Final = re.compile(r"(?<![\w./-])[./-]*+\w[\w./-]*+")
 """A path that can be told from what stands around it; the current folder cannot."""
 
-_FROM: Final = "resume"
-"""A flag that names the folder of the run to resume."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage with its arguments.
+    """One stage with its arguments."""
 
-    Attributes:
-        name: in its pipeline; what it made is found by it again.
-        run: a command, or `module:FUNCTION` for a step that is none.
-        words: what has no name on a command line.
-        flags: that are given, by name.
-        needs: names of steps that come before, because it uses what they leave.
-        launcher: words that begin a stage of several processes; none: it runs in one.
-        after: names of steps that come before, whatever they leave; it runs again for none of them.
-    """
-
-    name: str
-    run: str
-    words: tuple[Any, ...] = ()
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
-    launcher: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    name: str  # in its pipeline; what it made is found by it again
+    run: str  # a command, or `module:FUNCTION` for a step that is none
+    words: tuple[Any, ...] = ()  # what has no name on a command line
+    flags: Mapping[str, Any] = field(default_factory=dict)  # that are given, by name
+    needs: tuple[str, ...] = ()  # names of steps that come before, because it uses what they leave
+    launcher: tuple[str, ...] = ()  # words that begin a stage of several processes; none: it runs in one
+    after: tuple[str, ...] = ()  # steps that come before, whatever they leave; it runs again for none of them
 
     @property
     def command(self) -> str:
@@ -94,8 +81,8 @@ class Step:
             return self
         has = {one.name for one in stage_flags(function)}
         ways: list[Mapping[str, Any]] = [more for more in _CONTINUING if has.issuperset(more)]
-        if _FROM in has:
-            ways += [{_FROM: str(place)} for place in made if complete_checkpoints(place)]
+        if "resume" in has:  # a flag that names the folder of the run to resume
+            ways += [{"resume": str(place)} for place in made if complete_checkpoints(place)]
         return replace(self, flags={**self.flags, **ways[0]}) if ways else None
 
     def __call__(self) -> None:
@@ -179,9 +166,6 @@ def _places(step: Step, folder: Path) -> frozenset[Path]:
     return frozenset(path for path in paths if folder in path.parents)
 
 
-_PIECE = 1 << 20
-
-
 @recorded("copy", reads=("input_path",))
 def copy(input_path: str, output_path: str) -> None:
     """Copy a file, at once or not at all."""
@@ -191,5 +175,5 @@ def copy(input_path: str, output_path: str) -> None:
     new_file(output_path, "output_path", overwrite=False)
     tracking.writes(output_path)
     with source.open("rb") as file:
-        replace_file(output_path, iter(lambda: file.read(_PIECE), b""))
+        replace_file(output_path, iter(lambda: file.read(1 << 20), b""))
     print(f"{output_path} is a copy of {input_path}")

@@ -18,7 +18,7 @@ from sweet_rl.chat.turns import between_marks
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.prompts import load_prompt
-from sweet_rl.sft_data.schools import Figure, School, Text
+from sweet_rl.reflect_data.pretraining import Figure, School, Text
 from sweet_rl.types import Message
 
 BEGIN, END_OF_TEXT, END_OF_TURN = "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"

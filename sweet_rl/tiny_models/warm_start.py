@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
-from sweet_rl.sft_data.schools import Figure, Phase, School
+from sweet_rl.reflect_data.pretraining import Figure, Phase, School
 from sweet_rl.tiny_models.reading import Reader, figures_of, first_tokens, padded, train_tokenizer
 from sweet_rl.types import derive_seed
 

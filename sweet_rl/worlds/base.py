@@ -32,8 +32,8 @@ from sweet_rl.worlds.options import (
 if TYPE_CHECKING:
     from sweet_rl.command_line.listing import StageEntry
     from sweet_rl.openai_client import OpenAIClient
-    from sweet_rl.sft_data.schools import School
-    from sweet_rl.sft_data.teachers import Expert
+    from sweet_rl.reflect_data.pretraining import School
+    from sweet_rl.reflect_data.teachers import Expert
     from sweet_rl.text_game import TextGame
     from sweet_rl.users.protocol import Speaker
 

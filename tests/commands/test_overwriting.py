@@ -14,8 +14,8 @@ from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import BudgetSpent, DataError, ServiceError, StorageError, UsageError
 from sweet_rl.flags.common import Evaluation
 from sweet_rl.records import locked
+from sweet_rl.reflect_data.jobs import JobFile
 from sweet_rl.runs.reading import read_record
-from sweet_rl.sft_data.jobs import JobFile
 from sweet_rl.users.server_process import start_server
 
 STAGES = {

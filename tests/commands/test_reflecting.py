@@ -8,7 +8,7 @@ from sweet_rl.chat.reflect_format import ANALYSE_MARKER
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import read_rows
-from tests.sft_data.serving import talking
+from tests.reflect_data.serving import talking
 
 WORLDS = {
     "code": "mini:test",

@@ -15,7 +15,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict, judge
 from sweet_rl.mini.backend.pretraining import figures
-from sweet_rl.sft_data.schools import Figure, Phase
+from sweet_rl.reflect_data.pretraining import Figure, Phase
 from sweet_rl.types import ANSWER_MARKER
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.pipelines.building import build
 from sweet_rl.pipelines.needs import plan
-from sweet_rl.pipelines.reading import laid_over, override, read_file
+from sweet_rl.pipelines.pipeline import build, laid_over, override, read_file
 from tests.conftest import ROOT
 
 TASKS = "  tasks:\n    run: generate_tasks\n    with:\n      output_path: ${folder}/t.jsonl\n"

@@ -20,8 +20,8 @@ from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import AgentTurn, Completion, Failure, Generation, StopReason
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.backend_programming.world import BackendEnv, QuestionerPolicy
-from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 from sweet_rl.worlds.text_game_env import TextGameEnv
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv

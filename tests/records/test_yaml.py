@@ -9,7 +9,7 @@ import pytest
 from sweet_rl.commands.archer_config import _compose
 from sweet_rl.errors import UsageError
 from sweet_rl.online.reflect.runs import SETTINGS, read_settings
-from sweet_rl.pipelines.reading import _parse
+from sweet_rl.pipelines.pipeline import _parse
 
 MANY = 100_000
 NAMES = "abcdefghijkl"

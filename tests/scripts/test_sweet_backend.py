@@ -11,7 +11,7 @@ import pytest
 
 from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
-from tests.sft_data.serving import talking
+from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 

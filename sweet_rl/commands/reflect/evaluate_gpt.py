@@ -12,7 +12,7 @@ from sweet_rl.command_line import Options
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible, MaxFailed, Overwriting, Quiet, Tasks, WorldName
-from sweet_rl.sft_data.flags import MaxTurns, Output, TeacherFlags, teacher_stage
+from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
 from sweet_rl.worlds import first_for, names, world_of
 
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from sweet_rl import tracking
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.sft_data.flags import TeacherFlags
-from sweet_rl.sft_data.jobs import Done, Job, JobFile
-from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_all
-from sweet_rl.sft_data.teachers import Chance, EmbeddedTeacher, Expert, NoExpert, Teacher, play
+from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, judge_episodes, make_teacher, teach_all
+from sweet_rl.reflect_data.teachers import Chance, EmbeddedTeacher, Expert, NoExpert, Teacher, play
+from sweet_rl.reflect_data.texts import TeacherFlags
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
 from sweet_rl.worlds.options import Measured

@@ -12,7 +12,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible, Overwriting
-from sweet_rl.sft_data.flags import Output
+from sweet_rl.reflect_data.texts import Output
 from sweet_rl.types import Compat
 
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}

@@ -16,7 +16,7 @@ from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured,
 from sweet_rl.worlds.text_game_world import ACTION_HEAD, TextGameWorld
 
 if TYPE_CHECKING:
-    from sweet_rl.sft_data.teachers import Expert
+    from sweet_rl.reflect_data.teachers import Expert
 
 STAGES: Final[Mapping[str, StageEntry]] = {
     "reflect alfworld_reflection": StageEntry(

@@ -11,7 +11,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible, Tasks
-from sweet_rl.sft_data.flags import Label, RecordingFlags, TeacherFlags, TextFlags, teacher_stage
+from sweet_rl.reflect_data.texts import Label, RecordingFlags, TeacherFlags, TextFlags, teacher_stage
 from sweet_rl.worlds.alfworld import STAGES
 
 
@@ -51,8 +51,7 @@ def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFl
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.sft_data.reflections import RecordPlan
-    from sweet_rl.sft_data.runs import record
+    from sweet_rl.reflect_data.jobs import record
     from sweet_rl.worlds.alfworld import WORLD
     from sweet_rl.worlds.alfworld.game import HouseholdGame
     from sweet_rl.worlds.alfworld.household import Household
@@ -69,9 +68,9 @@ def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFl
             random_share=flags.random_share,
             seek=flags.seek,
         )
-        plan = RecordPlan(play, household_request(), flags.seed, flags.reflections)
         record(
-            plan,
+            play,
+            household_request(),
             teacher_flags,
             flags,
             Path(flags.output),
@@ -106,7 +105,7 @@ def alfworld_gen_sft(flags: AlfworldGenSftFlags, /) -> None:
     """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records."""
     from pathlib import Path
 
-    from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.reflect_data.texts import read_list
     from sweet_rl.worlds.alfworld.teacher.lessons import household_texts
 
     texts = household_texts(

@@ -12,7 +12,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import Compatible, MaxFailed, OutputDir, Overwriting, Quiet, Seeded
-from sweet_rl.sft_data.flags import Markov, Output, TaskFile, TeacherFlags, TextFlags, teacher_stage
+from sweet_rl.reflect_data.texts import Markov, Output, TaskFile, TeacherFlags, TextFlags, teacher_stage
 from sweet_rl.worlds.auto_explore import STAGES, Levels, Repositories
 
 
@@ -124,9 +124,8 @@ def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.sft_data.jobs import Done, Job, JobFile
-    from sweet_rl.sft_data.runs import beside, make_teacher, say_failures, teach_all
-    from sweet_rl.sft_data.teachers import Teacher
+    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, make_teacher, say_failures, teach_all
+    from sweet_rl.reflect_data.teachers import Teacher
     from sweet_rl.worlds.auto_explore.teacher.question_jobs import (
         ALL_QUESTIONS,
         ask_about,
@@ -175,8 +174,8 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.errors import UsageError
+    from sweet_rl.reflect_data.texts import read_list, write_list
     from sweet_rl.runs import new_file
-    from sweet_rl.sft_data.texts import read_list, write_list
     from sweet_rl.tracking import is_record
     from sweet_rl.worlds.auto_explore.teacher.question_jobs import ALL_QUESTIONS
     from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
@@ -237,10 +236,9 @@ def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFl
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.sft_data.jobs import Done, Job, JobFile
-    from sweet_rl.sft_data.runs import beside, make_teacher, say_failures, teach_all
-    from sweet_rl.sft_data.teachers import Teacher
-    from sweet_rl.sft_data.texts import read_list, write_list
+    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, make_teacher, say_failures, teach_all
+    from sweet_rl.reflect_data.teachers import Teacher
+    from sweet_rl.reflect_data.texts import read_list, write_list
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories.library import Library
     from sweet_rl.worlds.auto_explore.teacher.lessons import Lesson, add_lessons, plan_lessons, teach
@@ -301,8 +299,8 @@ def split_data(flags: SplitDataFlags, /) -> None:
     """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file."""
     from pathlib import Path
 
+    from sweet_rl.reflect_data.texts import read_list, write_list
     from sweet_rl.runs import new_file
-    from sweet_rl.sft_data.texts import read_list, write_list
     from sweet_rl.worlds.auto_explore.teacher.task_filter import SHARES, split_tasks
 
     source = Path(flags.task_file)
@@ -339,7 +337,7 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.command_line.running import progress
-    from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.reflect_data.texts import read_list
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories.library import Library
     from sweet_rl.worlds.auto_explore.teacher.lessons import explore_texts

@@ -35,7 +35,7 @@ from sweet_rl.worlds.options import AgentRequest, Options
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
-    from sweet_rl.sft_data.schools import School
+    from sweet_rl.reflect_data.pretraining import School
     from sweet_rl.users.protocol import Speaker
 
 ABOUT_FUNCTION: Final = (

@@ -17,16 +17,16 @@ from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured,
 from sweet_rl.worlds.text_game_world import ACTION_HEAD, TextGameWorld
 
 if TYPE_CHECKING:
-    from sweet_rl.sft_data.teachers import Expert
+    from sweet_rl.reflect_data.teachers import Expert
 
 STAGES: Final[Mapping[str, StageEntry]] = {
     "reflect taxi_reflection": StageEntry(
-        f"{__name__}.stages:taxi_reflection",
+        f"{__name__}.data:taxi_reflection",
         "DangerousTaxi: let a teacher reflect on states of random games.",
         ("taxi/data_reflection.json",),
     ),
     "reflect taxi_gen_sft": StageEntry(
-        f"{__name__}.stages:taxi_gen_sft",
+        f"{__name__}.data:taxi_gen_sft",
         "DangerousTaxi: write training texts from records.",
         ("taxi/sft*.jsonl",),
     ),
@@ -135,13 +135,13 @@ class DangerousTaxi(TextGameWorld):
     def expert(self, game: TextGame) -> Expert:
         """The oracle, which knows the shortest way."""
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-        from sweet_rl.worlds.dangerous_taxi.teacher.lessons import TaxiExpert
+        from sweet_rl.worlds.dangerous_taxi.tasks import TaxiExpert
 
         return TaxiExpert(game) if isinstance(game, TaxiGame) else super().expert(game)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Drivers who plan, with slips or without, and one who draws."""
-        from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
+        from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 
         if wanted.name not in self.agents:
             raise self.no_agent(wanted.name)

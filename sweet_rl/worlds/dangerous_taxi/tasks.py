@@ -1,38 +1,46 @@
-"""Tasks of DangerousTaxi, as rows that `sweet_rl.records.task_from_row` reads.
+"""Tasks of DangerousTaxi, as rows that `sweet_rl.records.task_from_row` reads, and who drives without a model.
 
 A task is a start state and a curriculum. There are 300 start states; a fifth of them is held out, the same
 ones for everybody and in every curriculum.
 
-Published behaviour: docs/published/reflect_rl.md#dangeroustaxi.
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #data-of-recorded-states.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
 from sweet_rl.errors import UsageError
-from sweet_rl.types import Json
-from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, START_STATES, plan, plan_to_pickup
-
-CURRICULA: Final[dict[str, str | None]] = {
-    "none": None,
-    "pickup": "pickup",
-    "dropoff": "dropoff",
-    "full": "full",
-}
-"""What stands in a task source, and what in a row."""
+from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
+from sweet_rl.reflect_data.texts import Words
+from sweet_rl.types import Json, Observation, derive_seed
+from sweet_rl.worlds.dangerous_taxi.game import (
+    ACTION_NAMES,
+    DEPOTS,
+    DROPOFF,
+    IN_TAXI,
+    LABELS,
+    PICKUP,
+    START_STATES,
+    TaxiGame,
+    decode,
+    plan,
+    plan_to_pickup,
+    read_state,
+)
 
 TEST_SHARE: Final = 0.2
-_SPLIT_SEED: Final = "dangerous taxi, held out"
 
 _ERRANDS: Final = {
-    None: "Bring the passenger to the destination.",
+    "none": "Bring the passenger to the destination.",
     "pickup": "Pick the passenger up.",
     "dropoff": "The passenger is in the taxi. Bring them to the destination.",
     "full": "Pick the passenger up and bring them to the destination.",
 }
+"""What is asked for in each curriculum, by its name in a task source."""
 
 
 def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
@@ -41,14 +49,12 @@ def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
     if first in {"train", "test", "any"} and not split:
         first, split = "", first
     name = first or "full"
-    if name not in CURRICULA or split not in {"", "train", "test", "any"}:
+    if name not in _ERRANDS or split not in {"", "train", "test", "any"}:
         raise UsageError(
             f"'taxi:{where}' is no source of tasks. Use 'taxi:CURRICULUM' or 'taxi:CURRICULUM:SPLIT', with "
-            f"{', '.join(CURRICULA)} for the one and train, test or any for the other."
+            f"{', '.join(_ERRANDS)} for the one and train, test or any for the other."
         )
-    if split == "any":
-        return [taxi_row(name)]
-    return [taxi_row(name, start) for start in start_states(split)]
+    return [taxi_row(name)] if split == "any" else [taxi_row(name, start) for start in start_states(split)]
 
 
 def drawn_tasks(name: str, count: int) -> list[dict[str, Json]]:
@@ -60,23 +66,125 @@ def start_states(split: str = "") -> Sequence[int]:
     """The start states of "train", "test", or all of them, in their order."""
     if not split:
         return START_STATES
-    held_out = set(Random(_SPLIT_SEED).sample(START_STATES, round(TEST_SHARE * len(START_STATES))))
+    draws = Random("dangerous taxi, held out")
+    held_out = set(draws.sample(START_STATES, round(TEST_SHARE * len(START_STATES))))
     return tuple(state for state in START_STATES if (state in held_out) == (split == "test"))
 
 
 def taxi_row(name: str, start: int | None = None) -> dict[str, Json]:
-    """One task of a curriculum, by its name in `CURRICULA`; without `start` the episode's seed draws one."""
-    curriculum = CURRICULA[name]
+    """One task of a curriculum, by its name in a task source; without `start` the episode's seed draws one."""
+    begins = "any" if start is None else start
     row: dict[str, Json] = {
-        "task_id": f"dangerous_taxi/{name}/{'any' if start is None else start}",
-        "problem_description": _ERRANDS[curriculum],
-        "ground_truth": f"start {'any' if start is None else start}, curriculum {name}",
-        "instruction": f"{_ERRANDS[curriculum]} Start: {'any' if start is None else start}.",
+        "task_id": f"dangerous_taxi/{name}/{begins}",
+        "problem_description": _ERRANDS[name],
+        "ground_truth": f"start {begins}, curriculum {name}",
+        "instruction": f"{_ERRANDS[name]} Start: {begins}.",
         "start": start,
-        "curriculum": curriculum,
+        "curriculum": None if name == "none" else name,
     }
     if start is None:
         return row
     to_pickup, whole = len(plan_to_pickup(start)), plan(start)
     way = {"pickup": whole[:to_pickup], "dropoff": whole[to_pickup:]}.get(name, whole)
     return row | {"hidden_information": ", ".join(ACTION_NAMES[action] for action in way)}
+
+
+class TaxiDriver(ScriptedPolicy):
+    """Reads the last picture; with probability `skill` takes the oracle's next step, else any of the six.
+
+    The picture tells everything, so nothing hidden is needed. The same episode seed draws the same steps.
+
+    Args:
+        skill: how often it plans, 0 to 1; None for what its name says.
+    """
+
+    def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        self.name = name
+        skills = {
+            "planner": 1.0,
+            "careless": 0.1,
+            "random": 0.0,
+        }  # published data: one step of ten is planned
+        self._skill = skill_of("driver", name, skill, skills)
+
+    def _say(self, observation: Observation) -> str:
+        rng = Random(derive_seed(observation.seed, observation.turn, "taxi driver"))
+        if rng.random() >= self._skill:
+            return rng.choice(LABELS)
+        state = read_state(observation.messages[-1].content)
+        way = () if state is None else plan(state)
+        return LABELS[way[0]] if way else LABELS[0]
+
+
+class TaxiExpert:
+    """Knows the shortest way of a taxi game."""
+
+    def __init__(self, game: TaxiGame) -> None:
+        self._game = game
+
+    def thought(self) -> Words:
+        """The positions of everything, and the next action."""
+        return partial(thought, None, None, self._game.state)
+
+    def label(self) -> str:
+        """The label of the oracle's first action; "0" where nothing is left to do."""
+        return next((LABELS[action] for action in self._game.best_actions()), "0")
+
+
+def thought(before: int | None, action: int | None, state: int, draws: Random) -> str:
+    """The embedded teacher's text about a state: what the last action did, where all are, what is next and why."""
+    parts = [] if before is None or action is None else [_verdict(before, action, state, draws)]
+    row, column, passenger, destination = decode(state)
+    riding, goal = passenger == IN_TAXI, _cell(*DEPOTS[destination])
+    taxi, waiting = _cell(row, column), goal if riding else _cell(*DEPOTS[passenger])
+    parts.append(
+        draws.choice(
+            (
+                f"The passenger is in the taxi at {taxi} and wants to go to {goal}.",
+                f"The taxi at {taxi} has the passenger, the destination is {goal}.",
+                f"We are at {taxi} with the passenger and must get to {goal}.",
+            )
+            if riding
+            else (
+                f"The taxi is at {taxi}, the passenger waits at {waiting}.",
+                f"The passenger waits at {waiting} and the taxi is at {taxi}.",
+                f"We are at {taxi} and must fetch the passenger at {waiting}.",
+            )
+        )
+    )
+    way = plan(state)
+    if not way:
+        return " ".join([*parts, "Nothing is left to do."])
+    name = ACTION_NAMES[way[0]]
+    if way[0] in {PICKUP, DROPOFF}:
+        here = way[0] == PICKUP
+        why = "because the passenger waits right here" if here else "because this is the destination"
+    else:
+        to_row, to_column = DEPOTS[destination if riding else passenger]
+        down, right = ((1, 0), (-1, 0), (0, 1), (0, -1))[way[0]]
+        nearer = down * (to_row - row) > 0 or right * (to_column - column) > 0
+        whom = "destination" if riding else "passenger"
+        why = f"towards the {whom}" if nearer else f"around the wall to the {whom}"
+    parts.append(
+        draws.choice((f"Next {name}, {why}.", f"Now {name}, {why}.", f"Best to {name} next, {why}."))
+    )
+    return " ".join(parts)
+
+
+def _verdict(before: int, action: int, state: int, draws: Random) -> str:
+    """What the last action did."""
+    name = ACTION_NAMES[action]
+    if state == before:
+        return draws.choice((f"To {name} changed nothing, a mistake.", f"Bad: {name} had no effect."))
+    if action == PICKUP:
+        return draws.choice(("Good, the passenger is in now.", "The pickup worked."))
+    if action == DROPOFF:
+        return draws.choice(("The passenger got out at a wrong place.", "Bad: that was not the destination."))
+    if len(plan(state)) < len(plan(before)):
+        return draws.choice((f"Good, {name} brought us nearer.", f"To {name} was a good step."))
+    return draws.choice((f"Bad, {name} led us away.", f"To {name} was a detour."))
+
+
+def _cell(row: int, column: int) -> str:
+    return f"row {row} column {column}"

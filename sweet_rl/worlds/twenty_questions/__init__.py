@@ -15,7 +15,7 @@ from sweet_rl.worlds.question_games import QuestionGame, QuestionOptions
 from sweet_rl.worlds.question_games.asking import Asking
 
 if TYPE_CHECKING:
-    from sweet_rl.sft_data.schools import School
+    from sweet_rl.reflect_data.pretraining import School
 
 
 class TwentyQuestions(QuestionGame):

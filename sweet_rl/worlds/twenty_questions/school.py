@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 
 from sweet_rl.records import task_from_row
+from sweet_rl.reflect_data.pretraining import Phase, School, Text
 from sweet_rl.rollout import rollout, schedule
-from sweet_rl.sft_data.schools import Phase, School, Text
 from sweet_rl.types import AgentTurn, Message, Trajectory
 from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
 from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv

@@ -27,8 +27,8 @@ from sweet_rl.worlds.auto_explore.stages import (
     split_data,
 )
 from sweet_rl.worlds.auto_explore.teacher.measuring import success_by_level
-from sweet_rl.worlds.dangerous_taxi.stages import taxi_gen_sft, taxi_reflection
-from tests.sft_data.serving import talking
+from sweet_rl.worlds.dangerous_taxi.data import taxi_gen_sft, taxi_reflection
+from tests.reflect_data.serving import talking
 
 TASKS = Path("data/auto_explore/tasks_filtered")
 

@@ -9,7 +9,7 @@ import pytest
 from sweet_rl.chat.reflect_format import policy_prompt
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
-from sweet_rl.sft_data.teachers import EmbeddedTeacher
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories import is_allowed
 from sweet_rl.worlds.auto_explore.repositories.library import Library

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.sft_data.jobs import Job
-from sweet_rl.sft_data.teachers import EmbeddedTeacher
-from sweet_rl.sft_data.texts import read_list, write_list
+from sweet_rl.reflect_data.jobs import Job
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher
+from sweet_rl.reflect_data.texts import read_list, write_list
 from sweet_rl.worlds.auto_explore.repositories import index_of
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
 from sweet_rl.worlds.auto_explore.tasks import load_dataset, targets_of

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sweet_rl.records import task_from_row
-from sweet_rl.sft_data.teachers import EmbeddedTeacher
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories import index_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library

@@ -8,9 +8,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.rules import plan
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, plan
+from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 from sweet_rl.worlds.text_game_env import TextGameEnv
 
 

@@ -7,8 +7,7 @@ import pytest
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.types import StopReason
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, draw
-from sweet_rl.worlds.dangerous_taxi.rules import IN_TAXI, START_STATES, decode, plan
+from sweet_rl.worlds.dangerous_taxi.game import IN_TAXI, START_STATES, TaxiGame, decode, draw, plan
 from sweet_rl.worlds.dangerous_taxi.tasks import taxi_row
 from sweet_rl.worlds.text_game_env import TextGameEnv
 

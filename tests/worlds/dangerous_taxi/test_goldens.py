@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, draw, rules_text
-from sweet_rl.worlds.dangerous_taxi.rules import START_STATES, TABLE, encode, plan
+from sweet_rl.worlds.dangerous_taxi.game import START_STATES, TABLE, TaxiGame, draw, encode, plan, rules_text
 
 EPISODES = [
     "optimal_None",

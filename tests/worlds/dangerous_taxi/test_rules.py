@@ -2,17 +2,18 @@
 
 import pytest
 
-from sweet_rl.worlds.dangerous_taxi.game import draw, read_state
-from sweet_rl.worlds.dangerous_taxi.rules import (
+from sweet_rl.worlds.dangerous_taxi.game import (
     DEPOTS,
     IN_TAXI,
     START_STATES,
     STATES,
     TABLE,
     decode,
+    draw,
     encode,
     plan,
     plan_to_pickup,
+    read_state,
 )
 
 

@@ -10,19 +10,26 @@ import pytest
 from sweet_rl.chat.reflect_format import policy_prompt, reflection_prompt
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.sft_data.jobs import JobFile
-from sweet_rl.sft_data.reflections import RecordPlan, collect
-from sweet_rl.sft_data.teachers import EmbeddedTeacher
+from sweet_rl.reflect_data.jobs import JobFile, collect
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.types import Failure
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame, draw, game_instruction, rules_text
-from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, START_STATES, encode, plan
-from sweet_rl.worlds.dangerous_taxi.teacher.lessons import (
+from sweet_rl.worlds.dangerous_taxi.data import (
     hint_of,
     play_taxi,
     taxi_request,
     taxi_texts,
-    thought,
 )
+from sweet_rl.worlds.dangerous_taxi.game import (
+    ACTION_NAMES,
+    START_STATES,
+    TaxiGame,
+    draw,
+    encode,
+    game_instruction,
+    plan,
+    rules_text,
+)
+from sweet_rl.worlds.dangerous_taxi.tasks import thought
 
 HEAD = "\nThe actions you can take now is:"
 
@@ -44,7 +51,12 @@ def test_texts_are_what_games_show():
     """One prompt for training and for games, also from records that have the rules."""
     game = TaxiGame()
     shown = game.begin(START_STATES[5])
-    for rules in ("", f"{rules_text()}\n"):
+    for rules in (
+        "",
+        f"{rules_text()}\n",
+        "Note that this is optimal.\n",
+        "Spoiler: go south, it is optimal.\n",
+    ):
         texts = taxi_texts([{"state": rules + shown, "reflection": "R", "action": 2}]).files
         instruction = game_instruction()
         assert texts["sft.jsonl"] == [f"{policy_prompt(shown, HEAD)}2"]
@@ -52,6 +64,7 @@ def test_texts_are_what_games_show():
             f"{reflection_prompt(shown, HEAD, instruction=instruction)}R"
         ]
         assert texts["sft_policy.jsonl"] == [f"{policy_prompt(shown, HEAD, 'R', instruction=instruction)}2"]
+    rules = f"{rules_text()}\n"
     kept = taxi_texts([{"state": rules + shown, "reflection": "R", "action": 2}], keep_rules=True).files
     assert kept["sft.jsonl"] == [f"{rules}{policy_prompt(shown, HEAD)}2"]
 
@@ -138,11 +151,12 @@ def test_the_embedded_teacher_speaks_the_truth():
 
 
 def gather(path, num_records, *, at_once=4, teacher=None, seed=0):
-    plan_ = RecordPlan(play, taxi_request(), seed)
+    teacher = teacher or EmbeddedTeacher()
     with JobFile(path, {}) as jobs:
-        return asyncio.run(
-            collect(plan_, teacher or EmbeddedTeacher(), jobs, num_records=num_records, at_once=at_once)
+        work = collect(
+            play, taxi_request(), teacher, jobs, seed=seed, num_records=num_records, at_once=at_once
         )
+        return asyncio.run(work)
 
 
 def test_records_depend_on_the_seed_alone(tmp_path):

@@ -13,9 +13,7 @@ from typing import Any, Final
 
 from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.prompts import packaged_text
-from sweet_rl.sft_data.reflections import Moment, Request
-from sweet_rl.sft_data.teachers import Words
-from sweet_rl.sft_data.texts import Texts, label_of
+from sweet_rl.reflect_data.texts import Moment, Request, Texts, Words, label_of
 from sweet_rl.types import Compat, Task, derive_seed
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.seeking import Look, look

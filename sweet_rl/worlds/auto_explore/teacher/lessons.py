@@ -18,9 +18,9 @@ from sweet_rl.chat.reflect_format import SftTexts, sft_texts
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
-from sweet_rl.sft_data.jobs import Done, Job
-from sweet_rl.sft_data.teachers import Teacher
-from sweet_rl.sft_data.texts import Texts
+from sweet_rl.reflect_data.jobs import Done, Job
+from sweet_rl.reflect_data.teachers import Teacher
+from sweet_rl.reflect_data.texts import Texts
 from sweet_rl.types import Compat, Failure, Json, Task, derive_seed, digest
 from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.commands import unwrap, wrap

@@ -11,11 +11,9 @@ from sweet_rl import tracking
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
-from sweet_rl.sft_data.flags import TeacherFlags
-from sweet_rl.sft_data.jobs import Done, Job, JobFile
-from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_all
-from sweet_rl.sft_data.teachers import Teacher, of_the_model
-from sweet_rl.sft_data.texts import write_list
+from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, judge_episodes, make_teacher, teach_all
+from sweet_rl.reflect_data.teachers import Teacher, of_the_model
+from sweet_rl.reflect_data.texts import TeacherFlags, write_list
 from sweet_rl.types import Compat, Failure, Json, Task, derive_seed
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.levels import LevelFlags, levels_of

@@ -16,9 +16,9 @@ from typing import Final
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import fill, load_prompt
-from sweet_rl.sft_data.jobs import Done, Job
-from sweet_rl.sft_data.teachers import Asked, Teacher
-from sweet_rl.sft_data.texts import write_list
+from sweet_rl.reflect_data.jobs import Done, Job
+from sweet_rl.reflect_data.teachers import Asked, Teacher
+from sweet_rl.reflect_data.texts import write_list
 from sweet_rl.types import Compat, Failure, Json, Message, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import is_allowed, scan
 from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path

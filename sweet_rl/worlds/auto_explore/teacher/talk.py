@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from sweet_rl.chat.reflect_format import resolve_label, split_prompt
 from sweet_rl.prompts import packaged_text
-from sweet_rl.sft_data.teachers import Asked, Teacher
+from sweet_rl.reflect_data.teachers import Asked, Teacher
 from sweet_rl.text_game import GameStep
 from sweet_rl.types import Failure, Message, derive_seed
 from sweet_rl.worlds.auto_explore import ACTION_HEAD

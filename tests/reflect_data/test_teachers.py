@@ -7,9 +7,9 @@ import pytest
 
 from sweet_rl.errors import ServiceError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
-from sweet_rl.sft_data.teachers import Asked, EmbeddedTeacher, ModelTeacher
+from sweet_rl.reflect_data.teachers import Asked, EmbeddedTeacher, ModelTeacher
 from sweet_rl.types import Message
-from tests.sft_data.serving import talking
+from tests.reflect_data.serving import talking
 
 
 def asked(text="Which label?", seed=7):

@@ -6,11 +6,10 @@ import json
 import pytest
 
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.sft_data.teachers import EmbeddedTeacher, NoExpert, extract_action, play
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher, NoExpert, extract_action, play
 from sweet_rl.types import Failure
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.rules import START_STATES, plan
-from sweet_rl.worlds.dangerous_taxi.teacher.lessons import TaxiExpert
+from sweet_rl.worlds.dangerous_taxi.game import START_STATES, TaxiGame, plan
+from sweet_rl.worlds.dangerous_taxi.tasks import TaxiExpert
 
 LABELS = [str(label) for label in range(6)]
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from sweet_rl.prompts import load_prompt
-from sweet_rl.sft_data.jobs import Job
-from sweet_rl.sft_data.teachers import EmbeddedTeacher
+from sweet_rl.reflect_data.jobs import Job
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories import index_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library

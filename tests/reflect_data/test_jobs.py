@@ -6,7 +6,7 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.sft_data.jobs import Done, JobFile
+from sweet_rl.reflect_data.jobs import Done, JobFile
 from sweet_rl.types import Failure
 
 

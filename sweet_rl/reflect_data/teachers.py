@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -25,12 +25,9 @@ from sweet_rl.chat.reflect_format import offered_commands, resolve_label, split_
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.prompts import packaged_text
 from sweet_rl.records import Journal
+from sweet_rl.reflect_data.texts import Words
 from sweet_rl.text_game import GameStep, TextGame
-from sweet_rl.types import Compat, Failure, Json, Message, derive_seed, digest
-
-TEMPERATURE: Final = 0.7
-TOP_P: Final = 0.9
-"""How teachers are sampled."""
+from sweet_rl.types import Compat, Failure, Message, derive_seed, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class Asked:
     """
 
     messages: Sequence[Message]
-    known: Callable[[random.Random], str]
+    known: Words
     seed: int
 
 
@@ -94,14 +91,10 @@ class ModelTeacher:
         model: str,
         *,
         replies: Path | None = None,
-        temperature: float = TEMPERATURE,
-        top_p: float = TOP_P,
-        max_tokens: int = 2000,
         at_once: int = 64,
     ) -> None:
         self.name = model
         self._client = client
-        self._fields = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
         self._journal = Journal(replies) if replies else None
         if replies:
             tracking.writes(replies, continues=True)
@@ -113,7 +106,14 @@ class ModelTeacher:
 
     async def say(self, asked: Asked) -> str:
         """One chat completion, or its earlier reply to the same request."""
-        body = self._body(asked)
+        body = {
+            "model": self.name,
+            "messages": [{"role": message.role, "content": message.content} for message in asked.messages],
+            "temperature": 0.7,
+            "top_p": 0.9,
+            "max_tokens": 2000,
+            "seed": derive_seed(asked.seed),
+        }
         key = digest(body, 32)
         if key in self._kept:
             return self._kept[key]
@@ -134,22 +134,13 @@ class ModelTeacher:
             self._journal.close()
         await self._client.close()
 
-    def _body(self, asked: Asked) -> Mapping[str, Json]:
-        return {
-            "model": self.name,
-            "messages": [{"role": message.role, "content": message.content} for message in asked.messages],
-            **self._fields,
-            "seed": derive_seed(asked.seed),
-        }
 
+_ATTEMPTS: Final = 3
+"""How often a state is sent to a model that says nothing."""
 
-ATTEMPTS: Final = 3
-"""How often a state is sent again to a model that says nothing."""
-
-_CHOICES: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
-_WORD: Final = re.compile(r"\w+")
-
-Words = Callable[[random.Random], str]
+_CHOICES: Final = tuple(
+    map(re.compile, (r"action:\s*(?P<label>\d+)", r"action\s*(?P<label>\d+)", r"(?P<label>\d+)"))
+)
 
 
 class Expert(Protocol):
@@ -198,7 +189,6 @@ class Played:
     cost: float = 0.0
     steps: int = 0
     moved: GameStep | None = None
-    compat: Compat = "fixed"
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -208,18 +198,12 @@ def extract_action(reply: str, labels: Sequence[str], *, compat: Compat = "fixed
     The first of `action: 3`, `action 3` and a bare number counts if it is on offer; else the first word that
     is. As published, that is the first label that occurs anywhere, so that of labels 0 to 5 `take 57` is 5.
     """
-    text = reply.lower()
-    for pattern in _CHOICES:
-        found = pattern.search(text)
-        if found:
-            label = found[1] if pattern.groups else found[0]
-            if label in labels:
-                return label
-            break
+    found = next(filter(None, (pattern.search(reply.lower()) for pattern in _CHOICES)), None)
+    if found and found["label"] in labels:
+        return found["label"]
     if compat == "fixed":
-        return next((word for word in _WORD.findall(reply) if word in labels), None)
-    places = {label: reply.find(label) for label in labels if label in reply}
-    return min(places, key=places.__getitem__) if places else None
+        return next((word for word in re.findall(r"\w+", reply) if word in labels), None)
+    return min((label for label in labels if label in reply), key=reply.find, default=None)
 
 
 async def play(
@@ -232,22 +216,35 @@ async def play(
     compat: Compat = "fixed",
 ) -> Played:
     """Play a started game to its end."""
-    played = Played(compat=compat)
-    head = game.head
+    played = Played()
     draws = random.Random(seed)
+    think, act = (packaged_text(f"reflect/react_{name}") for name in ("think", "act"))
+
+    async def ask(text: str, known: Words, seed: int) -> str:
+        """One request; "" after so many that brought nothing, which are recorded."""
+        messages = [Message("system", packaged_text("reflect/react_system")), Message("user", text)]
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
+            except RequestFailed as error:
+                played.failures.append(replace(error.failure, turn=played.steps))
+                if attempt == _ATTEMPTS - 1 and not (compat == "published" or of_the_model(error)):
+                    raise
+        return ""
+
     while played.moved is None or not played.moved.over:
-        before, actions = split_prompt(game.text, head)
+        before, actions = split_prompt(game.text, game.head)
         step_seed = derive_seed(seed, played.steps)
         thoughts = ""
         if react:
-            text = f"{before}\n\n{_prompt('react_think')}"
-            thoughts = await _ask(teacher, text, await asyncio.to_thread(expert.thought), step_seed, played)
-        text = f"{before}\n{thoughts}\n{actions.strip()}\n\n{_prompt('react_act')}"
+            known = await asyncio.to_thread(expert.thought)
+            thoughts = await ask(f"{before}\n\n{think}", known, step_seed)
         label = await asyncio.to_thread(expert.label)
-        reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
+        text = f"{before}\n{thoughts}\n{actions.strip()}\n\n{act}"
+        reply = await ask(text, lambda _, label=label: label, step_seed + 1)  # type: ignore[misc]
         found = extract_action(reply, game.labels, compat=compat)
         if found is None and compat == "fixed":  # a model may write the command itself
-            found = resolve_label(reply, offered_commands(actions, head))
+            found = resolve_label(reply, offered_commands(actions, game.head))
         if found is None:
             if reply:
                 played.failures.append(Failure("malformed_reply", reply, turn=played.steps))
@@ -256,20 +253,3 @@ async def play(
         played.cost += played.moved.cost
         played.steps += 1
     return played
-
-
-async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Played) -> str:
-    """One request; "" after so many that brought nothing, which are recorded."""
-    messages = [Message("system", _prompt("react_system")), Message("user", text)]
-    for attempt in range(ATTEMPTS):
-        try:
-            return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
-        except RequestFailed as error:
-            played.failures.append(replace(error.failure, turn=played.steps))
-            if attempt == ATTEMPTS - 1 and not (played.compat == "published" or of_the_model(error)):
-                raise
-    return ""
-
-
-def _prompt(name: str) -> str:
-    return packaged_text(f"reflect/{name}")

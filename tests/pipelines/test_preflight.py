@@ -11,30 +11,29 @@ import pytest
 
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.pipelines.needs import _question
-from sweet_rl.preflight.findings import (
+from sweet_rl.pipelines.preflight import (
     Gpu,
+    Server,
+    Size,
+    Training,
+    disk_bytes,
+    gpu_bytes,
     gpus,
     look_at_dialogues,
     look_at_disk,
     look_at_gpus,
     look_at_main_memory,
+    look_at_model,
     look_at_output,
     look_at_programs,
+    look_at_servers,
     look_at_tasks,
-    missing,
-)
-from sweet_rl.preflight.models import (
-    Size,
-    Training,
-    disk_bytes,
-    gpu_bytes,
-    look_at_model,
     main_memory_bytes,
+    missing,
     size_of,
 )
-from sweet_rl.preflight.servers import Server, look_at_servers
 from sweet_rl.worlds import world_of
-from tests.sft_data.serving import talking
+from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 from tests.users.serving import serving

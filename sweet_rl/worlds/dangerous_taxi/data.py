@@ -1,0 +1,220 @@
+"""DangerousTaxi's training data: games of a mostly random driver, what a teacher thinks of their states, and texts of these.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states, #deviations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Literal
+
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, SftTexts, sft_texts, split_prompt
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.flags import flag
+from sweet_rl.flags.common import Compatible
+from sweet_rl.prompts import load_prompt
+from sweet_rl.reflect_data.texts import (
+    Label,
+    Moment,
+    RecordingFlags,
+    Request,
+    Rules,
+    TeacherFlags,
+    TextFlags,
+    Texts,
+    label_of,
+    read_list,
+    teacher_stage,
+)
+from sweet_rl.types import Compat
+from sweet_rl.worlds.dangerous_taxi import STAGES
+from sweet_rl.worlds.dangerous_taxi.game import (
+    ACTION_NAMES,
+    LABELS,
+    TABLE,
+    game_instruction,
+    plan,
+    prompt,
+    rules_text,
+)
+from sweet_rl.worlds.dangerous_taxi.tasks import start_states, thought
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
+    """The flags of this stage."""
+
+    head_start: bool | None = flag(
+        None,
+        "let the oracle drive a random part of the way first, unrecorded: the games of a random driver end too soon to show the rest of it. Default true, with --compat published false.",
+    )
+    split: Literal["train", "test", "any"] = flag("train", "begin in start states of train, test, or any.")
+
+
+@recorded("reflect taxi_reflection", prices=True, resumes=True)
+@teacher_stage(
+    defaults={"output": "", "num_records": 2000, "max_turns": 20},
+    helps={
+        "output": "the file to write; default data/taxi/data_reflection.json (data_reflection_oracle.json where nothing is random, data.json without reflections).",
+        "random_share": "how often the driver takes any action, 0 to 1; else the best one.",
+        "max_turns": "steps of a game at most.",
+        "with_prompt": "put the rules into every recorded state, as the published stage does. A model gets the rules anyway.",
+        "seed": "decides about the games and the wording.",
+        "overwrite": "begin again.",
+        "compat": "fixed, or published: an action without effect does not end a game here, and a model reads that the game is over where the best action is to move south.",
+    },
+)
+def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) -> None:
+    """Play games of the taxi and let a teacher reflect on every state.
+
+    The published stage runs until it is stopped; this one ends with so many records. The same command resumes
+    where it stopped, and the records depend on the seed alone.
+    """
+    from sweet_rl.reflect_data.jobs import record
+
+    oracle = "_oracle" if flags.random_share == 0 else ""
+    name = f"data_reflection{oracle}.json" if flags.reflections else "data.json"
+    head_start = not flags.published if flags.head_start is None else flags.head_start
+    own: dict[str, Any] = {"with_prompt": flags.with_prompt, "head_start": head_start, "compat": flags.compat}
+    starts = start_states("" if flags.split == "any" else flags.split)
+    play = partial(
+        play_taxi, starts=starts, random_share=flags.random_share, max_turns=flags.max_turns, **own
+    )
+    target = Path(flags.output or f"data/taxi/{name}")
+    record(play, taxi_request(), teacher_flags, flags, target, own | {"split": flags.split})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaxiGenSftFlags(TextFlags, Label, Rules, Compatible):
+    """The flags of this stage."""
+
+
+@recorded("reflect taxi_gen_sft", reads=("task_file",))
+@stage(
+    "task_file",
+    defaults={"output": "", "task_file": "data/taxi/data_reflection.json"},
+    helps={
+        "output": "folder of the texts; default that of task_file.",
+        "task_file": "records, as taxi_reflection writes them.",
+        "label": "what a policy is trained to do: taken, the action that the mostly random driver took (published), or best, the oracle's.",
+        "with_prompt": "leave the rules in states that have them, for games that are played with --with_prompt.",
+        "overwrite": "replace what is there.",
+        "compat": "fixed, or published (the texts, byte for byte).",
+    },
+)
+def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
+    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records.
+
+    The texts are exactly what games and evaluation show. The published ones are not (--compat published): they lack the
+    game instruction and the actions done before, and have other line breaks.
+    """
+    records = read_list(Path(flags.task_file), STAGES)
+    texts = taxi_texts(records, label=flags.label, keep_rules=flags.with_prompt, compat=flags.compat)
+    texts.save(flags)
+
+
+def play_taxi(
+    seed: int,
+    starts: Sequence[int],
+    *,
+    random_share: float = 0.9,
+    max_turns: int = 20,
+    with_prompt: bool = False,
+    head_start: bool = True,
+    compat: Compat = "fixed",
+) -> list[Moment]:
+    """One game, step by step, until it ends."""
+    draws = Random(seed)
+    states, actions = [draws.choice(list(starts))], list[int]()
+    if head_start:
+        way = plan(states[0])
+        for action in way[: draws.randrange(len(way))]:
+            states.append(TABLE[states[-1]][action].state)
+            actions.append(action)
+        forgotten = draws.randrange(len(states))
+        states, actions = states[forgotten:], actions[forgotten:]
+    moments: list[Moment] = []
+    while len(actions) < max_turns:
+        state = states[-1]
+        best = next(iter(plan(state)), None)
+        any_action = draws.random() < random_share
+        action = draws.randrange(len(LABELS)) if any_action or best is None else best
+        before, last = (states[-2], actions[-1]) if actions else (None, None)
+        moments.append(
+            Moment(
+                prompt(states, actions, with_prompt=with_prompt),
+                LABELS[action],
+                None if best is None else LABELS[best],
+                partial(thought, before, last, state),
+                hint_of(best, compat=compat),
+            )
+        )
+        next_state, _, delivered = TABLE[state][action]
+        states.append(next_state)
+        actions.append(action)
+        if delivered or (next_state == state and compat == "fixed"):
+            break
+    return moments
+
+
+def taxi_request() -> Request:
+    """How a model is asked: the rules are in its system prompt, so that records need not repeat them."""
+    system = f"{load_prompt('taxi_teacher_system').strip()}\n\n{rules_text()}"
+    return Request(system, load_prompt("taxi_teacher_request").strip(), ACTION_HEAD)
+
+
+def hint_of(best: int | None, *, compat: Compat = "fixed") -> str:
+    """A hint for the teacher that its text must not repeat."""
+    if best is None or (compat == "published" and best == 0):
+        return "The game is over."
+    return f"The best next action is: {ACTION_NAMES[best]}."
+
+
+def taxi_texts(
+    records: Iterable[Mapping[str, Any]],
+    *,
+    label: str = "taken",
+    keep_rules: bool = False,
+    compat: Compat = "fixed",
+) -> Texts:
+    """Training texts of records: `sft`, `sft_reflection`, `sft_policy`."""
+    texts = Texts({f"{name}.jsonl": [] for name in ("sft", "sft_reflection", "sft_policy")})
+    for record in records:
+        state = str(record.get("state") or "")
+        if compat == "fixed" and not keep_rules:
+            state = state.removeprefix(f"{rules_text()}\n")
+        reflection = str(record.get("reflection") or "")
+        made = taxi_sft_texts(state, reflection, label_of(record, label), compat=compat)
+        if made is None:
+            texts.skipped["record without a state"] += 1
+        else:
+            texts.add(made)
+    return texts
+
+
+_SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
+
+
+def taxi_sft_texts(state: str, reflection: str, label: str, *, compat: Compat = "fixed") -> SftTexts | None:
+    """The training texts of one recorded step; None for a record without a state."""
+    begins = re.search("--- (?:Initial|Current) State ---", state)
+    if begins is None:
+        return None
+    if compat == "fixed":
+        state = _SPOILER_LINE.sub("", state)
+        return sft_texts(state, ACTION_HEAD, reflection, label, instruction=game_instruction())
+    text = _SPOILER_LINE.sub("", state[begins.start() :]).strip()
+    before, after = split_prompt(text, ACTION_HEAD)
+    reflected = f"{before}\n{ANALYSE_MARKER}{reflection}"
+    return SftTexts(
+        plain=f"{text}{ACTION_MARKER}{label}",
+        reflection=reflected,
+        policy=f"{reflected}{after}{ACTION_MARKER}{label}",
+    )

@@ -1,1 +1,0 @@
-"""Training texts for the taxi: records, thoughts and lessons."""
