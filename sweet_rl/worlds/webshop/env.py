@@ -159,7 +159,8 @@ class WebShopEnv:
         if self._done:
             return StepResult(content, action, None, terminated=True, info=self._info())
         if self._quirks.late_limit and self._steps >= self._max_turns:
-            return self._cut_short(content, action, None)
+            self._messages += [Message("assistant", content), Message("user", "")]
+            return self._cut_short(content, action)
         self._steps += 1
         move = self._visit.move(content, self._quirks)
         reply = INVALID_ACTION
@@ -175,7 +176,7 @@ class WebShopEnv:
         if score is not None:
             return self._sold(content, action, score)
         if self._steps >= self._max_turns and not self._quirks.late_limit:
-            return self._cut_short(content, action, self._observe())
+            return self._cut_short(content, action)
         return StepResult(content, action, self._observe(), reward=0.0, info=self._info())
 
     async def close(self) -> None:
@@ -201,12 +202,12 @@ class WebShopEnv:
             info=self._info(),
         )
 
-    def _cut_short(self, content: str, action: str, last: Observation | None) -> StepResult:
+    def _cut_short(self, content: str, action: str) -> StepResult:
         self._done = True
         return StepResult(
             content,
             action,
-            last,
+            self._observe(),
             reward=0.0,
             truncated=True,
             stop_reason=StopReason.TURN_LIMIT,

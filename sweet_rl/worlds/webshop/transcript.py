@@ -20,12 +20,16 @@ class ShopTranscript:
 
     A page is written as `"\nObservation:\n{page}"`, an action as `"\nAction:\n{action}"`. The instruction is
     found in the first page; at the end it survives when a model's reader cuts the text on the left. A first
-    page without one gives no such ending.
+    page without one gives no such ending. An empty page at the end is a shop that no longer acts (the
+    published turn limit): the text is then that of the visit before the last action, without such an ending.
     """
 
     def render(self, messages: Sequence[Message]) -> str:
         """The visit so far and, after `Instruction:`, the goal."""
         spoken = without_system(messages)
+        closed = len(spoken) > 1 and not spoken[-1].content and spoken[-1].role == "user"
+        if closed:
+            spoken = spoken[:-2]
         transcript = "".join(
             f"\nAction:\n{message.content}"
             if message.role == "assistant"
@@ -33,7 +37,7 @@ class ShopTranscript:
             for message in spoken
         )
         instruction = shop_instruction(spoken[0].content) if spoken else None
-        return transcript if instruction is None else f"{transcript}\nInstruction:\n{instruction}"
+        return transcript if closed or instruction is None else f"{transcript}\nInstruction:\n{instruction}"
 
 
 def shop_instruction(page: str) -> str | None:

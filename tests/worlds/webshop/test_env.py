@@ -7,7 +7,7 @@ import pytest
 
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.rollout import rollout, schedule
-from sweet_rl.types import StopReason, Task
+from sweet_rl.types import Message, StopReason, Task
 from sweet_rl.worlds.webshop.env import WebShopEnv
 from sweet_rl.worlds.webshop.page import Address, PageKind
 from sweet_rl.worlds.webshop.quirks import FIXED, PUBLISHED, Quirks, quirks_of
@@ -95,7 +95,8 @@ def test_turns_are_limited_and_the_last_one_counts():
     late = visit("think[a]", "search[q]", quirks=ONE_BY_ONE["late_limit"], max_turns=2)[1]
     assert not late.over
     later = visit("think[a]", "search[q]", "click[A1]", quirks=ONE_BY_ONE["late_limit"], max_turns=2)
-    assert (later[1].truncated, later[1].observation, later[1].reward, later[2]) == (True, None, 0.0, [])
+    assert (later[1].truncated, later[1].reward, later[2]) == (True, 0.0, [])
+    assert later[1].observation.messages[-1] == Message("user", "")
 
 
 def test_what_is_not_shown_cannot_be_clicked():

@@ -34,7 +34,7 @@ def test_the_instruction_of_a_start_page(page, instruction):
 def test_shop_as_published(shared):
     """Pages and actions are cut out of the published texts; written again, they are the same texts."""
     expected = json.loads((shared / "goldens/archer/env_expected.json").read_text())
-    seen = 0
+    seen = limits = 0
     for first, *turns in expected["webshop"]["transcripts"]:
         end = f"\nInstruction:\n{first['instruction']}"
         spoken = [Message("user", first["obs"].removeprefix("\nObservation:\n").removesuffix(end))]
@@ -44,12 +44,17 @@ def test_shop_as_published(shared):
             if not isinstance(turn.get("result"), list):
                 continue
             text = turn["result"][0]
+            action = turn["action"].removesuffix("\n")
+            if text == before and turn["result"][1:] == [0.0, True]:  # the turn after the last
+                closed = [*spoken, Message("assistant", action), Message("user", "")]
+                assert ShopTranscript().render(closed) == text
+                limits += 1
             if not text.endswith(end) or turn["result"][2]:
                 break
-            action = turn["action"].removesuffix("\n")
             page = text.removeprefix(f"{before}\nAction:\n{action}\nObservation:\n").removesuffix(end)
             spoken += [Message("assistant", action), Message("user", page)]
             assert ShopTranscript().render(spoken) == text
             before = text.removesuffix(end)
             seen += 1
     assert seen > 10
+    assert limits == 1
