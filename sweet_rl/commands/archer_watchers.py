@@ -32,6 +32,7 @@ def destination_of(config: Mapping[str, Json], typed: Collection[str]) -> Destin
     if named is not None and named not in known:
         raise UsageError(f"log_to must be {any_of(known)}, got {named!r}.")
     kinds = tuple(kind for key, kind in _PUBLISHED.items() if config[key])
+    may_lack = ("wandb",) if named is None else ()  # the published configurations ask for it
     against = [key for key, kind in _PUBLISHED.items() if config[key] and named not in {None, kind}]
     if against and ("log_to" in typed) == (against[0] in typed):
         raise UsageError(
@@ -39,7 +40,9 @@ def destination_of(config: Mapping[str, Json], typed: Collection[str]) -> Destin
         )
     if named is not None and (not against or "log_to" in typed):
         kinds = () if named == "none" else (str(named),)
-    return Destination(kinds, project=str(config["project_name"]), name=str(config["run_name"]))
+    return Destination(
+        kinds, project=str(config["project_name"]), name=str(config["run_name"]), may_lack=may_lack
+    )
 
 
 class ProgressBar:

@@ -195,7 +195,10 @@ def made(folder, **settings):
             {"reflect": True, "reflect_load_dir": "results/000_policy/checkpoint-7"},
             "is a policy's checkpoint",
         ),
-        ({"reflect_load_dir": "results/001_reflection/checkpoint-7"}, "of no use without --reflect"),
+        (
+            {"reflect": False, "reflect_load_dir": "results/001_reflection/checkpoint-7"},
+            "--noreflect contradicts",
+        ),
         ({"model_name": "./no/such/model"}, "No tokenizer could be loaded"),
         ({"use_4bit": True, "model_name": "tiny"}, "needs a CUDA device"),
         ({"resume": "results/0"}, "no run's folder.*There are 000_policy, 001_reflection beside it"),
@@ -220,7 +223,6 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(tmp_path, monkeypatch, f
     [
         (["base"], {"load_dir": "results/000_policy/checkpoint-7"}, "--load_dir is of no use beside named"),
         (["agent:planner"], {"reflect": True}, "--reflect is of no use beside named checkpoints"),
-        ([], {"reflect_load_dir": "x/checkpoint-7"}, "--reflect_load_dir is of no use without --reflect"),
         (["base+base"], {"reflect_prob": 0.5}, r"a reflection for each state: leave out --reflect_prob 0\.5"),
     ],
 )

@@ -52,8 +52,8 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     A checkpoint is POLICY, or POLICY+REFLECTION for a policy that reads what another one reflects on; the model
     itself, without an adapter, is called base. Beside them agent:NAME is an agent of the world (its planner,
     or one that draws), and linear:TEXTS a linear policy that is fitted to training texts on the spot, for
-    the ceiling and the floors (linear:TEXTS+REFLECTION reads reflections). Without any, --load_dir and --reflect_load_dir (with --reflect)
-    are measured. Models, rank and precision are those of a checkpoint's own run. All checkpoints play the same
+    the ceiling and the floors (linear:TEXTS+REFLECTION reads reflections). Without any, --load_dir and --reflect_load_dir are
+    measured. Models, rank and precision are those of a checkpoint's own run. All checkpoints play the same
     games; nothing is left out of repositories.
 
     sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env WORLD --per_device_eval_batch_size 50
@@ -77,8 +77,9 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
         for part in checkpoint.split("+"):
             if not part.startswith(AGENT):
                 tracking.reads("checkpoints", part.removeprefix(LINEAR))
+    reflector = flags.reflect_load_dir
     named = checkpoints or (
-        "+".join([flags.load_dir or "base", *([flags.reflect_load_dir or "base"] if flags.reflect else [])]),
+        "+".join([flags.load_dir or "base", *([reflector or "base"] if flags.reflect or reflector else [])]),
     )
     say = Teller()
     plans = [_plan(name, flags, say) for name in named]
@@ -111,8 +112,6 @@ def _refuse(flags: ReflectSettings, *, named: bool) -> None:
                 raise UsageError(
                     f"--{name} is of no use beside named checkpoints. Name POLICY+REFLECTION, or leave the names out."
                 )
-    elif flags.reflect_load_dir and not flags.reflect:
-        raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
     if flags.reflect_prob != 1:
         raise UsageError(
             f"A policy is measured with a reflection for each state: leave out --reflect_prob {flags.reflect_prob:g}."

@@ -12,6 +12,7 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import given_flags
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
+from sweet_rl.errors import UsageError
 from sweet_rl.online.reflect.settings import ReflectSettings
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
+    if flags.reflect_load_dir and not flags.reflect and "reflect" in given_flags.get():
+        raise UsageError("--noreflect contradicts --reflect_load_dir. Leave one of them out.")
     settings = runs.with_saved_reflector(runs.with_saved(flags, flags.load_dir))
     if old:
         settings = runs.continued(old, settings, given_flags.get())

@@ -100,10 +100,10 @@ def check(settings: ReflectSettings) -> list[str]:
             "--trainer ppo compares an action's probability before and after an update, and --top_k and "
             "--top_p change the one that it was drawn with. Leave them out, or take --trainer pg."
         )
-    if settings.reflect_load_dir is not None and not settings.reflect and not settings.published:
-        raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
     check_head(settings)
     surprises = []
+    if settings.reflect_load_dir is not None and not settings.reflect:
+        surprises.append("--reflect_load_dir is of no use without --reflect in the published program.")
     if settings.load_dir is not None:
         if settings.pointing_head and not has_head(settings.load_dir):
             surprises.append(f"{settings.load_dir} has no pointing head; a fresh one learns.")
@@ -187,14 +187,15 @@ def with_saved(settings: ReflectSettings, checkpoint: str | None) -> ReflectSett
 
 
 def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:
-    """The settings with the model that `reflect_load_dir` was trained on, if its run is known.
+    """The settings with `reflect`, and the model that `reflect_load_dir` was trained on, if its run is known.
 
-    Published: the model is always that of `--reflect_model_name`.
+    Published: the model is always that of `--reflect_model_name`, and asked with `--reflect` only.
     """
     if settings.reflect_load_dir is None or settings.published:
         return settings
     saved = _settings_of(Path(settings.reflect_load_dir).expanduser())
-    return replace(settings, reflect_model_name=saved.get("model_name", settings.reflect_model_name))
+    name = saved.get("model_name", settings.reflect_model_name)
+    return replace(settings, reflect=True, reflect_model_name=name)
 
 
 def _settings_of(checkpoint: Path) -> dict[str, Json]:

@@ -119,13 +119,16 @@ def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     """Let a teacher ask questions about files of every repository, with answers.
 
     Of each repository up to 100 files are drawn, none deeper than two folders. The same command resumes where
-    it stopped, and asks again where a reply could not be read.
+    it stopped, and asks again where a reply could not be read. Without the default --repo_dir (published as an
+    archive to download) eleven made repositories are written there first.
     """
     from functools import partial
     from pathlib import Path
 
     from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, make_teacher, say_failures, teach_all
     from sweet_rl.reflect_data.teachers import Teacher
+    from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
+    from sweet_rl.worlds.auto_explore.repositories.writing import write_into
     from sweet_rl.worlds.auto_explore.teacher.question_jobs import (
         ALL_QUESTIONS,
         ask_about,
@@ -136,6 +139,9 @@ def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     from sweet_rl.worlds.auto_explore.truncation import PIECES
 
     source, data = Path(flags.repo_dir), Path(flags.output) / ALL_QUESTIONS
+    if flags.repo_dir == GenTaskFlags.repo_dir and not source.exists():
+        write_into(source, [make_repository(name) for name in repository_names(11, seed=0)])
+        print(f"{source} was not there: 11 made repositories are in it now.")
     planned = plan_questions(source, seed=flags.seed, compat=flags.compat)
     settings = teacher_flags.settings() | {"seed": flags.seed, "compat": flags.compat}
 

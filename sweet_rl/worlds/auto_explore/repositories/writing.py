@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,16 +36,21 @@ def write_repositories(
     if there and not overwrite:
         raise UsageError(f"{str(there[0])!r} exists; pass --overwrite or choose another --output_dir.")
     rows = [row for one in made for row in one.rows()]
-    tracking.writes(folder / REPOSITORIES, folder=True)
-    try:
-        (folder / REPOSITORIES).mkdir(parents=True, exist_ok=True)
-        for one in made:
-            _write(one, _place(folder, one))
-    except OSError as error:
-        raise StorageError(f"Cannot write to {str(folder)!r}: {error}.") from error
+    write_into(folder / REPOSITORIES, made)
     tracking.writes(folder / TASKS)
     replace_file(folder / TASKS, [json.dumps(rows, indent=1).encode()])
     return len(rows)
+
+
+def write_into(folder: Path, made: Sequence[MadeRepository]) -> None:
+    """Write repositories as sub-folders of `folder`, one whole one after the other."""
+    tracking.writes(folder)  # beside it: a file in there could be taken for a repository
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in made:
+            _write(one, folder / one.name)
+    except OSError as error:
+        raise StorageError(f"Cannot write to {str(folder)!r}: {error}.") from error
 
 
 def _place(folder: Path, made: MadeRepository) -> Path:
