@@ -22,7 +22,7 @@ from sweet_rl.types import Message, Observation, StepResult, StopReason, Task
 from sweet_rl.worlds.webshop.page import Address, Page, PageKind, read_page
 from sweet_rl.worlds.webshop.quirks import FIXED, Quirks
 from sweet_rl.worlds.webshop.shops import Shop
-from sweet_rl.worlds.webshop.transcript import shop_instruction
+from sweet_rl.worlds.webshop.transcript import CLOSED, shop_instruction
 
 SUBPAGES: Final = ("Description", "Features", "Reviews", "Attributes")
 _BUTTONS: Final = frozenset({"Buy Now", "Back to Search", "< Prev", "Next >", *SUBPAGES})
@@ -159,7 +159,7 @@ class WebShopEnv:
         if self._done:
             return StepResult(content, action, None, terminated=True, info=self._info())
         if self._quirks.late_limit and self._steps >= self._max_turns:
-            self._messages += [Message("assistant", content), Message("user", "")]
+            self._messages += [Message("assistant", content), Message("user", CLOSED)]
             return self._cut_short(content, action)
         self._steps += 1
         move = self._visit.move(content, self._quirks)

@@ -37,8 +37,8 @@ class Quirks:
             it do not count, nor slashes, which no shop's address can carry; an empty query is invalid.
         raw_addresses: a query goes into the address as it is, so that `/`, `?` and `#` in it, or nothing at
             all, ask for a page that there is not; and what comes with an error's status is read like a page.
-        late_limit: the turn limit is noticed one turn too late: an episode cut short has one turn more, after
-            which the agent reads an empty page.
+        late_limit: the turn limit is noticed one turn too late: an episode cut short has one turn more, which
+            does nothing.
     """
 
     any_page: bool = False

@@ -13,6 +13,7 @@ from sweet_rl.types import Message
 
 _INSTRUCTION_BEGINS: Final = "Instruction:  \n"
 _INSTRUCTION_ENDS: Final = "\n[Search]"
+CLOSED: Final = "The turn limit was reached before this action: it did nothing."
 
 
 class ShopTranscript:
@@ -20,14 +21,14 @@ class ShopTranscript:
 
     A page is written as `"\nObservation:\n{page}"`, an action as `"\nAction:\n{action}"`. The instruction is
     found in the first page; at the end it survives when a model's reader cuts the text on the left. A first
-    page without one gives no such ending. An empty page at the end is a shop that no longer acts (the
-    published turn limit): the text is then that of the visit before the last action, without such an ending.
+    page without one gives no such ending. After the published turn limit (`CLOSED` as last page) the text
+    is that of the visit before the last action, without such an ending.
     """
 
     def render(self, messages: Sequence[Message]) -> str:
         """The visit so far and, after `Instruction:`, the goal."""
         spoken = without_system(messages)
-        closed = len(spoken) > 1 and not spoken[-1].content and spoken[-1].role == "user"
+        closed = len(spoken) > 1 and spoken[-1].content == CLOSED
         if closed:
             spoken = spoken[:-2]
         transcript = "".join(

@@ -59,6 +59,15 @@ def up_to_tasks():
     filter_task("data/auto_explore/tasks/")
 
 
+def test_without_the_published_archive_there_are_made_repositories(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    gen_task(quiet=True)
+    assert "repos_filtered was not there: 11 made repositories" in capsys.readouterr().out
+    names = {path.name for path in Path("data/auto_explore/repos_filtered").iterdir()}
+    assert len(names) == 11  # and no record, which could be taken for one
+    assert {task["root"] for task in load("data/auto_explore/tasks/data.json")} == names
+
+
 def test_the_published_commands_in_order(here, capsys):
     up_to_tasks()
     reflection_negative(quiet=True)
@@ -294,7 +303,7 @@ def test_models_play_the_taxi(here, capsys):
         (lambda: taxi_gen_sft(), "There is no file"),
         (lambda: alfworld_gen_sft(), "There is no file"),
         (lambda: filter_repo("nowhere"), "There is no folder"),
-        (lambda: gen_task(quiet=True), "There is no folder"),
+        (lambda: gen_task(repo_dir="nowhere", quiet=True), "There is no folder"),
         (lambda: filter_task("repos"), "no .json file"),
         (lambda: evaluate_gpt(scenario="chess"), "There is no world 'chess'"),
     ],

@@ -14,6 +14,7 @@ from sweet_rl.worlds.webshop.quirks import FIXED, PUBLISHED, Quirks, quirks_of
 from sweet_rl.worlds.webshop.shop import EmbeddedShop
 from sweet_rl.worlds.webshop.shops import LocalShop
 from sweet_rl.worlds.webshop.tasks import webshop_tasks
+from sweet_rl.worlds.webshop.transcript import CLOSED
 from tests.worlds.webshop.conftest import GivenPages, task_of
 
 START = "<html><h4>Instruction: <br>buy it</h4><button>Search</button></html>"
@@ -96,7 +97,7 @@ def test_turns_are_limited_and_the_last_one_counts():
     assert not late.over
     later = visit("think[a]", "search[q]", "click[A1]", quirks=ONE_BY_ONE["late_limit"], max_turns=2)
     assert (later[1].truncated, later[1].reward, later[2]) == (True, 0.0, [])
-    assert later[1].observation.messages[-1] == Message("user", "")
+    assert later[1].observation.messages[-1] == Message("user", CLOSED)
 
 
 def test_what_is_not_shown_cannot_be_clicked():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweet_rl.types import Message
-from sweet_rl.worlds.webshop.transcript import ShopTranscript, shop_instruction
+from sweet_rl.worlds.webshop.transcript import CLOSED, ShopTranscript, shop_instruction
 from tests.chat.test_transcripts import RULES, dialogue
 
 
@@ -46,7 +46,7 @@ def test_shop_as_published(shared):
             text = turn["result"][0]
             action = turn["action"].removesuffix("\n")
             if text == before and turn["result"][1:] == [0.0, True]:  # the turn after the last
-                closed = [*spoken, Message("assistant", action), Message("user", "")]
+                closed = [*spoken, Message("assistant", action), Message("user", CLOSED)]
                 assert ShopTranscript().render(closed) == text
                 limits += 1
             if not text.endswith(end) or turn["result"][2]:
