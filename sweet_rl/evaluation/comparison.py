@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from sweet_rl.errors import UsageError
@@ -52,43 +52,30 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The first run and another one, whose place among the runs is `other`.
-
-    `families` and `endings` are the first number by kinds of tasks and by turns. `only_ours` are tasks that the
-    first run solves in every repeat and the other in none; without success, tasks in which the first is
-    better, the largest differences first.
-    """
+    """The first run and another one, whose place among the runs is `other`."""
 
     other: int
     rows: Sequence[Row]
-    families: Sequence[Row]
-    endings: Sequence[Ending]
-    only_ours: Sequence[str]
-    only_theirs: Sequence[str]
+    families: Sequence[Row]  # the first number by kinds of tasks
+    endings: Sequence[Ending]  # and by turns
+    only_ours: Sequence[
+        str
+    ]  # tasks that the first solves in every repeat and the other in none; without success,
+    only_theirs: Sequence[str]  # tasks in which it is better, the largest differences first
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came out.
+    """What came out: `str` of it is the table that `sweet-rl compare` prints."""
 
-    Attributes:
-        sources: the runs, the first of which is compared with each other one.
-        labels: short names of them.
-        pairings: one for each other run.
-        warnings: why the numbers might not be comparable.
-        interval: "student" or "bootstrap".
-        failed: episodes that failed, of each run.
-    """
-
-    sources: Sequence[Source]
-    labels: Sequence[str]
-    pairings: Sequence[Pairing]
-    warnings: Sequence[str] = ()
+    sources: Sequence[Source]  # the first is compared with each other one
+    labels: Sequence[str]  # short names of them
+    pairings: Sequence[Pairing]  # one for each other run
+    warnings: Sequence[str] = ()  # why the numbers might not be comparable
     interval: str = "student"
-    failed: Sequence[int] = field(default_factory=tuple)
+    failed: Sequence[int] = ()  # episodes that failed, of each run
 
     def __str__(self) -> str:
-        """The table that `sweet-rl compare` prints."""
         lines = [f"Warning: {warning}." for warning in self.warnings]
         for pairing in self.pairings:
             lines += ["", *_lines(self, pairing)]
@@ -120,13 +107,7 @@ class Comparison:
 def compared(
     sources: Sequence[Source], *, interval: IntervalWay = "student", force: bool = False
 ) -> Comparison:
-    """Compare the first run with each of the others.
-
-    Args:
-        sources: two or more.
-        interval: of differences: Student's over tasks, or a paired bootstrap's over tasks.
-        force: compare what the runs share, although they are unlike; the comparison then has warnings.
-    """
+    """Compare the first run with each of the others; `force` compares what unlike ones share, with warnings."""
     if len(sources) < 2:
         raise UsageError("Name at least two runs to compare.")
     first, *others = sources
@@ -168,14 +149,21 @@ def _pairing(
         raise UsageError(f"No task has been graded in both {str(first.path)!r} and {str(other.path)!r}.")
     top = measures[0]
     mine, yours = top.by_task(ours), top.by_task(theirs)
-    only_ours, only_theirs = _solved_alone(top, mine, yours), _solved_alone(top, yours, mine)
+    family = {one.task: one.family for one in ours if one.family}
+    names = sorted(set(family.values()))
+    families = [
+        _row(
+            name, top, {task: mine[task] for task in mine if family.get(task) == name}, yours, interval, among
+        )
+        for name in (names if len(names) > 1 else ())
+    ]
     return Pairing(
         place,
         rows,
-        _families(top, first, mine, yours, interval, among),
+        [row for row in families if row is not None],
         _endings(top, ours, theirs),
-        only_ours,
-        only_theirs,
+        _solved_alone(top, mine, yours),
+        _solved_alone(top, yours, mine),
     )
 
 
@@ -194,25 +182,6 @@ def _row(name: str, measure: Measure, ours: ByTask, theirs: ByTask, interval: st
     return Row(name, measure.unit, measure.better, measure.estimate(mine), measure.estimate(yours), found)
 
 
-def _families(
-    measure: Measure, source: Source, ours: ByTask, theirs: ByTask, interval: str, among: int
-) -> list[Row]:
-    family = {one.task: one.family for one in source.episodes.episodes if one.family}
-    names = sorted(set(family.values()))
-    rows = [
-        _row(
-            name,
-            measure,
-            {task: ours[task] for task in ours if family.get(task) == name},
-            theirs,
-            interval,
-            among,
-        )
-        for name in names
-    ]
-    return [row for row in rows if row is not None] if len(names) > 1 else []
-
-
 def _endings(measure: Measure, *runs: Iterable[Episode]) -> list[Ending]:
     """Episodes by their turns; many numbers of turns become a few ranges of about as many episodes each."""
     by_turns: list[dict[int, list[float]]] = []
@@ -223,28 +192,22 @@ def _endings(measure: Measure, *runs: Iterable[Episode]) -> list[Ending]:
             if not one.failed and value is not None:
                 values.setdefault(one.turns, []).append(value)
         by_turns.append(values)
-    ranges = _ranges(
-        {turns: sum(len(run.get(turns, ())) for run in by_turns) for run in by_turns for turns in run}
-    )
+    counts = {turns: sum(len(run.get(turns, ())) for run in by_turns) for run in by_turns for turns in run}
+    known = sorted(counts)
+    ranges = [(turns, turns) for turns in known]
+    if len(known) > _BINS:
+        enough, ranges, held, low = sum(counts.values()) / _BINS, [], 0, known[0]
+        for place, turns in enumerate(known):
+            held += counts[turns]
+            if held >= enough or place == len(known) - 1:
+                ranges.append((low, turns))
+                held, low = 0, known[min(place + 1, len(known) - 1)]
     endings = []
     for low, high in ranges:
         inside = [[v for turns, vs in run.items() if low <= turns <= high for v in vs] for run in by_turns]
         means = [sum(values) / len(values) if values else None for values in inside]
         endings.append(Ending(low, high, [len(values) for values in inside], means))
     return endings
-
-
-def _ranges(counts: Mapping[int, int]) -> list[tuple[int, int]]:
-    known = sorted(counts)
-    if len(known) <= _BINS:
-        return [(turns, turns) for turns in known]
-    enough, ranges, held, low = sum(counts.values()) / _BINS, [], 0, known[0]
-    for place, turns in enumerate(known):
-        held += counts[turns]
-        if held >= enough or place == len(known) - 1:
-            ranges.append((low, turns))
-            held, low = 0, known[min(place + 1, len(known) - 1)]
-    return ranges
 
 
 def _solved_alone(measure: Measure, ours: ByTask, theirs: ByTask) -> list[str]:
@@ -261,8 +224,7 @@ def _solved_alone(measure: Measure, ours: ByTask, theirs: ByTask) -> list[str]:
 
 # ---- in words and numbers, for a terminal and for a page
 
-_MOST = 10
-"""So many tasks are named in the table."""
+_MOST = 10  # tasks are named in the table
 
 
 def signed(number: float | None, unit: Unit) -> str:
@@ -312,22 +274,14 @@ def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
         unit = pairing.rows[0].unit
         yield ""
         name = pairing.rows[0].name
-        rows = [
-            (
-                turns(each.first, each.last),
-                *(f"{count:,}" for count in each.episodes),
-                *(value(mean, unit) for mean in each.means),
-            )
-            for each in pairing.endings
+        named = f"{name}{'' if unit == 'number' else ', %'}"
+        table: list[Sequence[str]] = [
+            ("", f"{ours}, episodes", f"{theirs}, episodes", f"{ours}, {named}", f"{theirs}, {named}")
         ]
-        percent = "" if unit == "number" else ", %"
-        shown = (
-            f"{ours}, episodes",
-            f"{theirs}, episodes",
-            f"{ours}, {name}{percent}",
-            f"{theirs}, {name}{percent}",
-        )
-        yield from aligned([("", *shown), *rows])
+        for each in pairing.endings:
+            means = (value(mean, unit) for mean in each.means)
+            table.append((turns(each.first, each.last), *(f"{count:,}" for count in each.episodes), *means))
+        yield from aligned(table)
     for label, tasks in ((ours, pairing.only_ours), (theirs, pairing.only_theirs)):
         if tasks and pairing.rows[0].unit == "success":
             more = ", ..." if len(tasks) > _MOST else ""

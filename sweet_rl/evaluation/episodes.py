@@ -57,66 +57,43 @@ _OUTCOMES: Final = {
     "reference_none": "test that no answer can pass",
 }
 """Categories of answers by what most of the tests that they do not pass came to."""
-_NO_PICTURE: Final = {
-    "missing": "picture of the page is missing",
-    "broken": "picture of the page is broken",
-}
+_NO_PICTURE: Final = {"missing": "picture of the page is missing", "broken": "picture of the page is broken"}
 _PARTS: Final = {"ssim": "structure", "colour": "colours", "text": "text", "layout": "layout"}
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What numbers need of one row.
-
-    Attributes:
-        reward: None where it has none: not graded, or failed.
-        success: 1 or 0; None where that is not known.
-        questions: turns of the agent that someone answered.
-        failed: a service was missing; the episode is in no number.
-        flaws: of the agent's turns, one word for each turn that has one.
-        category: why it is no success; empty where it is one, or where nothing says that it is none.
-        why: the same of this episode, as far as its row says more.
-        offset: of its line in the file, in bytes; -1 of what is in no file.
-    """
+    """What numbers need of one row."""
 
     task: str
     sample: int
     family: str
-    reward: float | None
-    success: float | None
+    reward: float | None  # None where it has none: not graded, or failed
+    success: float | None  # 1 or 0; None where that is not known
     turns: int
-    questions: int
-    failed: bool
-    flaws: tuple[str, ...] = ()
-    category: str = ""
-    why: str = ""
-    offset: int = -1
+    questions: int  # turns of the agent that someone answered
+    failed: bool  # a service was missing; the episode is in no number
+    flaws: tuple[str, ...] = ()  # of the agent's turns, a word for each that has one
+    category: str = ""  # why it is no success; empty where it is one, or where nothing says that it is none
+    why: str = ""  # the same of this episode, as far as its row says more
+    offset: int = -1  # of its line in the file, in bytes; -1 of what is in no file
 
 
 @dataclass(slots=True)
 class Episodes:
-    """All episodes of a file.
-
-    Attributes:
-        path: of the file; None of what was in memory.
-        episodes: in the file's order; of an episode that was played again the last row.
-        contents: of each task, by its name: the hash of its object, to tell tasks of the same name apart.
-        provenances: what rows say of their origin, seeds apart, with the number of rows that say so.
-        graders: what rows say of their grader, likewise.
-        bounds: no reward is lower than the first or higher than the second, as far as the world says so.
-        max_turns: of an episode, where the world and its settings are known.
-        problems: what is wrong with the file, and yet it can be read.
-    """
+    """All episodes of a file, or (path None) of what was in memory."""
 
     path: Path | None
-    episodes: list[Episode]
-    contents: dict[str, int]
-    provenances: dict[str, int]
-    graders: dict[str, int]
+    episodes: list[Episode]  # in the file's order; of an episode that was played again the last row
+    contents: dict[
+        str, int
+    ]  # of each task, by its name: the hash of its object, to tell those of one name apart
+    provenances: dict[str, int]  # what rows say of their origin, seeds apart, and how many say so
+    graders: dict[str, int]  # what rows say of their grader, likewise
     world: World | None
-    bounds: tuple[float | None, float | None] = (None, None)
-    max_turns: int | None = None
-    problems: tuple[str, ...] = ()
+    bounds: tuple[float | None, float | None] = (None, None)  # of rewards, as far as the world says so
+    max_turns: int | None = None  # of an episode, where the world and its settings are known
+    problems: tuple[str, ...] = ()  # what is wrong with the file, and yet it can be read
 
 
 _NOTHING: Final = msgspec.Raw(b"null")
@@ -160,8 +137,7 @@ _DECODER: Any = msgspec.json.Decoder(_Row)
 
 
 _ESCAPES: Final = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][89a-fA-F]..|\\.", re.DOTALL)
-"""What stands behind a backslash: a pair of surrogates, one alone, anything else."""
-_PAIR, _OTHER = 12, 2
+"""What stands behind a backslash: a pair of surrogates (12 bytes), one alone, anything else (2)."""
 
 
 def _decoded(line: bytes) -> Any:
@@ -172,22 +148,14 @@ def _decoded(line: bytes) -> Any:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        return _DECODER.decode(
-            _ESCAPES.sub(lambda it: it[0] if len(it[0]) in {_PAIR, _OTHER} else rb"\ufffd", line)
-        )
+        return _DECODER.decode(_ESCAPES.sub(lambda it: it[0] if len(it[0]) in {12, 2} else rb"\ufffd", line))
 
 
 def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
-    """The episodes of a file of trajectories.
+    """The episodes of a file of trajectories; `world` is theirs, where rows name none that has a name here.
 
-    Args:
-        path: of the file.
-        world: that they are of, where rows name none that has a name here.
-
-    Returns:
-        All but a last line that is cut off, of a run that writes or was killed: that is among the problems,
-        and so is that a run is writing.
-
+    A last line that is cut off, of a run that writes or was killed, is left out and among the problems, and so is that a run
+    is writing.
     """
     place, problems = Path(path), []
     if is_being_written(place):
@@ -205,7 +173,14 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
                         if cut and not isinstance(error, msgspec.ValidationError):
                             problems.append(f"line {number} is cut off: it is left out")
                             break
-                        raise _error(line, place, number, error) from None
+                        try:  # the error as the readers of whole rows have it
+                            trajectory_from_row(parse_line(line, place, number), path=place, line=number)
+                        except DataError as found_wrong:
+                            raise found_wrong from None
+                        repair = "Grade or play it again."
+                        raise DataError(
+                            f"is no trajectory ({error})", path=place, line=number, repair=repair
+                        ) from None
                 offset += len(line)
     except FileNotFoundError:
         raise UsageError(f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).") from None
@@ -262,7 +237,10 @@ class _Found:
         world, options = self._settings[settings, tested]
         self._world = self._world or world
         if name not in self._families:
-            self._families[name] = _family(world, task)
+            # Most tasks need not be decoded for it.
+            plain = world is None or type(world).family is World.family
+            told = not plain or b'"family"' in task or b'"category"' in task
+            self._families[name] = world.family(msgspec.json.decode(task)) if world and told else ""
             self._contents[name] = hash(task)
         roles = [entry.role for entry in row.dialogue_history]
         turns = roles.count("assistant")
@@ -276,7 +254,11 @@ class _Found:
         success = None
         if reward is not None and world is not None and options is not None:
             success = world.succeeded(reward, {"game": row.game, "solved": row.solved}, options)
-        flaws = [_flaw(entry) for entry in row.dialogue_history if entry.role == "assistant"]
+        flaws = [
+            _FLAWS.get(entry.finish_reason) or (EMPTY if _BLANK.fullmatch(entry.content) else "")
+            for entry in row.dialogue_history
+            if entry.role == "assistant"
+        ]
         self.episodes[name, sample] = Episode(
             name,
             sample,
@@ -329,11 +311,6 @@ def _world_of(settings: bytes, given: World | None, *, tested: bool) -> tuple[Wo
     if world is None:
         return None, None
     return world, options_of(world, {"max_turns": known.get("max_steps"), **known})
-
-
-def _flaw(entry: Any) -> str:
-    known = _FLAWS.get(entry.finish_reason, "")
-    return known or (EMPTY if _BLANK.fullmatch(entry.content) else "")
 
 
 def _category(row: Any, reward: float | None, success: bool | None, flaws: Sequence[str]) -> tuple[str, str]:
@@ -412,23 +389,6 @@ def _object(piece: msgspec.Raw) -> dict[str, Any]:
 @cache
 def _name_of(task: bytes) -> str:
     return task_from_row(msgspec.json.decode(task)).task_id
-
-
-def _family(world: World | None, task: bytes) -> str:
-    if world is None or (
-        type(world).family is World.family and b'"family"' not in task and b'"category"' not in task
-    ):
-        return ""  # most tasks need not be decoded for it
-    return world.family(msgspec.json.decode(task))
-
-
-def _error(line: bytes, path: Path, number: int, error: Exception) -> DataError:
-    """The error as the readers of whole rows have it."""
-    try:
-        trajectory_from_row(parse_line(line, path, number), path=path, line=number)
-    except DataError as found:
-        return found
-    return DataError(f"is no trajectory ({error})", path=path, line=number, repair="Grade or play it again.")
 
 
 def rows_at(path: Path, offsets: Iterable[int]) -> Iterator[Mapping[str, Json]]:

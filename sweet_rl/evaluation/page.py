@@ -24,12 +24,9 @@ from sweet_rl.version import __version__
 from sweet_rl.viewer.design import NOT_THERE, Picture, find_picture
 from sweet_rl.viewer.page import from_template
 
-_LONGEST: Final = 20_000
-"""Characters of one message that are shown."""
-_LARGEST: Final = 1_000_000
-"""Bytes of a picture that becomes part of the page."""
-_EXAMPLES: Final = 3
-"""Dialogues of each category of a report."""
+_LONGEST: Final = 20_000  # characters of one message that are shown
+_LARGEST: Final = 1_000_000  # bytes of a picture that becomes part of the page
+_EXAMPLES: Final = 3  # dialogues of each category of a report
 
 _FLAWS: Final = {
     FinishReason.LENGTH: "cut off by the token limit",
@@ -185,13 +182,7 @@ def _task(
 
 
 def _side(
-    place: int,
-    label: str,
-    row: Mapping[str, Json],
-    episode: Episode,
-    name: str,
-    unit: str,
-    folder: Path,
+    place: int, label: str, row: Mapping[str, Json], episode: Episode, name: str, unit: str, folder: Path
 ) -> dict[str, Any]:
     """A dialogue as `parts.html` shows it."""
     text = words.turns(episode.turns)

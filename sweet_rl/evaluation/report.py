@@ -8,31 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Literal
 
-from sweet_rl.evaluation.episodes import (
-    CUT_OFF,
-    EMPTY,
-    NOT_GRADABLE,
-    REFUSED,
-    TOOL_CALL,
-    Episode,
-    Episodes,
-)
+from sweet_rl.evaluation.episodes import CUT_OFF, EMPTY, NOT_GRADABLE, REFUSED, TOOL_CALL, Episode, Episodes
 from sweet_rl.statistics import Estimate, mean_over_tasks, pass_all, pass_at, share_over_tasks
 from sweet_rl.types import Json
 
 FORMAT = "sweet_rl.eval/1"
 
-_LONGEST = 60
-"""Characters of a cell at most."""
-
-_MUCH = 0.05
-"""A larger share of turns that are cut off is said first of all."""
-
-_NAMED = 10
-"""So many tasks that cannot be graded are printed."""
-
+_LONGEST = 60  # characters of a cell at most
+_MUCH = 0.05  # a larger share of turns that are cut off is said first of all
+_NAMED = 10  # tasks that cannot be graded are printed
 _EXAMPLES = 3
-
 _UNITS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out", "requests": "requests"}
 
 
@@ -79,41 +64,29 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        title: world, tasks and agent in a line.
-        tasks: how many.
-        played: episodes in the file.
-        failed: of them, because a service could not be used; in no number.
-        lines: the numbers.
-        categories: of the episodes that are no success, each of which is in one; the largest first.
-        turns: of the agent, in all episodes.
-        flaws: of these, how many were cut off, refused, a tool call or empty.
-        not_gradable: why, by the tasks that allow no grade.
-        families: the first number of each kind of task.
-        bounds: the first numbers of floors and ceilings, by their names.
-        about: who played, answered and graded, and what was played, as JSON.
-        usage: of models, by role, then by model.
-        cost: in dollars by role; None without prices.
-        problems: of the file.
-    """
-
-    title: str
+    title: str  # world, tasks and agent in a line
     tasks: int
-    played: int
-    failed: int
-    lines: Sequence[Line]
-    categories: Sequence[Category] = ()
-    turns: int = 0
-    flaws: Mapping[str, int] = field(default_factory=dict)
-    not_gradable: Mapping[str, str] = field(default_factory=dict)
-    families: Mapping[str, Line] = field(default_factory=dict)
-    bounds: Mapping[str, Sequence[Line]] = field(default_factory=dict)
-    about: Mapping[str, Json] = field(default_factory=dict)
-    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(default_factory=dict)
-    cost: Mapping[str, Json] | None = None
-    problems: Sequence[str] = ()
+    played: int  # episodes in the file
+    failed: int  # of them, because a service could not be used; in no number
+    lines: Sequence[Line]  # the numbers
+    categories: Sequence[Category] = ()  # of the episodes that are no success, each in one; the largest first
+    turns: int = 0  # of the agent, in all episodes
+    flaws: Mapping[str, int] = field(
+        default_factory=dict
+    )  # turns that were cut off, refused, a tool call or empty
+    not_gradable: Mapping[str, str] = field(default_factory=dict)  # why, by the tasks that allow no grade
+    families: Mapping[str, Line] = field(default_factory=dict)  # the first number of each kind of task
+    bounds: Mapping[str, Sequence[Line]] = field(
+        default_factory=dict
+    )  # those of floors and ceilings, by name
+    about: Mapping[str, Json] = field(default_factory=dict)  # who played, answered and graded, and what
+    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(
+        default_factory=dict
+    )  # by role, then by model
+    cost: Mapping[str, Json] | None = None  # in dollars by role; None without prices
+    problems: Sequence[str] = ()  # of the file
 
     @property
     def warnings(self) -> list[str]:
@@ -211,9 +184,7 @@ class Report:
             yield "no episode has a grade"
         for role in ("agent", "human", "grader"):
             known = self.about.get(role) or {}
-            said = {
-                name: value for name, value in known.items() if value != "" and not isinstance(value, list)
-            }
+            said = {name: one for name, one in known.items() if one != "" and not isinstance(one, list)}
             if said and role != "agent":
                 yield f"{role}: " + ", ".join(f"{name} {value}" for name, value in said.items())
             yield from (
@@ -260,13 +231,7 @@ def lines_of(found: Episodes) -> list[Line]:
     return lines
 
 
-def report_of(
-    found: Episodes,
-    title: str,
-    *,
-    problems: Sequence[str] = (),
-    **given: Any,
-) -> Report:
+def report_of(found: Episodes, title: str, *, problems: Sequence[str] = (), **given: Any) -> Report:
     """The report on the episodes of a run; what is not in them is given: bounds, about, usage, cost, as in `Report`."""
     episodes, first = found.episodes, measures_of([found])[0]
     names = sorted({one.family for one in episodes if one.family})
@@ -335,20 +300,14 @@ def one_line(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number that episodes have.
-
-    Attributes:
-        unit: success (0 or 1), a share from 0 to 1, or any number.
-        better: which direction is good; empty where neither is.
-        low: no value is lower; `high`: none is higher.
-    """
+    """A number that episodes have."""
 
     name: str
     field: Literal["success", "reward", "turns", "questions"]
-    unit: Unit
-    better: Literal["more", "fewer", ""] = "more"
-    low: float | None = 0.0
-    high: float | None = None
+    unit: Unit  # success (0 or 1), a share from 0 to 1, or any number
+    better: Literal["more", "fewer", ""] = "more"  # which direction is good; empty where neither is
+    low: float | None = 0.0  # no value is lower,
+    high: float | None = None  # or higher
 
     def by_task(self, episodes: Iterable[Episode]) -> dict[str, list[float]]:
         """The values of each task's repeats that have one."""

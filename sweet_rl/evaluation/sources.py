@@ -87,16 +87,11 @@ def labels_of(paths: Sequence[str]) -> list[str]:
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
         if len(set(names)) == len(names):
-            return _without_common_beginning(names)
+            words = [name.split("-") for name in names]  # `code-test-a` and `code-test-b` are a and b
+            while all(len(each) > 1 for each in words) and len({each[0] for each in words}) == 1:
+                words = [each[1:] for each in words]
+            return ["-".join(each) for each in words]
     return [f"{name} ({place})" for place, name in enumerate(paths, 1)]
-
-
-def _without_common_beginning(names: list[str]) -> list[str]:
-    """Up to the last hyphen that all of them have alike: `code-test-a` and `code-test-b` are a and b."""
-    words = [name.split("-") for name in names]
-    while all(len(each) > 1 for each in words) and len({each[0] for each in words}) == 1:
-        words = [each[1:] for each in words]
-    return ["-".join(each) for each in words]
 
 
 def facts_of(source: Source) -> dict[str, str]:
@@ -133,12 +128,20 @@ def unlike(one: Source, other: Source) -> Iterator[str]:
     if ours.world is not theirs.world:
         names = [str(each.world.name if each.world else "none that has a name") for each in (ours, theirs)]
         yield f"they are of different worlds ({one.label}: {names[0]}; {other.label}: {names[1]})"
-    yield from _tasks(one, other)
+    here, there = ours.contents, theirs.contents
+    if here.keys().isdisjoint(there):
+        raise UsageError(f"{one.label} and {other.label} have no task in common: nothing can be compared.")
+    for mine, yours, label in ((here, there, one.label), (there, here, other.label)):
+        if alone := [task for task in mine if task not in yours]:
+            some = ", ".join(alone[:_SHOWN]) + (", ..." if len(alone) > _SHOWN else "")
+            yield f"{len(alone)} of {len(mine)} tasks are in {label} alone ({some})"
+    if changed := [task for task, content in here.items() if there.get(task, content) != content]:
+        yield f"{len(changed)} tasks have the same name and another content ({', '.join(changed[:_SHOWN])})"
     kinds: tuple[tuple[str, frozenset[str] | None], ...] = (("humans", _OF_HUMANS), ("rules", None))
     for what, settings in kinds:
-        mine, yours = _said(ours, settings), _said(theirs, settings)
-        if mine and yours and mine != yours:
-            yield f"their {what} differ ({_differences(mine, yours)})"
+        said, told = _said(ours, settings), _said(theirs, settings)
+        if said and told and said != told:
+            yield f"their {what} differ ({_differences(said, told)})"
     graders = [sorted(each.graders) for each in (ours, theirs)]
     if all(graders) and graders[0] != graders[1]:
         one_s, other_s = (json.loads(each[0]) for each in graders)
@@ -149,7 +152,11 @@ def unlike(one: Source, other: Source) -> Iterator[str]:
 def unknown(sources: Sequence[Source]) -> Iterator[str]:
     """What is not known of runs and might matter, as sentences without their ends."""
     graded = [each for each in sources if any(one.reward is not None for one in each.episodes.episodes)]
-    silent = [each.label for each in graded if not each.episodes.graders and _is_graded(each)]
+    silent = [
+        each.label
+        for each in graded
+        if not each.episodes.graders and getattr(each.episodes.world, "evaluation", "") != "evaluate_games"
+    ]
     if silent:
         yield f"no row of {', '.join(silent)} says which grader made its reward"
     versions = {
@@ -157,25 +164,6 @@ def unknown(sources: Sequence[Source]) -> Iterator[str]:
     } - {"None"}
     if len(versions) > 1:
         yield f"they were played with different versions of the library ({', '.join(sorted(versions))})"
-
-
-def _is_graded(source: Source) -> bool:
-    world = source.episodes.world
-    return world is None or world.evaluation != "evaluate_games"
-
-
-def _tasks(one: Source, other: Source) -> Iterator[str]:
-    ours, theirs = one.episodes.contents, other.episodes.contents
-    if ours.keys().isdisjoint(theirs):
-        raise UsageError(f"{one.label} and {other.label} have no task in common: nothing can be compared.")
-    for here, there, label in ((ours, theirs, one.label), (theirs, ours, other.label)):
-        alone = [task for task in here if task not in there]
-        if alone:
-            some = ", ".join(alone[:_SHOWN]) + (", ..." if len(alone) > _SHOWN else "")
-            yield f"{len(alone)} of {len(here)} tasks are in {label} alone ({some})"
-    changed = [task for task, content in ours.items() if theirs.get(task, content) != content]
-    if changed:
-        yield f"{len(changed)} tasks have the same name and another content ({', '.join(changed[:_SHOWN])})"
 
 
 def _said(episodes: Episodes, names: frozenset[str] | None) -> dict[str, Json]:

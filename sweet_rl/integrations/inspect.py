@@ -53,10 +53,7 @@ def conversation(choice: WorldChoice) -> Solver:
     shared = SharedWorld(choice)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        async with (
-            shared.open() as opened,
-            opened.episode(str(state.sample_id), state.epoch - 1) as episode,
-        ):
+        async with shared.open() as opened, opened.episode(str(state.sample_id), state.epoch - 1) as episode:
             state.messages = [theirs(one) for one in episode.prompt]
             over = False
             while not over:
@@ -117,9 +114,7 @@ def write_log(trajectories: Sequence[Trajectory], path: Path) -> None:
             config=logs.EvalConfig(epochs=1 + max((one.sample_index for one in trajectories), default=0)),
         ),
         results=logs.EvalResults(
-            total_samples=len(trajectories),
-            completed_samples=len(rewards),
-            scores=[earned],
+            total_samples=len(trajectories), completed_samples=len(rewards), scores=[earned]
         ),
         samples=[sample_of(one, models[0]) for one in trajectories],
     )

@@ -111,10 +111,7 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
     async def run(self, task: WorldTask, agents: vf.Agents) -> None:
         """One episode; an error of the human or the world is an error here, never a reward."""
         turn: Turn | None = None
-        async with (
-            self._world.episode(task.data.id) as episode,
-            agents.agent.interaction(task) as talk,
-        ):
+        async with self._world.episode(task.data.id) as episode, agents.agent.interaction(task) as talk:
             said = await talk.turn(episode.told)
             while not said.terminated:
                 turn = await episode.step(said.last_reply)
@@ -123,10 +120,7 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
                 said = await talk.turn(turn.text)
         if turn is not None and turn.over:  # what was broken off is no score
             talk.trace.record_reward("reward", sum(episode.rewards))
-        talk.trace.info |= {
-            "turn_rewards": episode.rewards,
-            "stop_reason": episode.trajectory.stop_reason,
-        }
+        talk.trace.info |= {"turn_rewards": episode.rewards, "stop_reason": episode.trajectory.stop_reason}
 
 
 def credit_traces(traces: Sequence[Trace], critic: Critic, hidden: Callable[[Trace], str | None]) -> None:

@@ -85,9 +85,7 @@ def wait_for(work: Coroutine[Any, Any, Result], *, instead: str) -> Result:
     return begun[0].result()
 
 
-def waiting(
-    function: Callable[Arguments, Coroutine[Any, Any, Result]],
-) -> Callable[Arguments, Result]:
+def waiting(function: Callable[Arguments, Coroutine[Any, Any, Result]]) -> Callable[Arguments, Result]:
     """A function that is called and returns what a coroutine would; `awaited` gives the coroutine back."""
 
     @functools.wraps(function)

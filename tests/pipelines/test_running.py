@@ -295,11 +295,7 @@ def test_real_stages_killed_in_the_middle_of_dialogues(here):
 def test_the_server_moves_and_nothing_is_run_again(here):
     """An address says where, not what."""
     (here / "p.yaml").write_text(DIALOGUES)
-    small = (
-        "stages.dialogues.with.num_tasks=2",
-        "stages.dialogues.with.repeats=1",
-        "stages.grades.with.k=1",
-    )
+    small = ("stages.dialogues.with.num_tasks=2", "stages.dialogues.with.repeats=1", "stages.grades.with.k=1")
     run("p.yaml", *small)
     plan = sweet_rl(
         "run",

@@ -368,11 +368,7 @@ FLOORS = {"black picture": {"combined": 0.02}, "blank page": {"combined": 0.01}}
 
 
 def page_task(task_id: str, html: str = TARGET) -> Json:
-    return {
-        "task_id": task_id,
-        "problem_description": f"A page for {task_id}.",
-        "ground_truth": html,
-    }
+    return {"task_id": task_id, "problem_description": f"A page for {task_id}.", "ground_truth": html}
 
 
 def history(task: Json, *turns: str) -> list[Json]:
