@@ -21,7 +21,7 @@ from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.interface.parts import check_kinds, episodes_in, shown, tasks_in
-from sweet_rl.interface.waiting import in_thread
+from sweet_rl.interface.sync import in_thread
 from sweet_rl.types import NO_ANSWER, Json, Message, Score, Task, Trajectory
 from sweet_rl.viewer.rows import rewards_turns
 from sweet_rl.worlds import Options, world_in
@@ -154,7 +154,14 @@ def _found(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, o
             rendering=settings.get("rendering", {}),
             folder=None if texts else Path(settings.get("folder", ".")),
         )
-        found |= zip(places["pages"], map(_score, rows) if texts else rows, strict=True)
+        scores = [
+            Score(
+                row["reward"],
+                details={name: row[name] for name in ("grades", "graded_with")} | row["grading_details"],
+            )
+            for row in (rows if texts else ())
+        ]
+        found |= zip(places["pages"], scores or rows, strict=True)
     return found
 
 
@@ -233,12 +240,6 @@ def _by_tests(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool
         return [row_fields(grades, grading, made_by) for grades in grader.grade_all(episodes)]
 
 
-def _score(fields: Mapping[str, Json]) -> Score:
-    """The grades of a page as the score of a text."""
-    details = {"grades": fields["grades"], "graded_with": fields["graded_with"], **fields["grading_details"]}
-    return Score(fields["reward"], details=details)
-
-
 def _episodes_of(pieces: Sequence[Any], task: Any) -> list[Trajectory]:
     """Episodes in which an agent's only turn is each text; none where the pieces are no texts."""
     count = sum(isinstance(piece, str) for piece in pieces)
@@ -253,14 +254,12 @@ def _episodes_of(pieces: Sequence[Any], task: Any) -> list[Trajectory]:
     tasks = tasks_in([task] * count if isinstance(task, Task | Mapping) else task, "task")
     if len(tasks) != count:
         raise UsageError(f"There are {count} texts and {len(tasks)} tasks: give one task, or one for each.")
-    return [_said(text, one) for text, one in zip(pieces, tasks, strict=True)]
-
-
-def _said(text: str, task: Task) -> Trajectory:
-    """As an episode's last turn is read: the answer behind the marker, or the whole text."""
-    parsed = parse_published(text)
-    answer = parsed.visible if parsed.answer is None else parsed.answer
-    return Trajectory(task, (Message("assistant", text),), answer)
+    found = []
+    for text, one in zip(pieces, tasks, strict=True):  # as an episode's last turn is read
+        parsed = parse_published(text)
+        answer = parsed.visible if parsed.answer is None else parsed.answer
+        found.append(Trajectory(one, (Message("assistant", text),), answer))
+    return found
 
 
 def page_fields(
@@ -268,11 +267,8 @@ def page_fields(
 ) -> list[dict[str, Json]]:
     """What grading gives each row: reward, grades, floors, and how it was graded.
 
-    Args:
-        episodes: they did not fail.
-        metric: the grade that becomes the reward.
-        rendering: fields of `RenderFlags`.
-        folder: that pictures are relative to; None: the answers are pages, to be drawn.
+    `metric` becomes the reward, `rendering` are fields of `RenderFlags`; without a folder that pictures are relative to the
+    answers are pages, to be drawn.
     """
     need_page_metrics()
     if metric not in METRICS:
@@ -332,10 +328,7 @@ def grading_of(
 ) -> dict[str, Any]:
     """Settings of `grade` for a world's episodes: pages are drawn as for the human, if nothing else is said.
 
-    Args:
-        options: of the world.
-        settings: what is said.
-        folder: that pictures in episodes are relative to; None: they are named by their whole paths.
+    Pictures in episodes are relative to the folder; without one they are named by their whole paths.
     """
     if not isinstance(options, RenderFlags) or "grader" in settings:
         return dict(settings)
@@ -344,12 +337,9 @@ def grading_of(
 
 
 def grading_as_they_end(settings: Mapping[str, Any]) -> MicroBatcher[Trajectory, Trajectory]:
-    """Gives each episode that is handed in its reward; whoever asks for it closes it.
+    """Gives each episode that is handed in its reward; its caller closes it.
 
     Episodes that end while others are graded wait for each other, and are graded together.
-
-    Args:
-        settings: of `grade`.
     """
 
     def engine(batch: Sequence[Trajectory]) -> Generator[Sequence[tuple[int, Trajectory]], None, None]:

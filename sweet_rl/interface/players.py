@@ -194,16 +194,7 @@ async def agent_of(
     stack: AsyncExitStack,
     concurrency: int,
 ) -> Policy:
-    """The agent. One that is made from a name is closed with the stack.
-
-    Args:
-        agent: an object or a function, where it is not named.
-        named: its name, and what runs it.
-        wanted: what a scripted agent is built with; its name is added here.
-        world: that is played.
-        stack: of what is closed.
-        concurrency: turns at once.
-    """
+    """The agent. One that is made from a name is closed with the stack; `wanted` is what a scripted one is built with."""
     if named is None:
         policy: Any = Own(agent, "agent", wanted.system_prompt, concurrency, stack)
         stack.enter_context(_giving(agent, wanted.system_prompt))  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.sources import Source, opened
 from sweet_rl.grouping import group_by_task
 from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in, in_words_of_python
-from sweet_rl.interface.waiting import in_thread
+from sweet_rl.interface.sync import in_thread
 from sweet_rl.preferences.credit import Advantage, Crediting, TurnCredit, check_reference, credited, own_turns
 from sweet_rl.preferences.credit import View as TurnView
 from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, hidden_of, messages_of

@@ -27,7 +27,7 @@ from sweet_rl.interface.players import (
     name_of,
     prompt_for,
 )
-from sweet_rl.interface.waiting import awaited, waiting
+from sweet_rl.interface.sync import awaited, waiting
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import Journal, load_trajectories, trajectory_to_row
 from sweet_rl.rollout import Episode, rollout, schedule

@@ -52,11 +52,9 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def wait_for(work: Coroutine[Any, Any, Result], *, instead: str) -> Result:
-    """Run a coroutine to its end. Ctrl-C cancels it and waits until it has cleaned up.
+    """Run a coroutine to its end, with the context of this thread. Ctrl-C cancels it and waits until it has cleaned up.
 
-    Args:
-        work: what is awaited, with the context of this thread.
-        instead: what those are to await who are on the loop already.
+    `instead` is what those are to await who are on the loop already.
     """
     if _own.is_here:
         work.close()
