@@ -238,8 +238,8 @@ async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
     Never the same ones: what an engine was asked before it knows, and that would be measured.
     """
+    from sweet_rl.worlds.alfworld.engine import Household
     from sweet_rl.worlds.alfworld.game import HouseholdGame
-    from sweet_rl.worlds.alfworld.household import Household
     from sweet_rl.worlds.text_game_env import TextGameEnv
 
     def say(seen: Observation) -> str:

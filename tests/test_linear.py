@@ -74,7 +74,7 @@ MADE = {
     "studies.report.charts: f'--{name}: (#\\\\w+);'": [r"--ink: (#\w+);"],
     "training.turns: '|'.join(marks) or '(?!)'": [r"<\|im_end\|>|</s>"],
     "training.turns: re.escape(asked)": ["a a", "aaaa"],
-    "worlds.alfworld.seeking: f'\\\\b{kind} {number}\\\\b'": [r"\bshelf 1\b"],
+    "worlds.alfworld.players: f'\\\\b{kind} {number}\\\\b'": [r"\bshelf 1\b"],
     "mini.backend.human.topics: f'(?<!\\\\w)(?:{either})(?!\\\\w)'": [
         r"(?i)(?<!\w)(?:multiplied\s+by\s+0\w*|more\s+than)(?!\w)"
     ],

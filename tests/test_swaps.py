@@ -21,7 +21,7 @@ from sweet_rl.serving import listening
 from sweet_rl.types import Message, UserContext
 from sweet_rl.users.model import OpenAIUser, VisionUser
 from sweet_rl.worlds import load_tasks, world_of
-from sweet_rl.worlds.alfworld.teacher.lessons import thought as household_thought
+from sweet_rl.worlds.alfworld.players import thought as household_thought
 from sweet_rl.worlds.auto_explore.teacher.search import Explorer
 from sweet_rl.worlds.auto_explore.teacher.words import thought as explore_thought
 from sweet_rl.worlds.dangerous_taxi.data import hint_of

@@ -4,7 +4,7 @@ import pytest
 
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.records import read_rows
-from sweet_rl.worlds.alfworld.homes import TOMATO
+from sweet_rl.worlds.alfworld.tasks import TOMATO
 
 pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
 pytest.importorskip("alfworld", reason="needs the extra 'alfworld'")

@@ -7,8 +7,8 @@ import pytest
 
 from sweet_rl.chat.reflect_format import policy_prompt, reflection_prompt, split_prompt
 from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.worlds.alfworld.engine import Household
 from sweet_rl.worlds.alfworld.game import HouseholdGame
-from sweet_rl.worlds.alfworld.household import Household
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame

@@ -7,7 +7,7 @@ from typing import Final
 
 from sweet_rl.studies.chains import Chain, call
 from sweet_rl.studies.reflect.worlds import BEST, HOPS, HOUSEHOLD, METHODS, TAXI
-from sweet_rl.worlds.alfworld.homes import TOMATO
+from sweet_rl.worlds.alfworld.tasks import TOMATO
 
 RECORDS: Final = 8000
 """States of the taxi that the teacher reflects on."""

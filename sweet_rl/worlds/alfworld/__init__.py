@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 STAGES: Final[Mapping[str, StageEntry]] = {
     "reflect alfworld_reflection": StageEntry(
-        f"{__name__}.stages:alfworld_reflection",
+        f"{__name__}.data:alfworld_reflection",
         "ALFWorld: let a teacher reflect on states of random household games.",
         ("alfworld/data_reflection.json",),
     ),
     "reflect alfworld_gen_sft": StageEntry(
-        f"{__name__}.stages:alfworld_gen_sft",
+        f"{__name__}.data:alfworld_gen_sft",
         "ALFWorld: write training texts from records.",
         ("alfworld/sft*.jsonl",),
     ),
@@ -95,9 +95,8 @@ class Alfworld(TextGameWorld):
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
         """Games in worker processes of one engine."""
-        from sweet_rl.worlds.alfworld.game import HouseholdGame
-        from sweet_rl.worlds.alfworld.homes import BLACKLIST
-        from sweet_rl.worlds.alfworld.household import Household
+        from sweet_rl.worlds.alfworld.engine import Household
+        from sweet_rl.worlds.alfworld.game import BLACKLIST, HouseholdGame
 
         shuffle = isinstance(options, AlfworldOptions) and options.shuffle_action
         with Household() as household:
@@ -118,7 +117,7 @@ class Alfworld(TextGameWorld):
     def expert(self, game: TextGame) -> Expert:
         """The planner, which knows the whole household."""
         from sweet_rl.worlds.alfworld.game import HouseholdGame
-        from sweet_rl.worlds.alfworld.teacher.lessons import HouseholdExpert
+        from sweet_rl.worlds.alfworld.players import HouseholdExpert
 
         return HouseholdExpert(game) if isinstance(game, HouseholdGame) else super().expert(game)
 
@@ -126,8 +125,8 @@ class Alfworld(TextGameWorld):
         """With a planner of its own: a worker process, started when it is first asked."""
         import asyncio
 
-        from sweet_rl.worlds.alfworld.agents import HouseholdPlayer
-        from sweet_rl.worlds.alfworld.household import Household
+        from sweet_rl.worlds.alfworld.engine import Household
+        from sweet_rl.worlds.alfworld.players import HouseholdPlayer
 
         if wanted.name not in self.agents:
             raise self.no_agent(wanted.name)

@@ -10,20 +10,33 @@ Published behaviour: docs/published/reflect_rl.md#alfworld, #deviations.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, StopReason, Task
-from sweet_rl.worlds.alfworld.homes.games import blacklist_name
-from sweet_rl.worlds.alfworld.household import Engine
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
-MAX_TURNS: Final = 15
+if TYPE_CHECKING:
+    from sweet_rl.worlds.alfworld.engine import Engine
+
+GAMES_FOLDER: Final = "json_2.1.1"
+"""In a user's ALFWorld folder."""
+
+BLACKLIST: Final = "alfworld_blacklist.txt"
+"""One problem a line, from `json_2.1.1` on: those that the engine failed at."""
+
+
+def blacklist_name(place: str | Path) -> str:
+    """A problem as the blacklist names it: from `json_2.1.1` on, with a slash at the end."""
+    parts = Path(place).parts
+    if GAMES_FOLDER in parts:
+        parts = parts[parts.index(GAMES_FOLDER) :]
+    return "/".join(parts) + "/"
 
 
 class HouseholdGame:
@@ -46,7 +59,7 @@ class HouseholdGame:
         self,
         engine: Engine,
         *,
-        max_turns: int = MAX_TURNS,
+        max_turns: int = 15,
         shuffle_action: bool = False,
         compat: Compat = "fixed",
         blacklist: str | Path | None = None,
@@ -54,10 +67,8 @@ class HouseholdGame:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
         self.max_turns = max_turns
-        self._engine = engine
-        self._shuffles = shuffle_action
-        self._compat = compat
-        self._blacklist = None if blacklist is None else Path(blacklist)
+        self._engine, self._shuffles, self._compat = engine, shuffle_action, compat
+        self._blacklist = blacklist
         self._source = ""
         self._over = True
 
@@ -69,7 +80,7 @@ class HouseholdGame:
         return self.begin(source, seed=seed)
 
     def begin(self, source: str, *, seed: int = 0) -> str:
-        """Begin a game by its source (see `sweet_rl.worlds.alfworld.household.Engine`)."""
+        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Engine`)."""
         self._source, self._random = source, Random(seed)
         self._over = True  # should the engine fail
         with self._listing_failures():
@@ -170,14 +181,14 @@ class HouseholdGame:
         return GameStep(self.text, reward, self._terminated, self._truncated, info)
 
     @contextlib.contextmanager
-    def _listing_failures(self) -> Any:
+    def _listing_failures(self) -> Iterator[None]:
         """Problems that the engine fails at are not to be played again, where a list of them is kept."""
         try:
             yield
         except EpisodeError:
             if self._blacklist is not None and self._compat == "published":
                 try:
-                    with self._blacklist.open("a", encoding="utf-8") as file:
+                    with open(self._blacklist, "a", encoding="utf-8") as file:
                         file.write(f"{blacklist_name(self._source)}\n")
                 except OSError as error:
                     raise StorageError(f"Cannot write {str(self._blacklist)!r}: {error.strerror}.") from None

@@ -15,7 +15,7 @@ from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.types import Message, Observation, StepResult, StopReason
 from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.worlds import World
-from sweet_rl.worlds.alfworld.stages import alfworld_gen_sft, alfworld_reflection
+from sweet_rl.worlds.alfworld.data import alfworld_gen_sft, alfworld_reflection
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
 from sweet_rl.worlds.auto_explore.stages import (
     auto_explore_gpt,

@@ -6,7 +6,7 @@ import pytest
 
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.types import Message, Observation, StopReason
-from sweet_rl.worlds.alfworld.agents import HouseholdPlayer
+from sweet_rl.worlds.alfworld.players import HouseholdPlayer
 
 TEXT = (
     "Welcome.\n\nYour task is to: put some tomato in microwave."

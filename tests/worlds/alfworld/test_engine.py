@@ -11,25 +11,26 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.mini import homes as household
+from sweet_rl.mini.homes import problem, write_game
 from sweet_rl.types import StopReason
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.alfworld import homes as household
+from sweet_rl.worlds.alfworld import tasks as alfworld_tasks
+from sweet_rl.worlds.alfworld.data import play_household
+from sweet_rl.worlds.alfworld.engine import Household
 from sweet_rl.worlds.alfworld.game import HouseholdGame
-from sweet_rl.worlds.alfworld.homes.pddl import problem, write_game
-from sweet_rl.worlds.alfworld.household import Household
-from sweet_rl.worlds.alfworld.seeking import look
-from sweet_rl.worlds.alfworld.teacher.lessons import play_household
+from sweet_rl.worlds.alfworld.players import look
 from sweet_rl.worlds.text_game_env import TextGameEnv
 
 pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
 pytest.importorskip("fast_downward", reason="needs the extra 'alfworld'")
 pytest.importorskip("alfworld", reason="needs the extra 'alfworld'")
 
-TOMATO = f"{household.TOMATO}-0"
+TOMATO = f"{alfworld_tasks.TOMATO}-0"
 EVERY_FAMILY = [household.embedded_games("test", family)[0] for family in household.FAMILIES]
 SAME_SENTENCE = next(
     name
-    for name in household.embedded_games("", household.TOMATO)
+    for name in household.embedded_games("", alfworld_tasks.TOMATO)
     if name != TOMATO and household.game(name).sentence == household.game(TOMATO).sentence
 )
 """Its grammar is that of `TOMATO`."""
@@ -72,7 +73,7 @@ def test_moments_are_those_of_the_packages_own_environment(engine, name, tmp_pat
     from alfworld.agents.utils.misc import Demangler
     from textworld.envs.pddl import PddlEnv
 
-    from sweet_rl.worlds.alfworld.textworld_engine import read_game
+    from sweet_rl.worlds.alfworld.engine import read_game
 
     monkeypatch.setattr(sys, "argv", list(sys.argv))  # the translator sets it
     env = PddlEnv(textworld.EnvInfos(admissible_commands=True))
@@ -118,7 +119,7 @@ def test_a_seeker_of_the_data_asks_the_planner_rarely_and_wins_as_often(engine):
     counting = SimpleNamespace(
         begin=engine.begin, play=engine.play, plan=lambda *at: asked.append(at) or engine.plan(*at)
     )
-    tasks = load_tasks(f"alfworld:{household.TOMATO}:test:50")
+    tasks = load_tasks(f"alfworld:{alfworld_tasks.TOMATO}:test:50")
     games = [
         play_household(seed, tasks, lambda: HouseholdGame(counting), random_share=0.1, seek=True)
         for seed in range(10)
@@ -142,7 +143,7 @@ def test_a_users_folder_is_read_and_left_alone(engine, tmp_path):
 
 
 def test_a_finished_game_file_is_read(engine, tmp_path):
-    from sweet_rl.worlds.alfworld.textworld_engine import read_game
+    from sweet_rl.worlds.alfworld.engine import read_game
 
     (tmp_path / "game.tw-pddl").write_text(json.dumps(read_game(TOMATO) | {"solvable": True}))
     assert engine.begin(str(tmp_path)).feedback == engine.begin(TOMATO).feedback
@@ -200,7 +201,7 @@ def test_a_worker_that_dies_or_hangs_spoils_one_question():
 
 
 def test_episodes_side_by_side_do_not_mix(engine):
-    tasks = load_tasks(f"alfworld:{household.TOMATO}")[:2]
+    tasks = load_tasks(f"alfworld:{alfworld_tasks.TOMATO}")[:2]
 
     async def episode(number):
         game = HouseholdGame(engine, shuffle_action=True, max_turns=20)

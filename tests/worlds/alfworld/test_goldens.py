@@ -6,8 +6,8 @@ import pytest
 
 from sweet_rl.errors import EpisodeError
 from sweet_rl.types import Failure, StopReason
+from sweet_rl.worlds.alfworld.engine import EngineState
 from sweet_rl.worlds.alfworld.game import HouseholdGame
-from sweet_rl.worlds.alfworld.household import EngineState
 
 INTRODUCTION = "Welcome.\n\nYour task is to: put some tomato in microwave."
 FIRST = ("go to fridge 1", "go to microwave 1", "look")

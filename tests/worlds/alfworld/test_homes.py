@@ -5,11 +5,20 @@ import json
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds.alfworld import homes as household
-from sweet_rl.worlds.alfworld.homes.catalogue import FITS, OPENABLE, ROOMS, THINGS
-from sweet_rl.worlds.alfworld.homes.games import blacklist_name
-from sweet_rl.worlds.alfworld.homes.homes import Entity, Game
-from sweet_rl.worlds.alfworld.homes.pddl import problem, trajectory_data, write_game
+from sweet_rl.mini import homes as household
+from sweet_rl.mini.homes import (
+    FITS,
+    OPENABLE,
+    ROOMS,
+    THINGS,
+    Entity,
+    Game,
+    problem,
+    trajectory_data,
+    write_game,
+)
+from sweet_rl.worlds.alfworld import tasks as alfworld_tasks
+from sweet_rl.worlds.alfworld.game import blacklist_name
 
 NAMES = household.embedded_games()
 
@@ -20,18 +29,17 @@ def test_how_many_there_are():
     train, test = household.embedded_games("train"), household.embedded_games("test")
     assert (len(train), len(test)) == (80, 20)
     assert set(train) | set(test) == set(NAMES)
-    assert len(household.embedded_games("train", household.TOMATO)) == 16
-    assert len(household.embedded_games("test", household.TOMATO)) == 4
+    assert len(household.embedded_games("train", alfworld_tasks.TOMATO)) == 16
+    assert len(household.embedded_games("test", alfworld_tasks.TOMATO)) == 4
 
 
 def test_the_catalogue_agrees_with_itself():
-    kinds = {furniture.kind for room in ROOMS.values() for furniture in room}
-    assert kinds >= OPENABLE
+    kinds = {kind for room in ROOMS.values() for kind in room}
+    assert kinds >= set(OPENABLE)
     assert set(FITS) == {thing for things in THINGS.values() for thing in things}
     for room, things in THINGS.items():
-        there = {furniture.kind for furniture in ROOMS[room]}
         for thing in things:
-            assert there & set(FITS[thing]), (room, thing)
+            assert set(ROOMS[room]) & set(FITS[thing]), (room, thing)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,21 +113,21 @@ def test_files_of_a_game(tmp_path):
 
 
 def test_games_of_a_users_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(household.VARIABLE, str(tmp_path))
-    for games in (household.data_folder, household.data_games):
+    monkeypatch.setenv(alfworld_tasks.VARIABLE, str(tmp_path))
+    for games in (alfworld_tasks.data_folder, alfworld_tasks.data_games):
         with pytest.raises(UsageError, match="No ALFWorld data"):
             games()
     for split, number in (("train", 1), ("train", 2), ("valid_seen", 3), ("valid_unseen", 4)):
-        write_game(household.game(f"{household.TOMATO}-{number}"), tmp_path / "json_2.1.1" / split)
+        write_game(household.game(f"{alfworld_tasks.TOMATO}-{number}"), tmp_path / "json_2.1.1" / split)
     write_game(household.game("look_at_obj_in_light-CD-None-DeskLamp-1"), tmp_path / "json_2.1.1/train")
-    assert household.data_folder() == tmp_path
-    train = household.data_games()
+    assert alfworld_tasks.data_folder() == tmp_path
+    train = alfworld_tasks.data_games()
     assert [place.parent.name[-1] for place in train] == ["1", "2"]
-    assert [place.parent.name[-1] for place in household.data_games("test")] == ["3", "4"]
-    assert len(household.data_games("train", "")) == 3
+    assert [place.parent.name[-1] for place in alfworld_tasks.data_games("test")] == ["3", "4"]
+    assert len(alfworld_tasks.data_games("train", "")) == 3
     listed = tmp_path / "list.txt"
-    assert blacklist_name(train[0]) == f"json_2.1.1/train/{household.TOMATO}-1/trial_0/"
+    assert blacklist_name(train[0]) == f"json_2.1.1/train/{alfworld_tasks.TOMATO}-1/trial_0/"
     listed.write_text(f"{blacklist_name(train[0])}\n")
-    assert household.data_games(blacklist=listed) == train[1:]
+    assert alfworld_tasks.data_games(blacklist=listed) == train[1:]
     with pytest.raises(UsageError, match="no problems of 'train'"):
-        household.data_games("train", "Dragon")
+        alfworld_tasks.data_games("train", "Dragon")

@@ -8,11 +8,10 @@ import pytest
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Message, Observation
-from sweet_rl.worlds.alfworld.agents import HouseholdPlayer
+from sweet_rl.worlds.alfworld.data import play_household
+from sweet_rl.worlds.alfworld.engine import EngineState
 from sweet_rl.worlds.alfworld.game import HouseholdGame
-from sweet_rl.worlds.alfworld.household import EngineState
-from sweet_rl.worlds.alfworld.seeking import Look, look
-from sweet_rl.worlds.alfworld.teacher.lessons import play_household
+from sweet_rl.worlds.alfworld.players import HouseholdPlayer, Look, look
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 PLACES = ("cabinet 1", "cabinet 2", "fridge 1")

@@ -7,9 +7,10 @@ import pytest
 
 from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.records import task_from_row
+from sweet_rl.worlds.alfworld.data import household_texts, play_household
+from sweet_rl.worlds.alfworld.engine import EngineState
 from sweet_rl.worlds.alfworld.game import HouseholdGame
-from sweet_rl.worlds.alfworld.household import EngineState
-from sweet_rl.worlds.alfworld.teacher.lessons import household_texts, play_household, thought
+from sweet_rl.worlds.alfworld.players import thought
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 PLAN = ("go to fridge 1", "take tomato 1 from fridge 1", "move tomato 1 to microwave 1")

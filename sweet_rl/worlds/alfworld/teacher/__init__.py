@@ -1,1 +1,0 @@
-"""Training texts for household games."""
