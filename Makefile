@@ -137,7 +137,6 @@ bench: install  ## rollout, worlds, grading, start-up: what docs/benchmarks.md d
 
 # Every benchmark with tiny numbers, whose figures mean nothing: does it still run? A new one is run by itself.
 TINY := outputs/bench-tiny
-TINY_adapters := --widths 32 --rank 4 --layers 1 --texts 2 --tokens 20 --rounds 1
 TINY_archer_critics := --critics own --seeds 1 --iterations 1 --folder $(TINY)/archer_critics
 TINY_archer_settings := --tiny --methods reinforce --folder $(TINY)/archer_settings
 TINY_archer_update := --size tiny --rows 4 --draws 0.1

@@ -79,11 +79,10 @@ def ours(
     """What `train_dpo` runs, without its files."""
     import torch
 
-    from sweet_rl.training.adapters import bare_model
-    from sweet_rl.training.fitting import Rows, begin, reader, trainable
+    from sweet_rl.training.fitting import begin, reader
     from sweet_rl.training.forward import PairForward, PreferenceObjective
-    from sweet_rl.training.metrics import MetricsLog
-    from sweet_rl.training.trainer import StepTrainer
+    from sweet_rl.training.models import bare_model, trainable
+    from sweet_rl.training.trainer import Rows, StepTrainer
 
     torch.backends.cuda.enable_cudnn_sdp(False)  # as wherever the library loads a model
     pairs = data.pairs(shape.vocabulary)
@@ -99,21 +98,13 @@ def ours(
                 batch = to_device(Collator("sum", read)([(pair, 0.0)]), device)
                 logps = ask(model, batch)[0]
                 reference[pair.index] = torch.stack([logps.chosen_B[0], logps.rejected_B[0]]).cpu()
-        model = trainable(model, settings)
+        model = trainable(model, settings.model)
         clock = Clock(device)
         trainer = StepTrainer(
             model,
-            run.arguments,
-            settings,
-            rows=pairs,
-            held_out=[],
-            packs=run.held_out_packs,
-            sampler=run.steps,
+            run,
             collator=Collator(settings.loss.reduction, read, reference),
             objective=PreferenceObjective(bare_model(model), settings.loss),
-            metrics=MetricsLog(None),
-            made_from=run.made_from,
-            say=lambda _: None,
         )
         trainer.add_callback(callback(clock))
         trainer.train()

@@ -393,8 +393,7 @@ def load_everything() -> None:
     torch.set_num_threads(1)
     import sweet_rl.online.archer
     import sweet_rl.online.reflect.models
-    import sweet_rl.training.critic
-    import sweet_rl.training.sft
+    import sweet_rl.training.runs
     import sweet_rl.training.trainer  # noqa: F401
 
 

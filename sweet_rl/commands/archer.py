@@ -325,8 +325,8 @@ def _begun_with(
     model = found.model
     if found.adapter is not None:
         from sweet_rl.online.run_folder import MODELS
-        from sweet_rl.training.adapters import merge_adapter
-        from sweet_rl.training.reference_cache import weights_digest
+        from sweet_rl.training.models import merge_adapter
+        from sweet_rl.training.reference import weights_digest
         from sweet_rl.training.settings import ModelSettings
 
         base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names

@@ -50,7 +50,7 @@ def merge_adapters(flags: MergeFlags, /) -> None:
             f"--output_path {flags.output_path!r} exists and is not an empty folder; choose another, or pass "
             "--overwrite to replace the model in it."
         )
-    from sweet_rl.training.adapters import merge_adapter
+    from sweet_rl.training.models import merge_adapter
     from sweet_rl.training.settings import ModelSettings
 
     merge_adapter(Path(flags.adapter_path), folder, ModelSettings(flags.pretrain, dtype=flags.dtype))

@@ -152,9 +152,9 @@ def train_dpo(flags: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> 
         from sweet_rl.runs import new_file
 
         new_file(str(training.metrics_path), "metrics_path", overwrite=training.overwrite)
-    from sweet_rl.training import dpo
+    from sweet_rl.training import runs
 
     if flags.reference_cache != "none":
         folder = Path(flags.reference_cache or user_cache() / "reference")
         settings = replace(settings, output=replace(settings.output, reference_cache=folder))
-    (dpo.evaluate if flags.eval_only else dpo.train)(settings, print)
+    (runs.evaluate_pairs if flags.eval_only else runs.train_dpo)(settings, print)

@@ -63,9 +63,9 @@ def train_sft(flags: ImitationFlags, training: TrainingFlags, /) -> None:
         training.model(flags.pretrain),
         loss=LossSettings(name="imitation", aux_loss_coef=flags.aux_loss_coef),
     )
-    from sweet_rl.training import sft
+    from sweet_rl.training import runs
 
-    sft.train(settings, SelectionSettings(flags.min_reward, flags.best_of_task), print)
+    runs.train_sft(settings, SelectionSettings(flags.min_reward, flags.best_of_task), print)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +112,6 @@ def train_reward_model(flags: CriticFlags, pairs: PairFlags, training: TrainingF
         loss=loss,
         published=published,
     )
-    from sweet_rl.training import critic
+    from sweet_rl.training import runs
 
-    critic.train(settings, print)
+    runs.train_critic(settings, print)

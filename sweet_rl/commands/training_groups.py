@@ -325,7 +325,7 @@ class ShardFlags(Settings):
         return ShardSettings(**same_fields(ShardSettings, self) | self._engine())
 
     def _engine(self) -> dict[str, Any]:
-        from sweet_rl.training.sharding import offloads, read_deepspeed_config
+        from sweet_rl.training.settings import offloads, read_deepspeed_config
 
         default = "fsdp2" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else "deepspeed"
         engine = self.shard_with or default

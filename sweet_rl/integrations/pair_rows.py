@@ -99,14 +99,6 @@ class PairExporter:
     - `openrlhf`: texts keep their begin token.
     - `conversational`: lists of messages that the chat template turns into exactly the pair's texts. For
       OpenRLHF both sides are whole lists and there is no `prompt`: it takes all but the last message for it.
-
-    Args:
-        tokenizer: a transformers tokenizer, of the model that will be trained.
-        layout: whose.
-        conversational: messages instead of texts.
-
-    Raises:
-        UsageError: the tokenizer has no end token, or a chat template that cannot be taken apart.
     """
 
     def __init__(self, tokenizer: Any, *, layout: Layout, conversational: bool = False) -> None:
@@ -123,16 +115,7 @@ class PairExporter:
         self.report = ExportReport(layout, self._end, tokenizer.eos_token)
 
     def rows(self, pairs: Iterable[PairRow], *, skip_inexact: bool = False) -> list[dict[str, Json]]:
-        """One row for each pair, in their order.
-
-        Args:
-            pairs: as `read_pairs` gives them.
-            skip_inexact: leave pairs out for which there are no messages, instead of raising.
-
-        Raises:
-            UsageError: pairs without a prompt, and a tokenizer without a chat template.
-            DataError: names the pair that shares nothing, or for which there are no messages.
-        """
+        """One row for each pair, in their order."""
         rows: list[dict[str, Json]] = []
         for pair in pairs:
             parts = self._parts(pair)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.online.distributed import all_reduce_gradients, all_reduce_sum, clip_gradients, own_rows, rank
-from sweet_rl.training.metrics import Guard
+from sweet_rl.training.checkpoints import Guard
 from sweet_rl.types import Json
 
 

@@ -19,8 +19,8 @@ from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training import models
-from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.checkpoints import TENSORS, load_state
+from sweet_rl.training.models import add_adapter
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import derive_seed
 

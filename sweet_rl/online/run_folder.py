@@ -31,7 +31,7 @@ from sweet_rl.online.replay import Place
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.runs.record import without_secrets
 from sweet_rl.training import checkpoints
-from sweet_rl.training.metrics import MetricsLog, last_step
+from sweet_rl.training.checkpoints import MetricsLog, last_step
 from sweet_rl.types import Json, Trajectory
 
 FREE_KEYS = frozenset(

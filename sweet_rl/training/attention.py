@@ -22,15 +22,12 @@ from transformers.masking_utils import sdpa_mask
 
 from sweet_rl.training.batches import Question
 
-QUERIES = 512
-"""Queries of a block under a dense mask; fewer save more and start more kernels."""
-MOST_SCORES = 2**27
-"""Pairs of a query and a key that plain arithmetic looks at together: 512 MiB in float32."""
-BLOCK = 128
-"""Queries, and keys, of a block of flex_attention."""
+QUERIES = 512  # Queries of a block under a dense mask; fewer save more and start more kernels
+MOST_SCORES = 2**27  # Pairs of a query and a key that plain arithmetic looks at together: 512 MiB in float32
+BLOCK = 128  # Queries, and keys, of a block of flex_attention
 
+# Names that transformers knows `attention_by_blocks` and `plain_attention` by.
 BY_BLOCKS, PLAIN = "sdpa_by_blocks", "sdpa_plain"
-"""Names that transformers knows `attention_by_blocks` and `plain_attention` by."""
 
 _SHAREABLE = {"full_attention", "sliding_attention"}
 

@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from sweet_rl.training.encoding import Encoded, Side
-from sweet_rl.training.pictures import Pictures
 from sweet_rl.training.settings import Reduction
 from sweet_rl.training.trees import Layout, lay_out
-from sweet_rl.training.vision import Vision
+from sweet_rl.training.vision import Pictures, Vision
 
 B = TypeVar("B")
 
@@ -93,8 +92,7 @@ class Term(NamedTuple):
 
     branch: int
     output: int
-    weights: np.ndarray
-    """One for each of the branch's tokens; the first is 0, as nothing predicts it."""
+    weights: np.ndarray  # One for each of the branch's tokens; the first is 0, as nothing predicts it
 
 
 def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray | None = None) -> Question:
@@ -114,14 +112,12 @@ def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray 
 class Reader:
     """Sequences to questions."""
 
-    pad_id: int
-    """Fills up rows; never read."""
+    pad_id: int  # Fills up rows; never read
+    # How much sharing is worth (`sweet_rl.training.trees.lay_out`); 0 shares nothing.
     attention_span: float = math.inf
-    """How much sharing is worth (`sweet_rl.training.trees.lay_out`); 0 shares nothing."""
+    # Also give the padding mask, for models that count tokens. Nothing is shared then.
     with_attention: bool = False
-    """Also give the padding mask, for models that count tokens. Nothing is shared then."""
-    vision: Vision | None = None
-    """Needed where there are pictures."""
+    vision: Vision | None = None  # Needed where there are pictures
 
     def ask(
         self,
@@ -163,12 +159,7 @@ class Reader:
         return question, np.split(places.reshape(-1), stops)
 
     def read(self, sides: Sequence[Side], wanted: Sequence[tuple[int, int, list[np.ndarray]]]) -> Reading:
-        """The question whose answers are needed, and weighted sums of them.
-
-        Args:
-            wanted: of some (side, output), the weights of the tokens of each of its branches; the first of a
-                branch is 0, as nothing predicts it.
-        """
+        """The question whose answers are needed, and weighted sums of them."""
         branches = [branch for side in sides for branch in side.branches]
         firsts = np.cumsum([0, *(len(side.branches) for side in sides)])
         terms = [
@@ -195,8 +186,7 @@ class Collator:
 
     reduction: Reduction
     reader: Reader
-    reference: Tensor | None = None
-    """[pairs, 2]: chosen and rejected, by `Encoded.index`."""
+    reference: Tensor | None = None  # [pairs, 2]: chosen and rejected, by `Encoded.index`
 
     def __call__(self, items: Sequence[tuple[Encoded, float]]) -> Batch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""

@@ -9,38 +9,40 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.chat.names import model_path
-from sweet_rl.errors import StorageError, UsageError, first_line
-from sweet_rl.records import locked, sync_path
+from sweet_rl.errors import DataError, NonFiniteError, StorageError, UsageError, first_line
+from sweet_rl.records import locked, replace_rows, sync_path
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 
-PARTIAL = ".partial"
-"""Folder in which a checkpoint is made."""
+PARTIAL = ".partial"  # Folder in which a checkpoint is made
 
+# The file that makes a folder a checkpoint, and the one that says what must be in it.
 STATE, MANIFEST = "trainer_state.json", "manifest.json"
-"""The file that makes a folder a checkpoint, and the one that says what must be in it."""
 
+# A nested state of tensors and plain data. Pickles run what they say when they are read; these do not.
 TENSORS, PLAIN = "state.safetensors", "state.json"
-"""A nested state of tensors and plain data. Pickles run what they say when they are read; these do not."""
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _DISK = re.compile(
     r"no space|quota|too large|os error|i/o error|iostream|file write|PytorchStreamWriter|unexpected pos",
     re.IGNORECASE,
 )
+# How torch and safetensors say that a file could not be written.
 _WRITERS = {"RuntimeError", "SafetensorError"}
-"""How torch and safetensors say that a file could not be written."""
 
 
 # -- who may write ------------------------------------------------------------------------------------
@@ -108,11 +110,6 @@ def resumable(
     """The newest checkpoint that is as it was written; None where there is none at all.
 
     Damaged ones that are newer are named and put aside, so that they are never counted again.
-
-    Args:
-        folder: of the run, or a checkpoint.
-        instead: what a person can do who cannot resume, as in "start anew with another --ckpt_path".
-        rounding: names in `made_from` that may differ, as they change nothing but rounding.
     """
     damaged: list[tuple[Path, str]] = []
     for checkpoint in reversed(checkpoints_in(folder)):
@@ -257,11 +254,7 @@ def writing(
     made_from: Mapping[str, Json],
     covers: Collection[Path] = (),
 ) -> Iterator[Path]:
-    """An empty folder for the checkpoint of a step, which gets its place when the block has ended.
-
-    Args:
-        covers: files beside it, as they are now, that it was made with.
-    """
+    """An empty folder for the checkpoint of a step, which gets its place when the block has ended."""
     made = folder / PARTIAL / f"checkpoint-{step}"
     with storing(folder / made.name, folder / PARTIAL):
         shutil.rmtree(folder / PARTIAL, ignore_errors=True)
@@ -398,3 +391,85 @@ def _unpack(value: Json, tensors: Mapping[str, Any]) -> Any:
         case list():
             return [_unpack(item, tensors) for item in value]
     return value
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Json]:
+    """Numbers as JSON has them: non-finite ones become null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }
+
+
+class MetricsLog:
+    """Appends lines to a file, and reports them (`sweet_rl.tracking`); only the first process has one."""
+
+    def __init__(self, path: Path | None, *, after_step: int = 0) -> None:
+        self._path = path
+        if path is None:
+            return
+        kept = [row for row in _rows(path) if row["step"] <= after_step] if after_step else []
+        replace_rows(path, kept)
+
+    def append(self, values: Mapping[str, Any]) -> None:
+        """Add one line; what a crash of the machine loses, a resumed run writes again."""
+        if self._path is not None:
+            tracking.logs(values["step"], values)
+            try:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(finite(values)) + "\n")
+            except OSError as error:
+                raise StorageError(
+                    f"Cannot write to {str(self._path)!r}: {error.strerror}. Free some space, then resume "
+                    "from the newest checkpoint."
+                ) from error
+
+
+class Guard:
+    """Keeps what is NaN or infinite from the weights, and says what came before it."""
+
+    def __init__(self, what: str, tries: str, *, unit: str = "update") -> None:
+        self._what, self._tries, self._unit = what, tries, unit
+        self._last: deque[str] = deque(maxlen=3)
+        self._done = 0
+
+    def note(self, number: int, loss: float, norm: float) -> None:
+        """The loss and the gradient's norm of an update that was made."""
+        self._last.append(f"{self._unit} {number}: loss {loss:.4g}, norm {norm:.4g}")
+
+    def check(self, loss: float, norm: float, rows: str, number: int | None = None) -> None:
+        """Call it before every optimizer step, on each process with the same numbers."""
+        self._done = self._done + 1 if number is None else number
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise self.error(self._done, f"loss {loss:.4g}, norm of the gradient {norm:.4g}", rows)
+        self.note(self._done, loss, norm)
+
+    def error(self, number: int, now: str, rows: str, kept: str = "") -> NonFiniteError:
+        """The error of an update that must not be made: what it has `now`, before, by which rows."""
+        before = f" Before: {'; '.join(self._last)}." if self._last else " It was the first since the start."
+        return NonFiniteError(
+            f"{self._unit.capitalize()} {number} of {self._what} is not a finite number ({now}); it was not "
+            f"made, and the weights are as before.{before} Its rows: {rows}. {kept}{self._tries}"
+        )
+
+
+def last_step(path: Path) -> int:
+    """The last step in a log; 0 without one."""
+    return max((row["step"] for row in _rows(path)), default=0)
+
+
+def _rows(path: Path) -> list[dict[str, Json]]:
+    """The lines that name a step; a torn last one is left out: its step is done again."""
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().rpartition(b"\n")[0].splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            if isinstance(row.get("step"), int):
+                found.append(row)
+        except (ValueError, AttributeError) as error:
+            raise DataError(
+                f"is no JSON object ({error})", path=path, line=number, repair="Remove the line."
+            ) from error
+    return found

@@ -21,8 +21,8 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.records.tables import rows_of
-from sweet_rl.training.pictures import Gallery, Pictures
 from sweet_rl.training.settings import DataSettings, SelectionSettings
+from sweet_rl.training.vision import Gallery, Pictures
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
 
 _FORMS = "must be a text that is not empty, a list of messages, or an object with the texts input and output"
@@ -40,8 +40,7 @@ class Said:
     messages: tuple[Entry, ...] = ()
     turns: tuple[AgentTurn, ...] = ()
     ids: tuple[int, ...] | None = None
-    pictures: Pictures = ()
-    """Of a text one mark each stands in it, as the chat template writes it."""
+    pictures: Pictures = ()  # Of a text one mark each stands in it, as the chat template writes it
 
     def __bool__(self) -> bool:
         return bool(self.text or self.messages or self.turns)
@@ -56,10 +55,8 @@ class PairRow:
     rejected: Said
     path: str
     line: int
-    tokenizer: str | None = None
-    """Digest of the tokenizer that the sides' ids are of."""
-    twin: bool = False
-    """Both sides may be the same."""
+    tokenizer: str | None = None  # Digest of the tokenizer that the sides' ids are of
+    twin: bool = False  # Both sides may be the same
 
     @property
     def pictures(self) -> Pictures:
@@ -117,15 +114,6 @@ def read_pairs(settings: DataSettings, *, seed: int, published: bool = False) ->
 
     One dataset is taken in its own order. Several are interleaved: each row is drawn from one of them with
     the given probabilities until one has no more, as the published system does.
-
-    Args:
-        settings: names, fields and limits.
-        seed: of the interleaving.
-        published: rows are taken as they are; a prompt that the sides repeat is not found out.
-
-    Raises:
-        UsageError: no such file, a package is missing, names and probabilities do not match, no pairs at all.
-        DataError: names the row that is not a pair.
     """
     gallery = Gallery()
     names = listed(settings.dataset)
@@ -159,11 +147,7 @@ def read_pair(
     *,
     published: bool = False,
 ) -> PairRow:
-    """One row as a pair; a prompt that its sides repeat stands there once.
-
-    Raises:
-        DataError: a side is missing or empty, both are the same, or a picture is of no use.
-    """
+    """One row as a pair; a prompt that its sides repeat stands there once."""
     fields = _Fields(row, path, line, gallery or Gallery())
     key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
     prompt = fields.said(key) if key else Said()
@@ -182,10 +166,6 @@ def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[T
 
     What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file. Of other
     rows the chosen side of a pair is imitated, or `messages`, or `completion` (behind `prompt`), or `text`.
-
-    Raises:
-        UsageError: no such file, nothing is left, or a selection by reward without rewards.
-        DataError: names the row that is none of these, or that lacks a reward where one is needed.
     """
     report, texts, gallery = SelectionReport(), list[TextRow](), Gallery()
     for name in listed(data.dataset):
@@ -209,11 +189,7 @@ def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[T
 
 
 def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
-    """The rows of files of either kind, as the training that reads them does: pairs, and texts.
-
-    Raises:
-        SweetRLError: as `read_pairs` and `read_texts`.
-    """
+    """The rows of files of either kind, as the training that reads them does: pairs, and texts."""
     pairs, texts = list[PairRow](), list[TextRow]()
     for name in listed(data.dataset):
         one = replace(data, dataset=name)
@@ -312,8 +288,8 @@ class _Fields:
 
     def __init__(self, row: dict[str, Json], path: str, line: int, gallery: Gallery) -> None:
         self._row, self._path, self._line, self._gallery = row, path, line, gallery
+        # Whether a stage of ours wrote the row: an agent's turn may be empty, and is an end token then.
         self.own = any(name in row for name in ("turn_index", "guard"))
-        """Whether a stage of ours wrote the row: an agent's turn may be empty, and is an end token then."""
 
     def said(self, name: str) -> Said:
         value = self._row.get(name)

@@ -2,47 +2,62 @@
 
 from __future__ import annotations
 
-import math
+import hashlib
+import json
 import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from transformers import TrainingArguments, set_seed
 
 from sweet_rl import tracking
-from sweet_rl.errors import SweetRLError, UsageError
-from sweet_rl.training import adapters, checkpoints, engines, memory, models
+from sweet_rl.errors import UsageError
+from sweet_rl.training import checkpoints, forward, models, sharding
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.encoding import Encoded, EncodingReport, scored_texts
-from sweet_rl.training.engines import Processes
 from sweet_rl.training.forward import Objective
-from sweet_rl.training.metrics import MetricsLog
-from sweet_rl.training.reference_cache import pairs_digest
 from sweet_rl.training.settings import DataSettings, TrainSettings
-from sweet_rl.training.sharding import deepspeed_config, fsdp_config
 from sweet_rl.training.steps import ByTokens, Packs, StepSampler, by_count, history_groups, prefix_order
+from sweet_rl.training.trainer import Rows, Run, Say, StepTrainer
 from sweet_rl.training.vision import Vision
 from sweet_rl.types import Json
+
+ROWS = 8  # of a micro-batch where nothing is said about it, and no GPU's memory says it
+RowT = TypeVar("RowT", bound=Encoded)
+
+# Flags that say how a step is computed, not what: another value changes a resumed run by rounding only.
+_ROUNDING = frozenset({
+    "--micro_train_batch_size", "--max_tokens_per_batch", "--gradient_checkpointing", "--torch_compile",
+    "--gradient_checkpointing_use_reentrant", "--device", "--attention", "--flash_attn",
+})  # fmt: skip
+_CALLED = {"name": "loss", "reduction": "mean_log_prob"}  # fields of settings whose flags have another name
 
 
 def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingArguments:
     """Trainer's arguments. Making them also joins the other processes, if there are some."""
     options, output, model = settings.optimizer, settings.output, settings.model
-    engine = engines.engine_of(settings)
+    engine = sharding.engine_of(settings)
     cuda = torch.cuda.is_available() and model.device != "cpu"
-    engines.check_engine(settings, cuda=cuda)
-    engines.claim(settings)
-    several = engines.world_size() > 1 or engine is not None
+    sharding.check_engine(settings, cuda=cuda)
+    sharding.claim(settings)
+    several = sharding.world_size() > 1 or engine is not None
     if not cuda:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it need not look for one, and say that there is none
     if several and not cuda:
-        engines.join_on_cpu(settings)
+        sharding.join_on_cpu(settings)
+    engines: dict[str, Any] = {}
+    if engine == "deepspeed":
+        engines["deepspeed"] = sharding.deepspeed_config(settings.shards, options, bf16=model.bf16)
+    elif engine == "fsdp2":
+        config = sharding.fsdp_config(settings.shards, os.environ, cuda=cuda)
+        backend = "cuda:nccl,cpu:gloo" if cuda else "gloo"  # states may lie in main memory
+        engines |= {"fsdp": True, "fsdp_config": config, "ddp_backend": backend}
     arguments = TrainingArguments(
         output_dir=str(output.ckpt_path if output.save_steps > 0 else output.save_path),  # it is made at once
         per_device_train_batch_size=options.micro_train_batch_size or 1,  # our own batches come
@@ -71,118 +86,74 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
             # A gradient that waits whole for its step's other micro-batches would undo the sharding.
             "gradient_accumulation_kwargs": {"sync_each_batch": True} if engine == "fsdp2" else None,
         },
-        **_sharding(settings, cuda=cuda),
-        report_to=[],  # numbers go where the metrics do (`sweet_rl.training.metrics`)
+        **engines,
+        report_to=[],  # numbers go where the metrics do (`sweet_rl.training.checkpoints.MetricsLog`)
         remove_unused_columns=False,
         disable_tqdm=True,
         log_level="error",
         dataloader_pin_memory=cuda,
     )
     if engine == "fsdp2" and model.bf16:
-        arguments.fsdp_plugin_args["mixed_precision_policy"] = engines.mixed_precision()
+        from torch.distributed.fsdp import MixedPrecisionPolicy  # not in every build of torch
+
+        # It computes in bfloat16; it adds up gradients, and gives log-probabilities, in float32.
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        arguments.fsdp_plugin_args["mixed_precision_policy"] = policy
     arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs in one process are not for us
     return arguments
 
 
-def _sharding(settings: TrainSettings, *, cuda: bool) -> dict[str, Any]:
-    engine = engines.engine_of(settings)
-    if engine == "deepspeed":
-        config = deepspeed_config(settings.shards, settings.optimizer, bf16=settings.model.bf16)
-        return {"deepspeed": config}
-    if engine == "fsdp2":
-        backend = "cuda:nccl,cpu:gloo" if cuda else "gloo"  # states may lie in main memory
-        config = fsdp_config(settings.shards, os.environ, cuda=cuda)
-        return {"fsdp": True, "fsdp_config": config, "ddp_backend": backend}
-    return {}
-
-
-ROWS = 8
-"""Rows of a micro-batch where nothing is said about it, and no GPU's memory says it."""
-
-Say = Callable[[str], None]
-Row = TypeVar("Row", bound=Encoded)
-
-_ROUNDING = frozenset(
-    {
-        "--micro_train_batch_size", "--max_tokens_per_batch", "--gradient_checkpointing", "--torch_compile",
-        "--gradient_checkpointing_use_reentrant", "--device", "--attention", "--flash_attn",
-    }
-)  # fmt: skip
-"""Flags that say how a step is computed, not what: another value changes a resumed run by rounding only."""
-
-_CALLED = {"name": "loss", "reduction": "mean_log_prob"}
-"""Fields of settings whose flags have another name."""
-
-
-class Rows(NamedTuple):
-    """The training data, and how it is batched; `vision` is for a vision-language model."""
-
-    tokenizer: Any
-    train: Sequence[Encoded]
-    held_out: Sequence[Encoded]
-    pad_id: int
-    vision: Vision | None = None
-
-    @property
-    def all(self) -> list[Encoded]:
-        """The rows to train on, then those that are held out."""
-        return [*self.train, *self.held_out]
-
-
-class Run(NamedTuple):
-    """A run that has begun: its place among its processes, and the checkpoint it resumes from."""
-
-    settings: TrainSettings
-    rows: Rows
-    steps: StepSampler
-    held_out_packs: Packs
-    arguments: TrainingArguments
-    resume: Path | None
-    made_from: dict[str, Json]
-    processes: Processes
-    share: bool
-    say: Say
-    most_places: float = math.inf
-    """Tokens of a micro-batch, padding included, that memory is known to suffice for."""
+# -- beginning --------------------------------------------------------------------------------------------
 
 
 def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
     """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
-    processes = Processes(engines.rank(), engines.world_size())
-    if processes.world > 1:
-        _check_all_see(rows)
-    share = share and settings.optimizer.prefix_tree and not show_pictures(rows.all)
-    steps = _steps(settings, rows.train, processes, share=share)
-    held_out = packs_of(rows.held_out, settings, processes, share=share)
+    output, pictured = settings.output, show_pictures(rows.all)
+    if sharding.world_size() > 1 and pictured:
+        blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
+        if blind is not None:
+            raise UsageError(
+                f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
+                "as all must use the same weights at the same time. Train on one process, or on one sort."
+            )
+    share = share and settings.optimizer.prefix_tree and not pictured
+    steps = _steps(settings, rows.train, share=share)
+    held_out = packs_of(rows.held_out, settings, share=share, world=sharding.world_size())
     arguments = training_arguments(settings, steps.accumulation)
-    if engine := engines.describe(settings):
+    if engine := sharding.describe(settings):
         say(engine)
-    made_from = _made_from(stage, settings, rows) if processes.rank == 0 else {}
+    made_from = _made_from(stage, settings, rows) if sharding.rank() == 0 else {}
     resume = None
-    if settings.output.load_checkpoint:
-        with engines.lost_processes_named(settings):
-            resume = _resumed(settings, made_from, processes, say)
+    if output.load_checkpoint:
+
+        def found() -> Path | None:
+            checkpoints.checkpoints_in(output.ckpt_path, "--ckpt_path")
+            instead = "start anew with another --ckpt_path"
+            return checkpoints.resumable(
+                output.ckpt_path, made_from, say, instead=instead, rounding=_ROUNDING
+            )
+
+        with sharding.lost_processes_named(settings):
+            resume = sharding.from_first(found)
     set_seed(settings.seed)
-    return Run(settings, rows, steps, held_out, arguments, resume, made_from, processes, share, say)
+    return Run(settings, rows, steps, held_out, arguments, resume, made_from, share, say)
 
 
 def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Json]:
     """All that decides about the weights, by the flags: values, and digests of data and models."""
-    engine, output, model = engines.engine_of(settings), settings.output, settings.model
+    engine, output, model = sharding.engine_of(settings), settings.output, settings.model
     if not (output.load_checkpoint or output.save_steps > 0):
         return {}
     groups: list[Any] = [settings.data, settings.loss, model, settings.optimizer]
     if engine == "deepspeed":
         groups.append(settings.shards)
-    flags = {
-        f"--{_CALLED.get(name, name)}": value for group in groups for name, value in asdict(group).items()
-    }
-    for free in ("--find_prompt", "--timeout_s", "--overlap_comm", "--shard_with"):
-        flags.pop(free, None)
-    return flags | {
+    values = {name: value for group in groups for name, value in asdict(group).items()}
+    for free in ("find_prompt", "timeout_s", "overlap_comm", "shard_with"):
+        values.pop(free, None)
+    return {f"--{_CALLED.get(name, name)}": value for name, value in values.items()} | {
         "the stage": stage,
         "the engine": engine,
-        "the number of processes": engines.world_size() if engine == "deepspeed" else "any",
+        "the number of processes": sharding.world_size() if engine == "deepspeed" else "any",
         "--dataset": f"{len(rows.train)} rows and {len(rows.held_out)} held out, {pairs_digest(rows.all)}",
         "--pretrain": checkpoints.identity_of(model.pretrain),
         "--ref_pretrain": checkpoints.identity_of(model.ref_pretrain),
@@ -191,25 +162,16 @@ def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Jso
     }
 
 
-def _resumed(
-    settings: TrainSettings, made_from: dict[str, Json], processes: Processes, say: Say
-) -> Path | None:
-    """The checkpoint that the first process finds, on all of them; each raises what that one does."""
-    folder = settings.output.ckpt_path
-    found: list[Any] = [None]
-    if processes.rank == 0:
-        instead = "start anew with another --ckpt_path"
-        try:
-            checkpoints.checkpoints_in(folder, "--ckpt_path")
-            found = [checkpoints.resumable(folder, made_from, say, instead=instead, rounding=_ROUNDING)]
-        except SweetRLError as error:
-            found = [error]
-    if processes.world > 1:
-        torch.distributed.broadcast_object_list(found)
-    if isinstance(found[0], SweetRLError):
-        raise found[0]
-    resume: Path | None = found[0]
-    return resume
+def pairs_digest(pairs: Sequence[Encoded]) -> str:
+    """A fingerprint of the tokens, the scored positions and the pictures."""
+    total = hashlib.sha256()
+    for pair in pairs:
+        for side in pair.sides:
+            for branch in side.branches:
+                scored = [pair.index, side.denominator, *map(tuple, branch.scored)]
+                total.update(json.dumps([branch.ids, scored]).encode())
+                total.update("".join(picture.digest for picture in branch.pictures).encode())
+    return total.hexdigest()[:16]
 
 
 def show_pictures(rows: Sequence[Encoded]) -> bool:
@@ -217,37 +179,20 @@ def show_pictures(rows: Sequence[Encoded]) -> bool:
     return any(branch.pictures for row in rows for branch in row.branches)
 
 
-def _check_all_see(rows: Rows) -> None:
-    """Raises UsageError if some pairs show pictures and others none: processes must use the same weights."""
-    blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
-    if blind is not None and show_pictures(rows.all):
-        raise UsageError(
-            f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
-            "as all must use the same weights at the same time. Train on one process, or on one sort."
-        )
-
-
-def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Processes, *, share: bool) -> Packs:
+def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, world: int) -> Packs:
     """How rows are divided into micro-batches: by count, or by tokens."""
-    options, world = settings.optimizer, processes.world
+    options = settings.optimizer
     order = prefix_order(rows) if share else [-row.length for row in rows]
     if options.max_tokens_per_batch is None:
         return by_count(order, most=options.micro_train_batch_size or ROWS, world=world)
     return ByTokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
 
 
-def once(say: Say) -> Say:
-    """Only the first of several processes says something."""
-    return say if engines.rank() == 0 else lambda _: None
-
-
-def _steps(
-    settings: TrainSettings, rows: Sequence[Encoded], processes: Processes, *, share: bool
-) -> StepSampler:
-    options = settings.optimizer
+def _steps(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:
+    options, world = settings.optimizer, sharding.world_size()
     return StepSampler(
         [row.length for row in rows],
-        packs=packs_of(rows, settings, processes, share=share),
+        packs=packs_of(rows, settings, share=share, world=world),
         weights=[row.weight for row in rows],
         groups=history_groups(rows) if share and options.group_by_history else None,
         train_batch=options.train_batch_size,
@@ -256,9 +201,14 @@ def _steps(
         shuffle=options.shuffle,
         group_by_length=options.group_by_length,
         drop_last=settings.published,
-        rank=processes.rank,
-        world=processes.world,
+        rank=sharding.rank(),
+        world=world,
     )
+
+
+def once(say: Say) -> Say:
+    """Only the first of several processes says something."""
+    return say if sharding.rank() == 0 else lambda _: None
 
 
 def say_what_was_encoded(
@@ -275,9 +225,8 @@ def say_what_was_encoded(
     first = encoded[0]
     learned = [scored_texts(side.branches, tokenizer) for side in first.sides]
     shown = [", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "") for texts in learned]
-    say(
-        f"learned from {first.row.place}: {' | '.join(text[:150] for text in shown)} (all: sweet-rl show_tokens)"
-    )
+    all_ = " | ".join(text[:150] for text in shown)
+    say(f"learned from {first.row.place}: {all_} (all: sweet-rl show_tokens)")
 
 
 def pad_id(tokenizer: Any) -> int:
@@ -292,13 +241,13 @@ def reader(model: Any, pad: int, settings: TrainSettings, vision: Vision | None 
     Where a batch shows pictures, nothing is shared in it, whatever the model can (`Reader.ask`). An adapter
     around the model changes nothing.
     """
-    span = attention_span(adapters.bare_model(model)) if settings.optimizer.prefix_tree else 0
+    span = attention_span(models.bare_model(model)) if settings.optimizer.prefix_tree else 0
     return Reader(pad, span, with_attention=settings.loss.aux_loss_coef > 0, vision=vision)
 
 
 def hold_out(
-    rows: list[Row], settings: TrainSettings, *, total: int, has_test: bool = False
-) -> tuple[list[Row], list[Row]]:
+    rows: list[RowT], settings: TrainSettings, *, total: int, has_test: bool = False
+) -> tuple[list[RowT], list[RowT]]:
     """Rows to train on, and to evaluate on: a seeded sample, the first rows (published), or a test split."""
     fraction = settings.data.eval_fraction
     if has_test:
@@ -322,84 +271,58 @@ def hold_out(
 
 def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) -> None:
     """Raises UsageError for ids or lengths that the model has no embedding for, and for unseen pictures."""
-    config = model.config.get_text_config()
+    config, name = model.config.get_text_config(), model.name_or_path
     if show_pictures(rows) and not hasattr(model.config, "image_token_id"):
-        raise UsageError(f"{model.name_or_path!r} reads no pictures, and the data have some.")
+        raise UsageError(f"{name!r} reads no pictures, and the data have some.")
     longest = max(row.length for row in rows)
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and longest > context:
         raise UsageError(
-            f"The longest row has {longest:,} tokens, and {model.name_or_path!r} reads {context:,}: "
+            f"The longest row has {longest:,} tokens, and {name!r} reads {context:,}: "
             f"set --max_len {context} (it is {settings.data.max_len})."
         )
-    vocabulary = config.vocab_size
     for row in rows:
         largest = max(max(branch.ids) for branch in row.branches)
-        if largest >= vocabulary:
+        if largest >= config.vocab_size:
             raise UsageError(
-                f"{row.row.place} has the token id {largest}, but {model.name_or_path!r} knows "
-                f"{vocabulary:,} tokens: its tokenizer does not belong to it."
+                f"{row.row.place} has the token id {largest}, but {name!r} knows "
+                f"{config.vocab_size:,} tokens: its tokenizer does not belong to it."
             )
 
 
-def trainable(model: Any, settings: TrainSettings) -> Any:
-    """The model as it is trained: recomputing activations, with an adapter, compiled, if the flags say so."""
-    if settings.model.gradient_checkpointing:
-        models.recompute_activations(model, settings.model)
-    if settings.model.lora_rank:
-        model = adapters.add_adapter(model, settings.model)
-    if settings.model.torch_compile:
-        models.compile_layers(model, settings.model)
-    return model
+# -- training ---------------------------------------------------------------------------------------------
 
 
 def fit(
     run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
 ) -> None:
     """Train, evaluate at the end, and save the model with its tokenizer to `save_path`."""
-    from sweet_rl.training.trainer import StepTrainer
-
-    bare = adapters.bare_model(model)
+    bare = models.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place
     losses_of = objective(bare)
     run = _as_memory_allows(run, model, collator, losses_of)
-    settings, rows = run.settings, run.rows
-    output, first = settings.output, run.processes.rank == 0
-    known = run.resume and first and output.metrics_path
-    if known and (wrong := checkpoints.covered(output.ckpt_path, known)):
-        run.say(f"{known} {wrong}: numbers of earlier updates may be missing in it.")
-    trainer = StepTrainer(
-        model,
-        run.arguments,
-        settings,
-        rows=rows.train,
-        held_out=rows.held_out,
-        packs=run.held_out_packs,
-        sampler=run.steps,
-        collator=collator,
-        objective=losses_of,
-        metrics=MetricsLog(
-            output.metrics_path if first else None,
-            after_step=checkpoints.step_of(run.resume) if run.resume else 0,
-        ),
-        most_places=run.most_places,
-        say=run.say,
-        made_from=run.made_from,
-    )
-    if first and output.save_steps > 0 and not output.load_checkpoint:
-        for earlier in checkpoints.checkpoints_in(output.ckpt_path):  # --overwrite; they would count as newer
-            shutil.rmtree(earlier)
+    settings, output, resumes = run.settings, run.settings.output, run.resume is not None
+    if sharding.rank() == 0:
+        known = output.metrics_path if resumes else None
+        if known and (wrong := checkpoints.covered(output.ckpt_path, known)):
+            run.say(f"{known} {wrong}: numbers of earlier updates may be missing in it.")
+        if output.save_steps > 0 and not output.load_checkpoint:
+            for earlier in checkpoints.checkpoints_in(
+                output.ckpt_path
+            ):  # --overwrite; they would count as newer
+                shutil.rmtree(earlier)
+    trainer = StepTrainer(model, run, collator=collator, objective=losses_of)
     tracking.sets({"resolved": asdict(settings)})
-    tracking.writes(output.save_path, folder=True, continues=run.resume is not None)
+    tracking.writes(output.save_path, folder=True, continues=resumes)
     if output.save_steps > 0:
-        tracking.writes(output.ckpt_path, folder=True, continues=run.resume is not None)
+        tracking.writes(output.ckpt_path, folder=True, continues=resumes)
     if output.metrics_path is not None:
-        tracking.writes(output.metrics_path, continues=run.resume is not None)
+        tracking.writes(output.metrics_path, continues=resumes)
     if run.resume:
         run.say(f"going on from {run.resume}")
-    with engines.lost_processes_named(settings), memory.explained(memory.REPAIR):
+    with sharding.lost_processes_named(settings), forward.explained(forward.REPAIR):
         trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
-        if rows.held_out and not output.eval_steps > 0:
+        if run.rows.held_out and not output.eval_steps > 0:
             shown = trainer.evaluate()
             accuracy = f"accuracy {shown['eval_acc']:.3f}, " if "eval_acc" in shown else ""
             run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
@@ -409,10 +332,10 @@ def fit(
 
 def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
     """The run, packed by as many tokens as one GPU has room for, if the flags say nothing about packs."""
-    options, device = run.settings.optimizer, run.arguments.device
+    options, device, world = run.settings.optimizer, run.arguments.device, sharding.world_size()
     said = options.max_tokens_per_batch or options.micro_train_batch_size
-    one = run.processes.world == 1 and engines.engine_of(run.settings) is None
-    if said or not one or device.type != memory.CARD or not objective.by_row:
+    one = world == 1 and sharding.engine_of(run.settings) is None
+    if said or not one or device.type != forward.CARD or not objective.by_row:
         return run
 
     def work(rows: Sequence[Encoded]) -> int:
@@ -420,7 +343,7 @@ def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], obje
         with torch.autocast(device.type, torch.bfloat16, enabled=run.settings.model.bf16):
             losses = objective(model, batch)
         losses.total_B.sum().backward()  # type: ignore[no-untyped-call]
-        return memory.places(batch)
+        return forward.places(batch)
 
     if not run.settings.model.load_in_4bit:  # which is there already
         model.to(device)
@@ -428,25 +351,25 @@ def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], obje
     trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
     adam = sum(2 * parameter.numel() * parameter.element_size() for parameter in trained)
     longest = max(run.rows.all, key=lambda row: row.length)
-    with memory.explained(f"{longest.row.place} alone takes it. {memory.REPAIR}"):
-        most = memory.tokens_that_fit(run.rows.all, work, reserve=adam, device=device)
+    with forward.explained(f"{longest.row.place} alone takes it. {forward.REPAIR}"):
+        most = forward.tokens_that_fit(run.rows.all, work, reserve=adam, device=device)
     model.zero_grad()
-    tokens = max(longest.length, int(most * (1 - memory.PADDING)))
+    tokens = max(longest.length, int(most * (1 - forward.PADDING)))
     run.say(f"{tokens:,} tokens in one forward pass, by the GPU's free memory")
     settings = replace(run.settings, optimizer=replace(options, max_tokens_per_batch=tokens))
-    steps = _steps(settings, run.rows.train, run.processes, share=run.share)
+    steps = _steps(settings, run.rows.train, share=run.share)
     run.arguments.gradient_accumulation_steps = steps.accumulation
-    held_out = packs_of(run.rows.held_out, settings, run.processes, share=run.share)
+    held_out = packs_of(run.rows.held_out, settings, share=run.share, world=world)
     return run._replace(settings=settings, steps=steps, held_out_packs=held_out, most_places=most)
 
 
 def save(trainer: Any, run: Run, kind: type) -> None:
     """Model, an adapter merged into it, tokenizer and image processor; files get their names at the end."""
-    settings, first = run.settings, run.processes.rank == 0
+    settings, first = run.settings, sharding.rank() == 0
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if engines.shards_weights(settings):  # all give theirs to the first
+    if sharding.shards_weights(settings):  # all give theirs to the first
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-        model = engines.whole_model(kind, model, weights, settings) if first else None
+        model = sharding.whole_model(kind, model, weights, settings) if first else None
     if first:
         whole = model.merge_and_unload() if settings.model.lora_rank else model
         folder = settings.output.save_path

@@ -45,8 +45,8 @@ class ScoredPairs:
         return (self.chosen_B - self.rejected_B) - (self.reference_chosen_B - self.reference_rejected_B)
 
 
+# One number for each pair, [B], that depends on this pair only.
 Loss = Callable[[ScoredPairs, LossSettings], Tensor]
-"""One number for each pair, [B], that depends on this pair only."""
 
 _MODULE = "sweet_rl.training.losses"
 LOSSES = Registry(

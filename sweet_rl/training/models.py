@@ -1,23 +1,28 @@
-"""Models for training: loaded with clear errors, and saved whole.
+"""Models and adapters for training: loaded with clear errors, put on, merged, and saved whole.
 
 Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext, suppress
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.init import normal_
 from transformers import AutoModelForSequenceClassification
-from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_layers import GenericForSequenceClassification, GradientCheckpointingLayer
 
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError, first_line, missing_package
+from sweet_rl.flags import listed
 from sweet_rl.policies.weights import causal_kind, pretrained
 from sweet_rl.training import checkpoints
 from sweet_rl.training.settings import ModelSettings
@@ -50,13 +55,6 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
     return _loaded(causal_kind, name, settings, half=half)[0]
 
 
-def critic_kind(config: Any) -> Any:
-    """The class that loads models with this configuration and a head `score`."""
-    from sweet_rl.training import vision_critics  # for those who train or read one
-
-    return vision_critics.KINDS.get(type(config), AutoModelForSequenceClassification)
-
-
 def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
     """The same with a regression head; one that is new is drawn with deviation 1/(hidden + 1)."""
     model, missing = _loaded(critic_kind, name, settings, half=half, num_labels=1)
@@ -64,18 +62,43 @@ def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> An
     if head is None:
         raise UsageError(f"{name!r} is not a causal language model with a head `score`; name one that is.")
     if "score.weight" in missing:
-        with _whole(head.weight):
+        gathered: Any = nullcontext()
+        if hasattr(head.weight, "ds_id"):  # ZeRO-3 shards the weight from the beginning
+            import deepspeed
+
+            gathered = deepspeed.zero.GatheredParameters([head.weight], modifier_rank=0)
+        with gathered:
             normal_(head.weight, std=1 / (model.config.get_text_config().hidden_size + 1))
     return model
+
+
+def critic_kind(config: Any) -> Any:
+    """The class that loads models with this configuration and a head `score`."""
+    if config.model_type in {"qwen2_vl", "qwen2_5_vl"}:
+        return _vision_critics()[config.model_type]
+    return AutoModelForSequenceClassification
+
+
+@cache
+def _vision_critics() -> dict[str, Any]:
+    """Vision-language models with a regression head, which transformers has no classes for."""
+    from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLPreTrainedModel
+    from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLPreTrainedModel
+
+    bases = {"qwen2_vl": Qwen2VLPreTrainedModel, "qwen2_5_vl": Qwen2_5_VLPreTrainedModel}
+    names = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL"}
+    return {
+        kind: type(f"{names[kind]}ForSequenceClassification", (GenericForSequenceClassification, base), {})
+        for kind, base in bases.items()
+    }
 
 
 def _loaded(
     kind_of: Callable[[Any], Any], name: str, settings: ModelSettings, *, half: bool, **more: Any
 ) -> tuple[Any, Collection[str]]:
     """The model, and the names of weights that its checkpoint lacks."""
-    options: dict[str, Any] = {
-        "dtype": torch.bfloat16 if half else _DTYPES.get(settings.dtype, torch.float32)
-    }
+    dtype = torch.bfloat16 if half else _DTYPES.get(settings.dtype, torch.float32)
+    options: dict[str, Any] = {"dtype": dtype}
     if (attention := _attention(settings)) != "auto":
         options["attn_implementation"] = attention
     if settings.load_in_4bit:
@@ -87,55 +110,6 @@ def _loaded(
             bnb_4bit_quant_type="nf4",
         )
     return pretrained(name, kind_of, **options, **more)
-
-
-def _whole(weight: torch.Tensor) -> AbstractContextManager[Any]:
-    """ZeRO-3 shards the weight from the beginning; here it is gathered."""
-    if not hasattr(weight, "ds_id"):
-        return nullcontext()
-    import deepspeed
-
-    gathered: AbstractContextManager[Any] = deepspeed.zero.GatheredParameters([weight], modifier_rank=0)
-    return gathered
-
-
-def recompute_activations(model: Any, settings: ModelSettings) -> None:
-    """Keep no activations of a layer but its input; they are computed again in the backward pass."""
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": settings.gradient_checkpointing_use_reentrant})
-    if settings.lora_rank:
-        model.enable_input_require_grads()
-
-
-def compile_layers(model: Any, settings: ModelSettings) -> None:
-    """Let torch compile the model's layers, one kernel for what would be many; adapters are there already.
-
-    Layers of the same kind share what is compiled. That is done up to eight times at first: for one row and
-    for several, for sizes that change, with gradients and without.
-    """
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    if not layers:
-        raise UsageError(f"--torch_compile: {settings.pretrain!r} does not say what its layers are.")
-    torch._dynamo.config.cache_size_limit = max(16, torch._dynamo.config.cache_size_limit)
-    for layer in layers:
-        layer.compile()
-
-
-def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None = None) -> None:
-    """A folder that transformers and vLLM load; files get their names when all are written."""
-    partial = folder / checkpoints.PARTIAL
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    if vision is not None:
-        vision.save(partial)
-    new = {path.name for path in partial.iterdir()}
-    for pattern in ("*.safetensors", "*.bin", "*.index.json"):
-        for old in folder.glob(pattern):  # with other shards, one of another model would be loaded for ours
-            if old.name not in new:
-                old.unlink()
-    for name in sorted(new):
-        (partial / name).replace(folder / name)
-    partial.rmdir()
 
 
 def _attention(settings: ModelSettings) -> str:
@@ -161,3 +135,142 @@ def quantization(flags: str, **options: Any) -> Any:
     if not is_bitsandbytes_available():
         raise missing_package("bitsandbytes", "quantization", needed_for=flags)
     return BitsAndBytesConfig(**options)  # type: ignore[no-untyped-call]
+
+
+def recompute_activations(model: Any, settings: ModelSettings) -> None:
+    """Keep no activations of a layer but its input; they are computed again in the backward pass."""
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": settings.gradient_checkpointing_use_reentrant})
+    if settings.lora_rank:
+        model.enable_input_require_grads()
+
+
+def trainable(model: Any, settings: ModelSettings) -> Any:
+    """The model as it is trained: recomputing activations, with an adapter, compiled, if the flags say so.
+
+    Layers of the same kind share what torch compiles. That is done up to eight times at first: for one row and
+    for several, for sizes that change, with gradients and without.
+    """
+    if settings.gradient_checkpointing:
+        recompute_activations(model, settings)
+    if settings.lora_rank:
+        model = add_adapter(model, settings)
+    if settings.torch_compile:
+        layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+        if not layers:
+            raise UsageError(f"--torch_compile: {settings.pretrain!r} does not say what its layers are.")
+        torch._dynamo.config.cache_size_limit = max(16, torch._dynamo.config.cache_size_limit)
+        for layer in layers:
+            layer.compile()
+    return model
+
+
+def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None = None) -> None:
+    """A folder that transformers and vLLM load; files get their names when all are written."""
+    partial = folder / checkpoints.PARTIAL
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    if vision is not None:
+        vision.save(partial)
+    new = {path.name for path in partial.iterdir()}
+    for pattern in ("*.safetensors", "*.bin", "*.index.json"):
+        for old in folder.glob(pattern):  # with other shards, one of another model would be loaded for ours
+            if old.name not in new:
+                old.unlink()
+    for name in sorted(new):
+        (partial / name).replace(folder / name)
+    partial.rmdir()
+
+
+# -- adapters ---------------------------------------------------------------------------------------------
+
+
+def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None) -> Any:
+    """The model with a fresh LoRA adapter, which changes nothing before the first update.
+
+    Its first weights are drawn with `seed`, or from torch's own state.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+        from transformers.pytorch_utils import Conv1D
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for="--lora_rank") from error
+    names = listed(settings.target_modules.replace(" ", ","))
+    config = LoraConfig(
+        task_type="SEQ_CLS" if hasattr(model, "score") else "CAUSAL_LM",  # a head is trained whole
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules="all-linear" if names == ["all-linear"] else names,
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),  # GPT-2's layers
+    )
+    try:
+        with _older_names(), torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+            return get_peft_model(model, config)
+    except ValueError as error:
+        raise UsageError(
+            f"--target_modules {settings.target_modules!r} does not fit {settings.pretrain!r}: {error} "
+            "all-linear fits every model."
+        ) from error
+
+
+def bare_model(model: Any) -> Any:
+    """The transformers model inside a peft model, adapters in place; any other model as it is."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, **changes: Any) -> Any:
+    """The model, named by `flag`, with the adapter of a folder, whose configuration has some `changes`."""
+    try:
+        from peft import PeftConfig, PeftModel
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for=f"the adapter {str(folder)!r}") from error
+    try:
+        with _older_names():
+            config = PeftConfig.from_pretrained(str(folder))
+            config.inference_mode = not trains
+            for name, value in changes.items():
+                setattr(config, name, value)
+            return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=trains)
+    except (ValueError, RuntimeError, OSError, KeyError) as error:
+        raise UsageError(
+            f"The adapter {str(folder)!r} does not fit the model: {first_line(error)} Name the model "
+            f"that it was trained on with {flag}."
+        ) from error
+
+
+def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
+    """Write the model with the adapter merged into its weights, and its tokenizer (and image processor).
+
+    `settings.pretrain` is the model below the adapter; empty: the one that the adapter names.
+    """
+    path = adapter / "adapter_config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{str(adapter)!r} holds no adapter: it has no adapter_config.json. Name a folder that peft or a "
+            "training stage with --lora_rank wrote, such as CKPT_PATH/checkpoint-100."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error}") from error
+    base = settings.pretrain or config.get("base_model_name_or_path") or ""
+    if not base:
+        raise UsageError(f"{str(adapter)!r} does not name the model it belongs to; name it with --pretrain.")
+    load = load_critic if config.get("task_type") == "SEQ_CLS" else load_model
+    model = load(base, replace(settings, pretrain=base))
+    merged = load_adapter(model, adapter, flag="--pretrain").merge_and_unload(safe_merge=True)
+    has_tokenizer = (adapter / "tokenizer_config.json").exists()
+    output.mkdir(parents=True, exist_ok=True)
+    tokenizer = load_tokenizer(str(adapter) if has_tokenizer else base)
+    save_whole(merged, tokenizer, output, Vision.find(base, tokenizer))
+
+
+@contextmanager
+def _older_names() -> Iterator[None]:
+    """Peft asks transformers by names that it warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield

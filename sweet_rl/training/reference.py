@@ -1,4 +1,4 @@
-"""The reference model's log-probabilities of all pairs.
+"""The reference model's log-probabilities of all pairs, and their files: the same pairs are scored once for all runs.
 
 It is asked once, before training, so that it need not stay in memory, and not at all where its numbers are on
 disk already. It is the base model itself, before an adapter is put on it, unless another one is named.
@@ -7,42 +7,62 @@ disk already. It is the base model itself, before an adapter is put on it, unles
 from __future__ import annotations
 
 import gc
+import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from sweet_rl.chat import tokenizer_digest
-from sweet_rl.training import memory, models
+from sweet_rl.chat.names import model_path
+from sweet_rl.errors import UsageError
+from sweet_rl.records import replace_file
+from sweet_rl.training import forward, models, sharding
 from sweet_rl.training.batches import Collator, Reader, to_device
-from sweet_rl.training.engines import Processes, half_weights, sharded_for_scoring, shards_weights
-from sweet_rl.training.fitting import Rows, Run, check_sizes, packs_of, reader, show_pictures, trainable
+from sweet_rl.training.checkpoints import downloaded
+from sweet_rl.training.fitting import check_sizes, packs_of, pairs_digest, reader, show_pictures
 from sweet_rl.training.forward import PairForward
-from sweet_rl.training.reference_cache import ReferenceCache, pairs_digest, weights_digest
 from sweet_rl.training.settings import TrainSettings
+from sweet_rl.training.trainer import Rows, Run
 from sweet_rl.training.vision import Vision
+from sweet_rl.types import digest
 
 
 def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
     """[rows of the data, 2] under the reference, and the policy; both models are never held at once."""
-    settings = run.settings
-    model = settings.model
-    name = model.ref_pretrain or model.pretrain
-    cache = _cache(name, rows, settings) if run.processes.rank == 0 else None
-    scores = _known(cache, run.processes)
+    settings, model = run.settings, run.settings.model
+    name, half = model.ref_pretrain or model.pretrain, sharding.half_weights(settings)
+    cache = _cache(name, rows, settings) if sharding.rank() == 0 else None
+    scores = sharding.from_first(lambda: None if cache is None else cache.load())
     policy = None
     if scores is None:
-        scores, policy = _ask(name, run, rows)
+        reference = models.load_model(name, model, half=half)
+        check_sizes(reference, rows.all, settings)
+        device, sharded = run.arguments.device, sharding.shards_weights(settings)
+        asked = reference
+        if sharded:
+            asked = sharding.sharded_for_scoring(reference, run.arguments, settings)
+        else:
+            reference.to(device)
+            policy = reference if name == model.pretrain else None
+        read = reader(reference, rows.pad_id, settings, rows.vision)
+        mine = sharding.rank(), sharding.world_size()
+        scores = _scores(asked, reference, settings, rows.all, read, device, *mine)
+        del reference, asked
         if cache is not None:
             cache.save(scores)
     else:
         run.say(f"the reference's log-probabilities: {cache.path if cache else ''}")
     if policy is None:
         gc.collect()
-        policy = models.load_model(model.pretrain, model, half=half_weights(settings))
+        policy = models.load_model(model.pretrain, model, half=half)
         check_sizes(policy, rows.all, settings)
-    return _by_index(scores, rows.all)[:, :2].contiguous(), trainable(policy, settings)
+    return _by_index(scores, rows.all)[:, :2].contiguous(), models.trainable(policy, model)
 
 
 def score_alone(
@@ -54,7 +74,7 @@ def score_alone(
     wanted = settings.model.device
     device = ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
     read = reader(model, pad, settings, vision)
-    return _by_index(_scores(model.to(device), model, settings, pairs, read, Processes(), device), pairs)
+    return _by_index(_scores(model.to(device), model, settings, pairs, read, device), pairs)
 
 
 def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | None:
@@ -63,37 +83,16 @@ def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | N
     if folder is None or weights is None:
         return None
     model = settings.model
-    precision = f"{model.dtype}, bf16 {model.bf16}, 4 bit {model.load_in_4bit}"
     identity = {
         "model": weights,
         "tokenizer": tokenizer_digest(rows.tokenizer),
         "data": pairs_digest(rows.all),
         "reduction": settings.loss.reduction,
-        "precision": precision,
+        "precision": f"{model.dtype}, bf16 {model.bf16}, 4 bit {model.load_in_4bit}",
     }
     if rows.vision is not None and show_pictures(rows.all):
         identity["pixels"] = rows.vision.digest
     return ReferenceCache(folder, identity)
-
-
-def _known(cache: ReferenceCache | None, processes: Processes) -> Tensor | None:
-    """What the first process finds on its disk, on all of them; only that one has a cache."""
-    found = [None if cache is None else cache.load()]
-    if processes.world > 1:
-        torch.distributed.broadcast_object_list(found)
-    return found[0]
-
-
-def _ask(name: str, run: Run, rows: Rows) -> tuple[Tensor, Any | None]:
-    """[pairs, 3] under the reference; and its model, where the policy begins as the same."""
-    settings = run.settings
-    reference = models.load_model(name, settings.model, half=half_weights(settings))
-    check_sizes(reference, rows.all, settings)
-    device, sharded = run.arguments.device, shards_weights(settings)
-    asked = sharded_for_scoring(reference, run.arguments, settings) if sharded else reference.to(device)
-    read = reader(reference, rows.pad_id, settings, rows.vision)
-    scores = _scores(asked, reference, settings, rows.all, read, run.processes, device)
-    return scores, reference if name == settings.model.pretrain and not sharded else None
 
 
 def _scores(
@@ -102,33 +101,33 @@ def _scores(
     settings: TrainSettings,
     pairs: Sequence[Any],
     read: Reader,
-    processes: Processes,
     device: Any,
+    rank: int = 0,
+    world: int = 1,
 ) -> Tensor:
     """[pairs, 3] in float32 on the CPU: chosen, rejected, and the chosen one's NLL, in the order of `pairs`.
 
     Every process takes every other batch, and all make the same number of passes, as a sharded model needs.
     """
     share = read.attention_span > 0 and not show_pictures(pairs)
-    collator, forward = Collator(settings.loss.reduction, read), PairForward(bare)
-    batches = packs_of(pairs, settings, processes, share=share)(list(range(len(pairs))))
+    collator, ask = Collator(settings.loss.reduction, read), PairForward(bare)
+    batches = packs_of(pairs, settings, share=share, world=world)(list(range(len(pairs))))
     bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=settings.model.bf16)
 
     def scored(rows: Sequence[int]) -> Tensor:
         batch = to_device(collator([(pairs[row], 0.0) for row in rows]), device)
         with torch.inference_mode(), bf16:
-            logps, _ = forward(asked, batch)
+            logps, _ = ask(asked, batch)
         return torch.stack(list(logps), dim=-1).float().cpu()
 
-    rank, world = processes
     result = torch.zeros(len(pairs), 3)
     training = asked.training
     asked.eval()
     for start in range(0, len(batches), world):
         mine = start + rank
         rows = batches[min(mine, len(batches) - 1)]
-        with memory.explained(memory.REPAIR):
-            scores = torch.cat(list(memory.by_halves(rows, scored))) if world == 1 else scored(rows)
+        with forward.explained(forward.REPAIR):
+            scores = torch.cat(list(forward.by_halves(rows, scored))) if world == 1 else scored(rows)
         if mine < len(batches):
             result[rows] = scores
     asked.train(training)
@@ -144,3 +143,66 @@ def _by_index(scores: Tensor, pairs: Sequence[Any]) -> Tensor:
     by_index = torch.zeros(max(pair.index for pair in pairs) + 1, scores.shape[1])
     by_index[[pair.index for pair in pairs]] = scores
     return by_index
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceCache:
+    """The numbers of some pairs under one model.
+
+    A file's name is a digest of all that decides about its numbers: the model's weights, the tokens and what is
+    scored of them, the reduction, the precision. It also holds these in words, so a file that was renamed or
+    damaged is refused.
+    """
+
+    folder: Path
+    identity: dict[str, str]
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{digest(self.identity)}.safetensors"
+
+    def load(self) -> Tensor | None:
+        """[pairs, 3] as they were saved; None if they never were."""
+        if not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                theirs, logps = file.metadata() or {}, file.get_tensor("logps")
+        except (SafetensorError, OSError) as error:
+            raise self._refused(f"is damaged ({error})") from error
+        differs = [name for name in self.identity if theirs.get(name) != self.identity[name]]
+        if differs:
+            raise self._refused(f"was made with another {', another '.join(differs)}")
+        if not logps.isfinite().all():
+            row = int((~logps.isfinite()).any(dim=-1).nonzero()[0, 0])
+            raise self._refused(f"holds a number that is not finite, for pair {row}")
+        return logps  # type: ignore[no-any-return]
+
+    def save(self, logps: Tensor) -> None:
+        """Keep [pairs, 3], at once or not at all; not if a number is missing."""
+        if logps.isfinite().all():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            replace_file(self.path, [save({"logps": logps.contiguous()}, metadata=self.identity)])
+
+    def _refused(self, why: str) -> UsageError:
+        return UsageError(
+            f"The reference's log-probabilities in {str(self.path)!r} cannot be used: the file {why}. "
+            "Delete it, and they are computed again."
+        )
+
+
+def weights_digest(name: str) -> str | None:
+    """A fingerprint of a model's files, by content; None where they are not found."""
+    folder = Path(model_path(name))
+    if not folder.is_dir():
+        folder = downloaded(name) or folder
+    files = sorted(path for path in folder.glob("*") if path.suffix in {".safetensors", ".bin", ".json"})
+    if not any(path.suffix != ".json" for path in files):
+        return None
+    total = hashlib.sha256()
+    for path in files:
+        if path.suffix == ".json" and path.name != "config.json":
+            continue
+        with path.open("rb") as file:
+            total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:16]

@@ -22,7 +22,7 @@ import torch
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.weights import causal_kind, context_length, loaded_on
-from sweet_rl.training import memory
+from sweet_rl.training import forward
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader, to_device
 from sweet_rl.training.forward import ResponseHead
@@ -31,11 +31,9 @@ from sweet_rl.training.steps import shared_batches
 from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
-Pair = tuple[Ids, Ids]
-"""A context and a candidate after it."""
+Pair = tuple[Ids, Ids]  # A context and a candidate after it
 
-MAX_BATCH_TOKENS = 32768
-"""Tokens of one forward pass, those that are shared counted once."""
+MAX_BATCH_TOKENS = 32768  # Tokens of one forward pass, those that are shared counted once
 
 
 class CandidateScorer:
@@ -44,15 +42,6 @@ class CandidateScorer:
     A checkpoint that is a sequence classifier with one label is a critic with a regression head: its
     candidates have one value each, the head's at their last token. A critic whose configuration says
     `critic_value: mean` was trained on the mean over all positions (published), and gives that mean.
-
-    Args:
-        model: a folder, or a name on the hub.
-        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-        dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
-        max_batch_tokens: tokens in one forward pass at most, those that are shared counted once.
-
-    Raises:
-        UsageError: no such model, or unknown settings.
     """
 
     def __init__(
@@ -95,9 +84,9 @@ class CandidateScorer:
         if not all(context and candidate for context, candidate in found):
             raise ValueError("a context or a candidate has no tokens")
         work = self._values if self.has_value_head else self._logprobs
-        with memory.explained("Lower --max_batch_tokens, and run the same command with --to_continue."):
+        with forward.explained("Lower --max_batch_tokens, and run the same command with --to_continue."):
             for batch in self._batches(found):
-                values = chain.from_iterable(memory.by_halves(batch, work))
+                values = chain.from_iterable(forward.by_halves(batch, work))
                 found.update(zip(batch, values, strict=True))
                 if self._stopped.is_set():
                     raise RuntimeError("the scorer was stopped")

@@ -5,18 +5,20 @@ Published behaviour: docs/published/sweet_rl.md#reward-models, #preference-train
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from sweet_rl.errors import UsageError
+
+# How token log-probabilities become one number of a response: their sum, their mean over all assistant
+# tokens, or the sum over turns of each turn's mean (the paper's turn-level advantage).
 Reduction = Literal["sum", "trajectory", "turn"]
-"""How token log-probabilities become one number of a response: their sum, their mean over all assistant
-tokens, or the sum over turns of each turn's mean (the paper's turn-level advantage)."""
 
 
-Engine = Literal["deepspeed", "fsdp2"]
-"""What shards a model over several processes."""
+Engine = Literal["deepspeed", "fsdp2"]  # What shards a model over several processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,7 @@ class DataSettings:
     train_split: str = "train"
     eval_split: str = "test"
     prompt_key: str | None = None
-    find_prompt: bool = False
-    """Without a prompt_key, take the field `prompt` of rows that have it."""
+    find_prompt: bool = False  # Without a prompt_key, take the field `prompt` of rows that have it
     chosen_key: str = "chosen"
     rejected_key: str = "rejected"
     input_template: str | None = None
@@ -38,26 +39,21 @@ class DataSettings:
     max_len: int = 512
     response_template: str | None = None
     eval_fraction: float = 0.03
-    learn_thoughts: bool = True
-    """What an agent thought before it spoke is learned, too."""
+    learn_thoughts: bool = True  # What an agent thought before it spoke is learned, too
+    # Take turns that were sampled with another tokenizer, and tokenise their texts anew.
     other_tokenizer: bool = False
-    """Take turns that were sampled with another tokenizer, and tokenise their texts anew."""
-    image_processor: str | None = None
-    """Folder or name; None: the model's own."""
+    image_processor: str | None = None  # Folder or name; None: the model's own
     min_pixels: int = 16 * 28**2
-    max_pixels: int = 64 * 28**2
-    """Pictures are scaled to so many pixels at least and at most."""
+    max_pixels: int = 64 * 28**2  # Pictures are scaled to so many pixels at least and at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossSettings:
     """The preference loss, and what else is minimised."""
 
-    name: str = "sigmoid"
-    """As `sweet_rl.training.losses.LOSSES` knows it, or imitation, which knows no pairs."""
+    name: str = "sigmoid"  # As `sweet_rl.training.losses.LOSSES` knows it, or imitation, which knows no pairs
     beta: float = 0.1
-    label_smoothing: float = 0.0
-    """Share of the labels that are assumed to be wrong."""
+    label_smoothing: float = 0.0  # Share of the labels that are assumed to be wrong
     nll_loss_coef: float = 0.0
     reduction: Reduction = "sum"
     aux_loss_coef: float = 0.0
@@ -108,10 +104,9 @@ class OptimizerSettings:
     shuffle: bool = True
     group_by_length: bool = True
     group_by_history: bool = True
-    prefix_tree: bool = True
-    """Rows of a batch with a common prefix share it."""
+    prefix_tree: bool = True  # Rows of a batch with a common prefix share it
+    # Packs by tokens instead of by rows; None, and nothing about rows: as a GPU's memory allows.
     max_tokens_per_batch: int | None = None
-    """Packs by tokens instead of by rows; None, and nothing about rows: as a GPU's memory allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +114,9 @@ class ShardSettings:
     """How several processes share one model; one process alone has it whole, but for offloading."""
 
     shard_with: Engine = "deepspeed"
-    timeout_s: int = 1800
-    """How long a process waits for the others."""
+    timeout_s: int = 1800  # How long a process waits for the others
+    # What a file says about DeepSpeed, in place of the fields below.
     deepspeed_config: Mapping[str, Any] | None = None
-    """What a file says about DeepSpeed, in place of the fields below."""
     zero_stage: int = 2
     zpg: int = 1
     adam_offload: bool = False
@@ -134,8 +128,8 @@ class ShardSettings:
 class OutputSettings:
     """Where checkpoints, logs and the model go, and how often."""
 
+    # Folder that keeps the reference's log-probabilities; None: they are not kept.
     reference_cache: Path | None = None
-    """Folder that keeps the reference's log-probabilities; None: they are not kept."""
     save_path: Path = Path("ckpt")
     ckpt_path: Path = Path("ckpt/checkpoints_dpo")
     save_steps: int = -1
@@ -160,3 +154,36 @@ class TrainSettings:
     output: OutputSettings
     published: bool = False
     seed: int = 42
+
+
+def read_deepspeed_config(path: str) -> dict[str, Any]:
+    """DeepSpeed's configuration from a file, as `--deepspeed_config` takes it."""
+    try:
+        config = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--deepspeed_config {path!r} is not a readable JSON file: {error}.") from error
+    zero = config.get("zero_optimization") if isinstance(config, dict) else None
+    if not isinstance(zero, dict) or zero.get("stage") not in {0, 1, 2, 3}:
+        raise UsageError(
+            f"--deepspeed_config {path!r} must be an object with a section zero_optimization whose stage is "
+            "0, 1, 2 or 3 (see configs/engines)."
+        )
+    if not zero.get("compute_grad_norm", True):
+        raise UsageError(
+            f"--deepspeed_config {path!r}: leave compute_grad_norm out; without it, gradients that are not "
+            "finite would reach the weights."
+        )
+    for section in ("optimizer", "scheduler", "fp16"):  # there are flags instead
+        if section in config:
+            raise UsageError(
+                f"--deepspeed_config {path!r} has a section {section!r}; remove it. The optimizer is AdamW; "
+                "--learning_rate, --lr_scheduler and --bf16 say the rest."
+            )
+    return dict(config)
+
+
+def offloads(config: Mapping[str, Any]) -> bool:
+    """Whether DeepSpeed's configuration keeps something outside the accelerator."""
+    zero = config["zero_optimization"]
+    parts = (zero.get(name) or {} for name in ("offload_optimizer", "offload_param"))
+    return any(part.get("device", "none") != "none" for part in parts)

@@ -1,56 +1,134 @@
-"""The engines' configurations, made from our flags. No torch, no DeepSpeed."""
+"""How several processes train one sharded model: DeepSpeed's ZeRO and torch's FSDP2, driven by transformers' Trainer.
+
+Here is what accelerate leaves to us: which engine a run uses and its configuration, how processes meet where there is
+no accelerator, a sharded model that is only asked, a whole model out of its shards, and words for a process that is gone.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import importlib.util
+import logging
+import os
+import re
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
 
-from sweet_rl.errors import UsageError
-from sweet_rl.training.settings import OptimizerSettings, ShardSettings
+import torch
+import torch.distributed as dist
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-_OURS = ("optimizer", "scheduler", "fp16")
-"""Sections of DeepSpeed's configuration for which there are flags instead."""
+from sweet_rl.errors import ServiceError, SweetRLError, UsageError, first_line, missing_package
+from sweet_rl.training import models
+from sweet_rl.training.settings import Engine, OptimizerSettings, ShardSettings, TrainSettings
+
+T = TypeVar("T")
+
+# Where `accelerate launch` says that it wants an engine, and where accelerate looks whether it is wanted.
+_LAUNCHERS = {"deepspeed": "ACCELERATE_USE_DEEPSPEED", "fsdp2": "ACCELERATE_USE_FSDP"}
+# How torch says that another process cannot be reached; its classes of errors do not show it.
+_LOST = re.compile(r"gloo/|NCCL|closed by peer|reset by peer|timed out|TCPStore|Broken pipe", re.IGNORECASE)
 
 
-def read_deepspeed_config(path: str) -> dict[str, Any]:
-    """DeepSpeed's configuration from a file, as `--deepspeed_config` takes it."""
-    try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--deepspeed_config {path!r} is not a readable JSON file: {error}.") from error
-    zero = config.get("zero_optimization") if isinstance(config, dict) else None
-    if not isinstance(zero, dict) or zero.get("stage") not in {0, 1, 2, 3}:
+def world_size() -> int:
+    """Number of processes that the launcher started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """Number of this process among those that train together."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """What `make` returns in the first process, on all of them; each raises what that one does."""
+    found: list[Any] = [None]
+    if rank() == 0:
+        try:
+            found = [make()]
+        except SweetRLError as error:
+            found = [error]
+    if world_size() > 1:
+        dist.broadcast_object_list(found)
+    if isinstance(found[0], SweetRLError):
+        raise found[0]
+    value: T = found[0]
+    return value
+
+
+# -- which engine -----------------------------------------------------------------------------------------
+
+
+def engine_of(settings: TrainSettings) -> Engine | None:
+    """What shards this run; None: each process has the whole model.
+
+    Sharding is for several processes; one process needs DeepSpeed to keep states in main memory.
+    """
+    shards = settings.shards
+    if shards.shard_with == "fsdp2":
+        return "fsdp2" if world_size() > 1 else None
+    sharded = shards.adam_offload or (world_size() > 1 and shards.zero_stage > 0)
+    return "deepspeed" if sharded else None
+
+
+def half_weights(settings: TrainSettings) -> bool:
+    """Whether models are loaded in bfloat16 whatever `dtype` says: DeepSpeed keeps float32 copies of its own."""
+    return engine_of(settings) == "deepspeed" and settings.model.bf16
+
+
+def shards_weights(settings: TrainSettings) -> bool:
+    """Whether weights are divided, so that no process has all of them."""
+    engine = engine_of(settings)
+    return engine == "fsdp2" or (engine == "deepspeed" and settings.shards.zero_stage == 3)
+
+
+def describe(settings: TrainSettings) -> str | None:
+    """The engine and its number of processes for people; None on a single process."""
+    engine = engine_of(settings)
+    names = {"deepspeed": f"DeepSpeed ZeRO-{settings.shards.zero_stage}", "fsdp2": "FSDP2"}
+    return f"{names[engine]} over {world_size()} processes" if engine else None
+
+
+def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
+    """Raises UsageError for what the engine of this run does not have; `cuda`: it runs on GPUs."""
+    engine, model = engine_of(settings), settings.model
+    if engine == "deepspeed" and importlib.util.find_spec("deepspeed") is None:
+        needs = "sharding over processes (--shard_with fsdp2 and --zero_stage 0 need none)"
+        raise missing_package("deepspeed", "deepspeed", needed_for=needs)
+    if engine == "deepspeed" and model.bf16 and not cuda:
+        raise UsageError("--bf16: on CPUs DeepSpeed computes in float32 only; use --shard_with fsdp2.")
+    if engine is None and settings.shards.adam_offload:
+        raise UsageError("--adam_offload: with one process only --shard_with deepspeed can do that.")
+    if model.torch_compile and (engine or world_size() > 1):
+        raise UsageError("--torch_compile works with one process only, without an engine: leave it out.")
+    if model.load_in_4bit and shards_weights(settings):
         raise UsageError(
-            f"--deepspeed_config {path!r} must be an object with a section zero_optimization whose stage is "
-            "0, 1, 2 or 3 (see configs/engines)."
+            "--load_in_4bit: quantised weights are not sharded here. Use --zero_stage 2, which "
+            "leaves them whole on every process."
         )
-    if not zero.get("compute_grad_norm", True):
-        raise UsageError(
-            f"--deepspeed_config {path!r}: leave compute_grad_norm out; without it, gradients that are not "
-            "finite would reach the weights."
-        )
-    for section in _OURS:
-        if section in config:
-            raise UsageError(
-                f"--deepspeed_config {path!r} has a section {section!r}; remove it. The optimizer is AdamW; "
-                "--learning_rate, --lr_scheduler and --bf16 say the rest."
-            )
-    return dict(config)
 
 
-def offloads(config: Mapping[str, Any]) -> bool:
-    """Whether DeepSpeed's configuration keeps something outside the accelerator."""
-    zero = config["zero_optimization"]
-    parts = (zero.get(name) or {} for name in ("offload_optimizer", "offload_param"))
-    return any(part.get("device", "none") != "none" for part in parts)
+# -- their configurations ---------------------------------------------------------------------------------
 
 
 def deepspeed_config(shards: ShardSettings, optimizer: OptimizerSettings, *, bf16: bool) -> dict[str, Any]:
     """The engine's configuration for training; "auto" is filled in by transformers."""
     given = dict(shards.deepspeed_config or {})
-    zero: dict[str, Any] = dict(given.pop("zero_optimization", None) or _zero(shards))
+    zero: dict[str, Any] = dict(given.pop("zero_optimization", None) or {})
+    if not zero:
+        zero = {
+            "stage": shards.zero_stage,
+            "overlap_comm": shards.overlap_comm,
+            "offload_param": {"device": "none"},
+            "offload_optimizer": {"device": "cpu" if shards.adam_offload else "none", "pin_memory": False},
+        }
+        if (
+            shards.zero_stage == 3
+        ):  # a threshold above 0 leaves small tensors whole, which a tiny model consists of
+            zero |= {"stage3_param_persistence_threshold": 0, "zero_hpz_partition_size": shards.zpg}
     if zero["stage"] == 3:
         zero["stage3_gather_16bit_weights_on_model_save"] = True
     flags: dict[str, Any] = {
@@ -80,19 +158,6 @@ def deepspeed_config(shards: ShardSettings, optimizer: OptimizerSettings, *, bf1
     return config
 
 
-def _zero(shards: ShardSettings) -> dict[str, Any]:
-    zero: dict[str, Any] = {
-        "stage": shards.zero_stage,
-        "overlap_comm": shards.overlap_comm,
-        "offload_param": {"device": "none"},
-        "offload_optimizer": {"device": "cpu" if shards.adam_offload else "none", "pin_memory": False},
-    }
-    if shards.zero_stage == 3:
-        # A threshold above 0 leaves small tensors whole on every process, which a tiny model consists of.
-        zero |= {"stage3_param_persistence_threshold": 0, "zero_hpz_partition_size": shards.zpg}
-    return zero
-
-
 def scoring_config(shards: ShardSettings, *, bf16: bool) -> dict[str, Any]:
     """DeepSpeed's configuration for a model that is only asked, sharded like the one that is trained."""
     given = (shards.deepspeed_config or {}).get("zero_optimization", {})
@@ -119,3 +184,111 @@ def fsdp_config(shards: ShardSettings, environment: Mapping[str, str], *, cuda: 
         "cpu_ram_efficient_loading": True,
         "state_dict_type": "SHARDED_STATE_DICT",
     }
+
+
+# -- processes that meet ----------------------------------------------------------------------------------
+
+
+def claim(settings: TrainSettings) -> None:
+    """Set accelerate's engine and precision by the flags, whatever its own configuration says."""
+    engine = engine_of(settings)
+    for name, variable in _LAUNCHERS.items():
+        if name == engine:
+            os.environ[variable] = "true"
+        else:
+            os.environ.pop(variable, None)
+    if engine == "deepspeed":  # accelerate warns that it does not accumulate gradients; Trainer does
+        logging.getLogger("accelerate.accelerator").setLevel(logging.ERROR)
+    os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if settings.model.bf16 else "no"
+
+
+def join_on_cpu(settings: TrainSettings) -> None:
+    """Let processes without accelerators meet, through gloo.
+
+    Accelerate shards on accelerators only: left alone, each of DeepSpeed's processes takes itself for the
+    only one, and FSDP silently does nothing. A state made beforehand is taken as it is.
+    """
+    from accelerate import DistributedType, PartialState
+
+    engine = engine_of(settings)
+    os.environ.pop("ACCELERATE_USE_CPU", None)  # it would forget the engine
+    options: dict[str, Any] = {"backend": "gloo", "timeout": timedelta(seconds=settings.shards.timeout_s)}
+    warnings.filterwarnings("ignore", message="OMP_NUM_THREADS")  # as many threads as there are cores
+    if engine != "deepspeed":
+        state = PartialState(cpu=True, **options)
+        if engine == "fsdp2":
+            state.distributed_type = DistributedType.MULTI_GPU  # from which it makes FSDP; the device stays
+        return
+    from deepspeed import ops
+
+    ops.__compatible_ops__["deepspeed_shm_comm"] = False  # would be compiled now, and gloo does the same
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    if "LOCAL_RANK" not in os.environ:  # one process that was not started by a launcher
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            port = server.getsockname()[1]
+        os.environ |= {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "1"}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    PartialState(cpu=False, **options)
+
+
+@contextmanager
+def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
+    """Say so when the others cannot be reached."""
+    try:
+        yield
+    except RuntimeError as error:
+        if world_size() == 1 or not _LOST.search(str(error)):
+            raise
+        raise ServiceError(
+            f"Process {rank()} of {world_size()} cannot reach the others: one has ended (see its own "
+            f"output), or has not answered within --timeout_s {settings.shards.timeout_s}. Start all again; "
+            f"where --save_steps left checkpoints, --load_checkpoint resumes from the newest. "
+            f"({first_line(error)[:200]})"
+        ) from error
+
+
+# -- sharded models ---------------------------------------------------------------------------------------
+
+
+def sharded_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> Any:
+    """A model that is only asked, sharded as the one that is trained will be."""
+    if engine_of(settings) == "deepspeed":
+        import deepspeed
+
+        shards = settings.shards
+        given = (shards.deepspeed_config or {}).get("zero_optimization", {})
+        zero = {name: value for name, value in given.items() if name == "offload_param"}
+        config = {
+            "zero_optimization": zero | {"stage": shards.zero_stage, "stage3_param_persistence_threshold": 0},
+            "bf16": {"enabled": settings.model.bf16},
+            "train_micro_batch_size_per_gpu": 1,
+            "steps_per_print": 1_000_000_000,
+        }
+        return deepspeed.initialize(model=model, config=config)[0]
+    from accelerate import Accelerator
+    from accelerate.utils import FullyShardedDataParallelPlugin, fsdp2_prepare_model
+
+    plugin = FullyShardedDataParallelPlugin(**arguments.fsdp_plugin_args)
+    accelerator = Accelerator(mixed_precision=arguments.mixed_precision, fsdp_plugin=plugin)
+    return fsdp2_prepare_model(accelerator, model)
+
+
+def reshard(model: Any) -> None:
+    """Drop the weights that FSDP2 holds ready for a backward pass, when none will come."""
+    for module in model.modules():
+        if hasattr(module, "reshard"):
+            module.reshard()
+
+
+def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: TrainSettings) -> Any:
+    """A model that has all of `weights`, with its adapter if there is one; the trained one has shards."""
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # this one is not to be sharded
+    bare = models.bare_model(trained)
+    with torch.device("meta"):
+        model = kind(bare.config)
+        model.generation_config = getattr(bare, "generation_config", None)
+        model = models.add_adapter(model, settings.model) if settings.model.lora_rank else model
+    model.load_state_dict(weights, assign=True)
+    models.bare_model(model).tie_weights()
+    return model

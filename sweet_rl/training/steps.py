@@ -16,11 +16,10 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training.encoding import Encoded
 from sweet_rl.training.trees import common_prefix, in_order
 
+# Some rows, of one optimizer step for example, to micro-batches, for all processes together.
 Packs = Callable[[list[int]], list[list[int]]]
-"""Some rows, of one optimizer step for example, to micro-batches, for all processes together."""
 
-_STEPS_SORTED_TOGETHER = 16
-"""More would save little padding, and make steps less random."""
+_STEPS_SORTED_TOGETHER = 16  # More would save little padding, and make steps less random
 
 
 # -- the rows of each step --------------------------------------------------------------------------------
@@ -47,14 +46,6 @@ class StepSampler:
     epoch's last one may have fewer), whose scale makes its loss the mean over their weights. Each step has
     exactly `accumulation` micro-batches on each of `world` processes, in every epoch: what a step lacks is
     filled up with the shortest row, with scale 0, because a sharded model needs all processes at every pass.
-
-    Args:
-        weights: what each row counts for; default all the same.
-        groups: rows with the same number stay together where a step's size allows; default each by itself.
-        train_batch: rows of one optimizer step, over all processes.
-        epochs: how many there will be; `accumulation` is enough for all of them.
-        group_by_length: steps of rows of like length, drawn from the rows of many steps.
-        drop_last: leave out an incomplete last step (published).
     """
 
     def __init__(
@@ -81,13 +72,12 @@ class StepSampler:
             members.setdefault(group, []).append(row)
         self._groups = list(members.values())
         self._train_batch = train_batch
-        self._seed, self._epoch = seed, 0
+        self._seed, self.epoch = seed, 0  # an epoch has an order of its own
         self._shuffle, self._group, self._drop_last = shuffle, group_by_length, drop_last
         self._rank, self._world = rank, world
         self._filler = min(range(len(lengths)), key=lengths.__getitem__)
         most = max(len(packs(rows)) for epoch in range(epochs) for rows in self._steps(epoch))
-        self.accumulation = -(-most // world)
-        """Micro-batches of one step on one process."""
+        self.accumulation = -(-most // world)  # Micro-batches of one step on one process
 
     @property
     def steps(self) -> int:
@@ -98,12 +88,8 @@ class StepSampler:
     def __len__(self) -> int:
         return self.steps * self.accumulation
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of epoch 0, 1, ..."""
-        self._epoch = epoch
-
     def __iter__(self) -> Iterator[list[tuple[int, float]]]:
-        for rows in self._steps(self._epoch):
+        for rows in self._steps(self.epoch):
             scale = self._world / sum(self._weights[row] for row in rows)  # gradients are averaged
             mine = self._packs(rows)[self._rank :: self._world]
             yield from ([(row, scale) for row in pack] for pack in mine)
@@ -159,15 +145,7 @@ def by_count(order: Sequence[int], *, most: int, world: int = 1) -> Packs:
 
 
 class ByTokens:
-    """Packs of at most about `budget` tokens, without padding, the largest first.
-
-    Args:
-        rows: all rows; UsageError for one that is larger alone.
-        order: each row's place in an order in which those with a common prefix are neighbours.
-        budget: tokens of one pack, without padding.
-        share: tokens that rows share count once.
-        world: number of processes; the rows are divided so that all have something to do.
-    """
+    """Packs of at most about `budget` tokens, without padding, the largest first."""
 
     def __init__(
         self,

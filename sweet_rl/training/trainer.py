@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,59 +20,69 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 
 from sweet_rl.command_line.running import progress
 from sweet_rl.errors import ServiceError, first_line
-from sweet_rl.training import adapters, checkpoints, engines, memory
+from sweet_rl.training import checkpoints, forward, models, sharding
 from sweet_rl.training.attention import attend_plainly
 from sweet_rl.training.batches import to_device
+from sweet_rl.training.checkpoints import Guard, MetricsLog
 from sweet_rl.training.encoding import Encoded
 from sweet_rl.training.forward import Objective, RowLosses
-from sweet_rl.training.metrics import Guard, MetricsLog
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.steps import Packs, Positions, StepSampler, rate_factor
+from sweet_rl.training.vision import Vision
 from sweet_rl.types import Json
 
-CHECKED = {"cuda"}
-"""Devices whose fused attention is not taken at its word."""
-
+CHECKED = {"cuda"}  # devices whose fused attention is not taken at its word
+Say = Callable[[str], None]
 _TRIES = (
     "Begin anew, with another --ckpt_path: with a lower --learning_rate or --max_norm, without --bf16, with "
     "--attention eager, or without these rows."
 )
 
 
+class Rows(NamedTuple):
+    """The training data, and how it is batched; `vision` is for a vision-language model."""
+
+    tokenizer: Any
+    train: Sequence[Encoded]
+    held_out: Sequence[Encoded]
+    pad_id: int
+    vision: Vision | None = None
+
+    @property
+    def all(self) -> list[Encoded]:
+        return [*self.train, *self.held_out]
+
+
+class Run(NamedTuple):
+    """A run that has begun, and the checkpoint it resumes from."""
+
+    settings: TrainSettings
+    rows: Rows
+    steps: StepSampler
+    held_out_packs: Packs
+    arguments: TrainingArguments
+    resume: Path | None
+    made_from: dict[str, Json]
+    share: bool
+    say: Say
+    most_places: float = (
+        math.inf
+    )  # tokens of a micro-batch, padding included, that memory is known to suffice for
+
+
 class StepTrainer(Trainer):
-    """Trains one model on encoded rows.
+    """Trains one model on the encoded rows of a run."""
 
-    Args:
-        packs: divides the held-out rows into micro-batches.
-        most_places: tokens of a micro-batch, padding included, that memory is known to suffice for.
-        made_from: what checkpoints are compared by when a run resumes.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        arguments: TrainingArguments,
-        settings: TrainSettings,
-        *,
-        rows: Sequence[Encoded],
-        held_out: Sequence[Encoded],
-        packs: Packs,
-        sampler: StepSampler,
-        collator: Callable[[Any], Any],
-        objective: Objective,
-        metrics: MetricsLog,
-        most_places: float = math.inf,
-        say: Callable[[str], None],
-        made_from: dict[str, Json],
-    ) -> None:
-        self._settings, self._rows, self._held_out = settings, rows, held_out
-        self._by_index = {row.index: row for row in rows}
-        self._packs = packs
-        self._collator, self._metrics, self._objective = collator, metrics, objective
+    def __init__(self, model: Any, run: Run, *, collator: Callable[[Any], Any], objective: Objective) -> None:
+        self._run, self._settings, self._held_out = run, run.settings, run.rows.held_out
+        self._by_index = {row.index: row for row in run.rows.train}
+        self._collator, self._objective = collator, objective
+        done = checkpoints.step_of(run.resume) if run.resume else 0
+        writes = run.settings.output.metrics_path if sharding.rank() == 0 else None
+        self._metrics = MetricsLog(writes, after_step=done)
         self._sums: Tensor | None = None
         self._names: list[str] = []
-        self._preparing, self._made_from = False, made_from
-        self._most, self._say = most_places, say
+        self._preparing, self._most, self._say = False, run.most_places, run.say
         self._update: list[Any] = []
         self._sums_before: Tensor | None = None
         self._guard, self._norm = Guard("the training", _TRIES), None  # the norm of the next update
@@ -80,28 +91,24 @@ class StepTrainer(Trainer):
         # A loss function tells Trainer that our loss is already scaled; `compute_loss` below is what runs.
         super().__init__(
             model=model,
-            args=arguments,
-            train_dataset=list(rows),
-            eval_dataset=list(held_out),
-            compute_loss_func=_unused,
-            callbacks=[_Hooks(self._begin_epoch, self._check_gradient)],
+            args=run.arguments,
+            train_dataset=list(run.rows.train),
+            eval_dataset=list(self._held_out),
+            compute_loss_func=objective,
+            callbacks=[_Hooks(run.steps, self._check_gradient)],
         )
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         if self.is_world_process_zero():
-            self.add_callback(ProgressBar(quiet=settings.output.quiet))
-        self.sampler = sampler
-
-    def _begin_epoch(self, updates: int) -> None:
-        self.sampler.set_epoch(updates // max(1, self.sampler.steps))
+            self.add_callback(ProgressBar(quiet=run.settings.output.quiet))
 
     # -- batches ------------------------------------------------------------------------------------------
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Micro-batches of this process; not prepared by accelerate, which would divide them once more."""
         return DataLoader(
-            Positions(self._rows),
-            batch_sampler=self.sampler,
+            Positions(self._run.rows.train),
+            batch_sampler=self._run.steps,
             collate_fn=self._collator,
             generator=torch.Generator().manual_seed(self._settings.seed),
         )
@@ -110,7 +117,6 @@ class StepTrainer(Trainer):
         self, epoch_iterator: Iterator[Any], num_batches: int, device: Any
     ) -> tuple[list[Any], int | None]:
         """The micro-batches of one optimizer step, with its number of rows."""
-        del device
         samples = [batch for _, batch in zip(range(num_batches), epoch_iterator, strict=False)]
         self._update, self._sums_before = [], self._sums
         self._update_B = [batch["index_B"][batch["scale_B"] > 0] for batch in samples]
@@ -120,9 +126,7 @@ class StepTrainer(Trainer):
         return to_device(inputs, self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """0: operations are not counted."""
-        del inputs
-        return 0
+        return 0  # they are not counted
 
     # -- gradients ----------------------------------------------------------------------------------------
 
@@ -131,14 +135,14 @@ class StepTrainer(Trainer):
 
         A fused kernel that makes no number of what plain arithmetic makes one of is not used again.
         """
-        alone = self.args.world_size == 1 and engines.engine_of(self._settings) is None
+        alone = self.args.world_size == 1 and sharding.engine_of(self._settings) is None
         if not alone:
             return super().training_step(model, inputs, num_items_in_batch)
         self._update.append(inputs)
         loss = self._add_gradients(model, [inputs])
         if self.accelerator.sync_gradients and self.args.device.type in CHECKED:
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf)
-            if not norm.isfinite() and attend_plainly(adapters.bare_model(model)):
+            if not norm.isfinite() and attend_plainly(models.bare_model(model)):
                 self._say(
                     f"The gradient is not finite at update {self.state.global_step + 1}. From here on plain "
                     "attention is computed, which is slower than torch's fused kernels; nothing was lost."
@@ -149,7 +153,7 @@ class StepTrainer(Trainer):
     def _begin_again(self, model: Any) -> list[Any]:
         """Drop the gradients of the update; its micro-batches so far."""
         model.zero_grad()
-        memory.free_cache()
+        forward.free_cache()
         self._sums, self._bad = self._sums_before, []
         return [*self._update]
 
@@ -158,7 +162,7 @@ class StepTrainer(Trainer):
         while waiting:
             batch = waiting.pop(0)
             rows = list(zip(batch["index_B"].tolist(), batch["scale_B"].tolist(), strict=True))
-            size, failure = memory.places(batch), ""
+            size, failure = forward.places(batch), ""
             if size > self._most and len(rows) > 1 and self._objective.by_row:
                 items = [(self._by_index[index], scale) for index, scale in rows]
                 half = len(items) // 2
@@ -167,7 +171,7 @@ class StepTrainer(Trainer):
             try:
                 loss = loss + super().training_step(model, batch)
             except (RuntimeError, MemoryError) as error:
-                if not memory.exhausted(error):
+                if not forward.exhausted(error):
                     raise
                 failure = first_line(error)[:200]
             if failure:  # here the error is gone, and with it what the pass had made
@@ -176,7 +180,7 @@ class StepTrainer(Trainer):
                     places = ", ".join(self._by_index[index].row.place for index, _ in rows[:5])
                     raise ServiceError(
                         f"Out of memory at update {update} with {size:,} tokens at once ({failure}), in the rows "
-                        f"{places}. {memory.REPAIR}"
+                        f"{places}. {forward.REPAIR}"
                     )
                 self._most = 3 * size // 4
                 self._say(
@@ -195,7 +199,6 @@ class StepTrainer(Trainer):
 
         One that is not finite makes the gradient NaN, on every process; then `_check_gradient` ends them all.
         """
-        del return_outputs, num_items_in_batch
         losses = self._objective(model, inputs)
         used_B = inputs["scale_B"] > 0
         bad_B = used_B & ~losses.total_B.isfinite()
@@ -203,9 +206,9 @@ class StepTrainer(Trainer):
             self._bad += inputs["index_B"][bad_B].tolist()
             return losses.total_B.sum() * math.nan
         self._sums = self._summed(losses, used_B) + (0 if self._sums is None else self._sums)
-        loss = (
-            (losses.total_B * inputs["scale_B"])[used_B].sum() if used_B.any() else 0 * losses.total_B.sum()
-        )
+        loss = 0 * losses.total_B.sum()
+        if used_B.any():
+            loss = (losses.total_B * inputs["scale_B"])[used_B].sum()
         if losses.aux is not None:
             loss = loss + losses.aux * (inputs["scale_B"] * losses.weight_B).sum()
         return loss
@@ -213,9 +216,8 @@ class StepTrainer(Trainer):
     def _summed(self, losses: RowLosses, used_B: Tensor) -> Tensor:
         """Sums over the rows in use: of what is logged, and of the weights."""
         self._names = list(losses.numbers)
-        rows_FB = torch.stack(
-            [field.detach().float() for field in (*losses.numbers.values(), losses.weight_B)]
-        )
+        every = (*losses.numbers.values(), losses.weight_B)
+        rows_FB = torch.stack([field.detach().float() for field in every])
         return rows_FB[:, used_B].sum(dim=-1)
 
     def _means(self, sums: Tensor) -> dict[str, float]:
@@ -243,17 +245,14 @@ class StepTrainer(Trainer):
         bad, all_rows = (sorted({index for share in seen for index in share[kind]}) for kind in (0, 1))
         rows = [f"{self._by_index[index].row.place} (index {index})" for index in (bad or all_rows)]
         update, folder = self.state.global_step + 1, self._settings.output.ckpt_path
-        before = [
-            path for path in checkpoints.complete_checkpoints(folder) if checkpoints.step_of(path) < update
-        ]
-        raise self._guard.error(
-            update,
-            f"{'the loss of these rows' if bad else 'the gradient, not the losses'}; norm {float(norm):.4g}",
-            ", ".join(rows[:5]) + (f" and {len(rows) - 5} more" if len(rows) > 5 else ""),
-            f"The checkpoint {str(before[-1])!r} is from before it. "
-            if before
-            else "No checkpoint was written yet. ",
-        )
+        found = checkpoints.complete_checkpoints(folder)
+        before = [path for path in found if checkpoints.step_of(path) < update]
+        kept = "No checkpoint was written yet. "
+        if before:
+            kept = f"The checkpoint {str(before[-1])!r} is from before it. "
+        what = "the loss of these rows" if bad else "the gradient, not the losses"
+        named = ", ".join(rows[:5]) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "")
+        raise self._guard.error(update, f"{what}; norm {float(norm):.4g}", named, kept)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The published schedule, or the one that was chosen."""
@@ -278,11 +277,8 @@ class StepTrainer(Trainer):
             means, self._sums = self._means(self._sums), None
             logs = {**means, **_renamed(logs)}
             self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **logs})
-            self._guard.note(
-                self.state.global_step,
-                means.get("total_loss", math.nan),
-                float(logs.get("grad_norm", math.nan)),
-            )
+            loss, norm = means.get("total_loss", math.nan), float(logs.get("grad_norm", math.nan))
+            self._guard.note(self.state.global_step, loss, norm)
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
@@ -290,20 +286,17 @@ class StepTrainer(Trainer):
         if not self._held_out:
             return {}
         model, (rank, world) = self.model_wrapped, (self.args.process_index, self.args.world_size)
-        batches = self._packs(list(range(len(self._held_out))))
+        batches = self._run.held_out_packs(list(range(len(self._held_out))))
         sums: Tensor | int = 0
         training = model.training
         model.eval()
         for start in range(0, len(batches), world):  # all make the same number of passes, for sharded models
             mine = batches[min(start + rank, len(batches) - 1)]
-            divides = world == 1 and self._objective.by_row
-            found = (
-                memory.by_halves(mine, self._held_out_losses) if divides else [self._held_out_losses(mine)]
-            )
-            for losses in found:
+            divides, work = world == 1 and self._objective.by_row, self._held_out_losses
+            for losses in forward.by_halves(mine, work) if divides else [work(mine)]:
                 used_B = torch.full_like(losses.total_B, start + rank < len(batches), dtype=torch.bool)
                 sums = self._summed(losses, used_B) + sums
-        engines.reshard(model)
+        sharding.reshard(model)
         model.train(training)
         means = self._means(torch.as_tensor(sums, device=self.args.device))
         metrics = {f"eval_{name}": value for name, value in means.items()}
@@ -320,7 +313,6 @@ class StepTrainer(Trainer):
     # -- checkpoints --------------------------------------------------------------------------------------
 
     def _get_output_dir(self, trial: Any = None) -> str:
-        del trial
         folder = self._settings.output.ckpt_path
         return str(folder / checkpoints.PARTIAL if self._preparing else folder)
 
@@ -339,7 +331,7 @@ class StepTrainer(Trainer):
             self.accelerator.wait_for_everyone()
             if first:
                 covers = [] if output.metrics_path is None else [output.metrics_path]
-                checkpoints.publish(folder, name, self._made_from, covers)
+                checkpoints.publish(folder, name, self._run.made_from, covers)
         if first:
             checkpoints.rotate(folder, keep=output.max_ckpt_num, max_gb=output.max_ckpt_mem_gb)
         self.accelerator.wait_for_everyone()
@@ -348,17 +340,15 @@ class StepTrainer(Trainer):
 class _Hooks(TrainerCallback):
     """Where Trainer calls us: as an epoch begins, with the exact number of updates, and before a step."""
 
-    def __init__(self, begin_epoch: Callable[[int], None], check: Callable[[], None]) -> None:
-        self._begin_epoch, self._check = begin_epoch, check
+    def __init__(self, sampler: StepSampler, check: Callable[[], None]) -> None:
+        self._sampler, self._check = sampler, check
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Also called once after a resume."""
-        del args, control
-        self._begin_epoch(state.global_step)
+        self._sampler.epoch = state.global_step // max(1, self._sampler.steps)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The gradient is there, and the step is not."""
-        del args, state, control
         self._check()
 
 
@@ -373,7 +363,6 @@ class ProgressBar(ProgressCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Open the bar at the update from which the run resumes."""
-        del args, control
         self.training_bar = progress(state.max_steps, state.global_step, unit="update", quiet=self._quiet)
         self.current_step = state.global_step
 
@@ -381,19 +370,13 @@ class ProgressBar(ProgressCallback):
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
     ) -> None:
         """Show the last loss and accuracy beside the bar."""
-        del args, state, control
-        shown = {name: value for name, value in (logs or {}).items() if name in {"loss", "acc"}}
+        shown = {name: f"{value:.4g}" for name, value in (logs or {}).items() if name in {"loss", "acc"}}
         if shown:
-            self.training_bar.set_postfix(
-                {name: f"{value:.4g}" for name, value in shown.items()}, refresh=False
-            )
-
-
-def _unused(*_: Any) -> Tensor:
-    raise NotImplementedError
+            self.training_bar.set_postfix(shown, refresh=False)
 
 
 def _renamed(logs: dict[str, float]) -> dict[str, float]:
     """Trainer's own numbers under the published names; its loss is our total, which we know already."""
-    names = {"learning_rate": "lr"}
-    return {names.get(name, name): value for name, value in logs.items() if name != "loss"}
+    return {
+        "lr" if name == "learning_rate" else name: value for name, value in logs.items() if name != "loss"
+    }

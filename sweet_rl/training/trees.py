@@ -26,10 +26,8 @@ from numpy.typing import NDArray
 Ids = NDArray[np.uint32]
 Ints = NDArray[np.int64]
 
-_READINESS = (1.0, 0.25, 4.0)
-"""How readily sequences join a tree, beside what is right without padding."""
-_MOST_PADDED = 2
-"""Times as many places as tokens where nothing is shared."""
+_READINESS = (1.0, 0.25, 4.0)  # How readily sequences join a tree, beside what is right without padding
+_MOST_PADDED = 2  # Times as many places as tokens where nothing is shared
 
 
 class Tree(NamedTuple):

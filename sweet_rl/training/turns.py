@@ -23,22 +23,12 @@ _ROLE = re.compile(r"^(?:system|developer|user|human|assistant|model)(?:\n|\Z)",
 _ANY_MARK = re.compile(r"<\|?[^<>\s]{1,40}>|\[/?[A-Z_]{2,20}\]|<</?SYS>>|\[\|\w+\|\]")
 _ANSWER_OPENS = re.compile(r"(?:^|\s)(?:### ?)?(?:Assistant|ASSISTANT|Response)\s*:\s*\Z")
 _QUESTION_OPENS = re.compile(r"\A\s*(?:### ?)?(?:Human|User|USER|Instruction)\s*:")
+# Marks that templates write and people do not.
 _FOREIGN = re.compile(r"<\|[\w ]+\|>|<start_of_turn>|\[/?INST\]|<\uff5c\w+\uff5c>")
-"""Marks that templates write and people do not."""
 
 
 class RowTurns:
-    """Takes rows apart into turns.
-
-    Args:
-        tokenizer: a transformers tokenizer; its chat template decides, if it has one.
-        response_template: text that opens an assistant turn, where the chat template does not say it.
-        learn_thoughts: thoughts before what the assistant says are learned, too.
-        plain_prompts: prompts are texts as they are, whatever the chat template (`input_template`).
-
-    Raises:
-        UsageError: the response template has no tokens, or nothing ends a turn.
-    """
+    """Takes rows apart into turns."""
 
     def __init__(
         self,
@@ -54,8 +44,8 @@ class RowTurns:
             self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=learn_thoughts)
         elif tokenizer.eos_token is None:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
+        # What ends a turn; empty where the chat template writes nothing behind one.
         self.end: str = self._template.end if self._template else tokenizer.eos_token
-        """What ends a turn; empty where the chat template writes nothing behind one."""
         self.header: str = self._template.header if self._template else ""
         self._header = response_template
         if response_template is not None:

@@ -23,12 +23,12 @@ from sweet_rl.commands.train_sft import train_sft
 from sweet_rl.policies.weights import loaded_on
 from sweet_rl.training import attention, trainer
 from sweet_rl.training import forward as forward_of
-from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.attention import attention_span, block_mask, dense_mask, inputs_of, sees
 from sweet_rl.training.batches import Collator, Reader, to_device, token_weights
 from sweet_rl.training.fitting import reader
 from sweet_rl.training.forward import PairForward, ResponseHead
 from sweet_rl.training.losses import pair_losses
+from sweet_rl.training.models import add_adapter
 from sweet_rl.training.settings import (
     DataSettings,
     LossSettings,

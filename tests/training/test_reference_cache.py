@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from sweet_rl.commands.train_dpo import train_dpo
 from sweet_rl.errors import UsageError
 from sweet_rl.training import reference
-from sweet_rl.training.reference_cache import ReferenceCache, weights_digest
+from sweet_rl.training.reference import ReferenceCache, weights_digest
 from tests.training.pairs import dialogue_pairs, write_pairs
 
 LOGPS = torch.tensor([[-1.0, -2.0, 3.0], [-4.0, -5.0, 6.0]])
@@ -59,8 +59,8 @@ def test_a_name_without_files_has_no_digest(tmp_path):
 def test_the_second_training_on_the_same_pairs_asks_no_reference(steady, tmp_path, monkeypatch):
     data = write_pairs(tmp_path / "pairs.jsonl", dialogue_pairs(8))
     asked = []
-    ask = reference._ask
-    monkeypatch.setattr(reference, "_ask", lambda *arguments: asked.append(1) or ask(*arguments))
+    ask = reference._scores
+    monkeypatch.setattr(reference, "_scores", lambda *arguments: asked.append(1) or ask(*arguments))
 
     def run(name, **flags):
         train_dpo(

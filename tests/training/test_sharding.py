@@ -119,28 +119,28 @@ def test_fsdps_configuration():
 
 
 def test_engines_by_processes_and_flags(monkeypatch):
-    from sweet_rl.training import engines
+    from sweet_rl.training import sharding
 
     def engine(**flags):
-        return engines.engine_of(settings(**flags)), engines.shards_weights(settings(**flags))
+        return sharding.engine_of(settings(**flags)), sharding.shards_weights(settings(**flags))
 
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert engine() == engine(shard_with="fsdp2") == (None, False)
     assert engine(adam_offload=True) == ("deepspeed", False)
     with pytest.raises(UsageError, match="--adam_offload: with one process only --shard_with deepspeed"):
-        engines.check_engine(settings(shard_with="fsdp2", adam_offload=True), cuda=False)
+        sharding.check_engine(settings(shard_with="fsdp2", adam_offload=True), cuda=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert engine() == ("deepspeed", False)
     assert engine(zero_stage=0) == (None, False)
     assert engine(zero_stage=3) == ("deepspeed", True)
     assert engine(shard_with="fsdp2") == ("fsdp2", True)
-    assert engines.describe(settings(zero_stage=3)) == "DeepSpeed ZeRO-3 over 2 processes"
+    assert sharding.describe(settings(zero_stage=3)) == "DeepSpeed ZeRO-3 over 2 processes"
     with pytest.raises(UsageError, match="--load_in_4bit: quantised weights are not sharded"):
-        engines.check_engine(settings(shard_with="fsdp2", load_in_4bit=True), cuda=True)
+        sharding.check_engine(settings(shard_with="fsdp2", load_in_4bit=True), cuda=True)
     with pytest.raises(UsageError, match="--torch_compile works with one process only"):
-        engines.check_engine(settings(shard_with="fsdp2", torch_compile=True), cuda=True)
+        sharding.check_engine(settings(shard_with="fsdp2", torch_compile=True), cuda=True)
     with pytest.raises(UsageError, match="on CPUs DeepSpeed computes in float32 only"):
-        engines.check_engine(settings(bf16=True), cuda=False)
+        sharding.check_engine(settings(bf16=True), cuda=False)
 
 
 def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monkeypatch):
@@ -163,7 +163,7 @@ def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monke
 
 def test_only_a_lost_process_is_called_one(monkeypatch):
     from sweet_rl.errors import ServiceError
-    from sweet_rl.training.engines import lost_processes_named
+    from sweet_rl.training.sharding import lost_processes_named
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     closed = RuntimeError("[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1")

@@ -87,9 +87,9 @@ def test_steps_do_not_depend_on_the_micro_batch():
 def test_epochs_differ_and_the_files_order_can_be_kept():
     sampler = StepSampler(range(1, 21), train_batch=4, packs=one_pack, seed=0)
     first = list(sampler)
-    sampler.set_epoch(1)
+    sampler.epoch = 1
     assert list(sampler) != first
-    sampler.set_epoch(0)
+    sampler.epoch = 0
     assert list(sampler) == first
     kept = StepSampler(
         [5, 1, 4],

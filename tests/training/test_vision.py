@@ -350,7 +350,7 @@ def test_pictures_behind_the_last_scored_token_are_not_read(model, tmp_path):
 
 
 def test_the_references_numbers_belong_to_the_pictures(model, tmp_path):
-    from sweet_rl.training.reference_cache import pairs_digest
+    from sweet_rl.training.fitting import pairs_digest
 
     digests = set()
     for seed in (1, 1, 2):

@@ -24,8 +24,7 @@ from sweet_rl.online.reflect.runs import checkpoint_folder, has_head
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.policies.weights import device_of, pretrained
 from sweet_rl.training import checkpoints
-from sweet_rl.training.adapters import add_adapter, bare_model, load_adapter
-from sweet_rl.training.models import quantization
+from sweet_rl.training.models import add_adapter, bare_model, load_adapter, quantization
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import Json, derive_seed
 

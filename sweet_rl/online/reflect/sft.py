@@ -27,9 +27,8 @@ from sweet_rl.online.reflect.models import Checkpoints
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.online.reflect.trainer import TRIES
 from sweet_rl.records import read_rows
-from sweet_rl.training.adapters import bare_model
-from sweet_rl.training.metrics import Guard
-from sweet_rl.training.models import recompute_activations
+from sweet_rl.training.checkpoints import Guard
+from sweet_rl.training.models import bare_model, recompute_activations
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.steps import rate_factor
 from sweet_rl.types import derive_seed

@@ -24,8 +24,8 @@ from sweet_rl.online.distributed import all_reduce_sum, clipped_step, own_rows, 
 from sweet_rl.online.reflect.agent import Agent, dropout, seeded_dropout
 from sweet_rl.online.reflect.play import Played, Step
 from sweet_rl.online.reflect.settings import ReflectSettings
-from sweet_rl.training.adapters import bare_model
-from sweet_rl.training.metrics import Guard
+from sweet_rl.training.checkpoints import Guard
+from sweet_rl.training.models import bare_model
 from sweet_rl.types import Compat, derive_seed
 
 # Of a batch: its log-probabilities [S], the states behind its prompts [S, H], its steps' numbers [S].

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from sweet_rl.online.reflect.agent import Agent
-from sweet_rl.training import folding
 from tests.online.reflect import taxi
 
 CRITIC = {"use_critic": True, "shared_critic": True, "critic_update_freq": 1}
@@ -128,22 +127,3 @@ def test_each_choice_goes_back_through_its_own_row(model):
             expected_KV, _ = agent.read([examples[number].sequence], [[len(examples[number].sequence) - 1]])
             assert torch.allclose(logits_V, expected_KV[0], atol=1e-5)
         assert agent.kept.take(examples) == []
-
-
-@pytest.mark.parametrize("extra", [{}, {"pointing_head": True, **CRITIC}])
-def test_folded_adapters_learn_the_same(tmp_path, monkeypatch, extra):
-    """Beside trees, passes that are kept, a critic and a pointing head."""
-    llama, folded = taxi.make_model(tmp_path, rotary=True), []
-
-    def counted(x, weights):
-        folded.append(pays(x, weights))
-        return folded[-1]
-
-    pays = folding._pays
-    monkeypatch.setattr(folding, "_pays", counted)
-    losses, states, _ = learned(llama, monkeypatch, lora_r=32, kept_tokens=10**6, **extra)
-    assert sum(folded) > len(folded) / 2
-    monkeypatch.setattr(folding, "_pays", lambda *_: False)
-    expected, plain, _ = learned(llama, monkeypatch, lora_r=32, kept_tokens=0, **extra)
-    assert losses == [pytest.approx(one, rel=1e-4) for one in expected]
-    assert alike(states, plain, 1e-3)  # Adam takes a step of one size for the smallest gradients, too

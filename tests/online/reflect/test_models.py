@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from sweet_rl.errors import UsageError
 from sweet_rl.online.reflect.models import load_policy, load_reflector, save_agent
-from sweet_rl.training.adapters import bare_model
+from sweet_rl.training.models import bare_model
 from tests.online.reflect import taxi
 
 
