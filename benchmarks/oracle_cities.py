@@ -23,7 +23,7 @@ from pathlib import Path
 from _machine import circumstances, machine_line
 
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds.guess_my_city.oracle.cities import NOT_SURE, CityOracle, city_named
+from sweet_rl.mini.cities.oracle import NOT_SURE, CityOracle, city_named
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))

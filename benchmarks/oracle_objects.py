@@ -10,9 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sweet_rl.worlds.twenty_questions.oracle.facts import facts
-from sweet_rl.worlds.twenty_questions.oracle.grammar import understand
-from sweet_rl.worlds.twenty_questions.oracle.objects import INVALID, answer
+from sweet_rl.mini.objects.oracle import INVALID, answer, facts, understand
 
 LISTS = Path(__file__).parent.parent / "tests/worlds/twenty_questions"
 FAIR = {"Yes": "Yes.", "No": "No.", "?": INVALID}

@@ -130,8 +130,8 @@ async def nothing(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
-    from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
+    from sweet_rl.mini.objects.oracle import ObjectOracle
+    from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
 
     oracle = ObjectOracle()
     yield World(
@@ -143,9 +143,8 @@ async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def guess_my_city(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
-    from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
-    from sweet_rl.worlds.guess_my_city.tasks import city_names
+    from sweet_rl.mini.cities.oracle import CityOracle
+    from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, city_names
 
     oracle, cities = CityOracle(), city_names()
     yield World(

@@ -27,8 +27,11 @@ from sweet_rl.grading.extraction import lenient_code, published_code
 from sweet_rl.grading.pages.judge import read_verdict
 from sweet_rl.mini.backend.human.human import ScriptedHuman
 from sweet_rl.mini.backend.human.reading import answer_served
+from sweet_rl.mini.cities.oracle import _rules
+from sweet_rl.mini.cities.question import read_question
 from sweet_rl.mini.frontend.agents.canvas import Canvas
 from sweet_rl.mini.frontend.agents.edits import apply_remarks
+from sweet_rl.mini.objects.language import _SHELLS, read_words
 from sweet_rl.openai_client.replies import server_error
 from sweet_rl.openai_client.urls import shown
 from sweet_rl.reflect_data.teachers import extract_action
@@ -38,9 +41,6 @@ from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream
 from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
 from sweet_rl.worlds.auto_explore.commands import extract_commands
 from sweet_rl.worlds.dialogue import PARSERS
-from sweet_rl.worlds.guess_my_city.oracle.rules import _rules
-from sweet_rl.worlds.guess_my_city.oracle.words import read_question
-from sweet_rl.worlds.twenty_questions.oracle.language import _SHELLS, read_words
 from sweet_rl.worlds.webshop.page import visible_nodes
 from tests.conftest import ROOT
 
@@ -79,21 +79,17 @@ MADE = {
         r"(?i)(?<!\w)(?:multiplied\s+by\s+0\w*|more\s+than)(?!\w)"
     ],
     "mini.frontend.agents.sketch: f'\\\\b{name}\\\\b'": [r"(?i)\bred\b"],
-    "worlds.guess_my_city.oracle.rules: self.like": {
-        rule.like for rules in _rules().values() for rule in rules
-    },
-    "worlds.guess_my_city.oracle.rules: self.unlike": {
-        rule.unlike for rules in _rules().values() for rule in rules
-    },
-    "worlds.guess_my_city.oracle.yes: f'\\\\b{re.escape(name)}\\\\b'": [r"\bnew york\b"],
-    "worlds.twenty_questions.oracle.language: shell": [shell for shell, _ in _SHELLS],
+    "mini.cities.oracle: self.like": {rule.like for rules in _rules().values() for rule in rules},
+    "mini.cities.oracle: self.unlike": {rule.unlike for rules in _rules().values() for rule in rules},
+    "mini.cities.oracle: f'\\\\b{re.escape(name)}\\\\b'": [r"\bnew york\b"],
+    "mini.objects.language: shell": [shell for shell, _ in _SHELLS],
     "worlds.webshop.agents: f'(?<![\\\\w-]){re.escape(value.lower())}(?![\\\\w-]|\\\\.\\\\w)'": [
         r"(?<![\w-])light blue(?![\w-]|\.\w)"
     ],
 }
 SHORT = {
-    "worlds.guess_my_city.oracle.": (500, "of a question so many characters are read (`LONGEST_QUESTION`)"),
-    "worlds.twenty_questions.oracle.": (300, "a longer question is not understood (`LONGEST`)"),
+    "mini.cities.": (500, "of a question so many characters are read (`LONGEST_QUESTION`)"),
+    "mini.objects.": (300, "a longer question is not understood (`LONGEST`)"),
     "browsers.assets: ": (4_000, "the package's own style sheet, a rule at a time"),
 }
 """By how names of patterns begin: how long a text may be that meets them, and why none is longer."""

@@ -14,6 +14,8 @@ from aiohttp import web
 from sweet_rl.browsers import PageContext
 from sweet_rl.grading.pages.judge import VisionJudge
 from sweet_rl.mini.backend.human.human import ScriptedHuman
+from sweet_rl.mini.cities.oracle import CityOracle
+from sweet_rl.mini.objects.oracle import ObjectOracle
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.preferences.ranking import context_of
 from sweet_rl.prompts import load_prompt
@@ -27,10 +29,7 @@ from sweet_rl.worlds.auto_explore.teacher.words import thought as explore_though
 from sweet_rl.worlds.dangerous_taxi.data import hint_of
 from sweet_rl.worlds.dangerous_taxi.game import encode
 from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought
-from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
-from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
-from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle
-from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
+from sweet_rl.worlds.question_games.oracles import GradioOracle, OpenAIOracle
 from tests.preferences.test_swaps import turn
 from tests.users.test_vision_user import page
 

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from sweet_rl.errors import DataError, EpisodeError, ServiceError, StorageError
+from sweet_rl.mini.objects.asker import ObjectAsker
+from sweet_rl.mini.objects.oracle import ObjectOracle, answer
 from sweet_rl.online.loop import LoopSettings, OnlineRun, Playground
 from sweet_rl.online.replay import best_numbers, transitions
 from sweet_rl.online.run_folder import RunFolder
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import Failure, StopReason, derive_seed
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.question_games import QuestionTranscript
-from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
-from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
-from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle, answer
+from sweet_rl.worlds.question_games.game import QuestionTranscript
+from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
 
 TRANSCRIPT = QuestionTranscript()
 TASKS = load_tasks("twenty-questions:ten")

@@ -13,6 +13,7 @@ from sweet_rl.chat.reflect_format import (
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.mini.backend.human import ScriptedHuman
+from sweet_rl.mini.objects.oracle import ObjectOracle
 from sweet_rl.policies.reflective import ReflectivePolicy, SampledPolicy
 from sweet_rl.policies.scripted import TeacherPolicy
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
@@ -24,8 +25,7 @@ from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 from sweet_rl.worlds.text_game_env import TextGameEnv
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
-from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
-from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
+from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
 
 TAXI = ACTION_HEAD
 

@@ -13,6 +13,8 @@ from sweet_rl.command_line import read
 from sweet_rl.commands.archer import settings_of
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.mini.objects.asker import FOUR, guess
+from sweet_rl.mini.objects.oracle import NO, YES, answer
 from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer import recipe
@@ -36,9 +38,7 @@ from sweet_rl.tiny_models.question_models import make_models
 from sweet_rl.training.checkpoints import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 from sweet_rl.worlds import world_of
-from sweet_rl.worlds.twenty_questions.oracle.objects import NO, YES, answer
-from sweet_rl.worlds.twenty_questions.questions import FOUR, guess
-from sweet_rl.worlds.twenty_questions.tasks import sixteen_words, twenty_questions_tasks
+from sweet_rl.worlds.twenty_questions.world import sixteen_words, twenty_questions_tasks
 
 WORDS = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:2]
 

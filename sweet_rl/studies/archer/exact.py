@@ -1,6 +1,6 @@
 """ArCHer with a critic that makes no errors: what then remains of a difference is not the critic's.
 
-Of sixteen words the best play is known exactly (`worlds.twenty_questions.bounds`), and with it what any utterance
+Of sixteen words the best play is known exactly (`mini.objects.asker`), and with it what any utterance
 gains on it. The policy learns by that as it does by its critic's advantage, and nothing else changes. Importing
 this module imports torch.
 """

@@ -14,6 +14,7 @@ from statistics import fmean
 
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError
+from sweet_rl.mini.objects.asker import guess
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.studies.archer.recipe import START, OnlineStudy
 from sweet_rl.studies.archer.settings import (
@@ -45,7 +46,6 @@ from sweet_rl.studies.results import (
     provenance,
 )
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
-from sweet_rl.worlds.twenty_questions.questions import guess
 
 TITLES = {
     START: ("Imitation", "Imitates a scripted player; all methods of a seed begin with it."),

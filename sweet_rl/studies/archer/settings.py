@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from sweet_rl.mini.objects.asker import BestAsker
+from sweet_rl.mini.objects.oracle import answer
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.twenty_questions.bounds import BestAsker
-from sweet_rl.worlds.twenty_questions.oracle.objects import answer
 
 Overrides: TypeAlias = Mapping[str, Any]
 """What a method has beside the configuration that all share."""

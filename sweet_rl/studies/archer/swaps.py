@@ -14,6 +14,7 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import DataError
 from sweet_rl.grouping import other_places
+from sweet_rl.mini.objects.asker import guess
 from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.preferences.ranking import moved
 from sweet_rl.records import load_trajectories, replace_file
@@ -21,8 +22,7 @@ from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.archer.recipe import learner_of
 from sweet_rl.studies.archer.settings import TASKS
 from sweet_rl.worlds import load_tasks, world_of
-from sweet_rl.worlds.question_games.env import SOLVED_REWARD
-from sweet_rl.worlds.twenty_questions.questions import guess
+from sweet_rl.worlds.question_games.game import SOLVED_REWARD
 
 
 @recorded("demo_archer swap", reads=("games",))

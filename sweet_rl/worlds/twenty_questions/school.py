@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
+from sweet_rl.mini.objects.asker import ObjectAsker
+from sweet_rl.mini.objects.oracle import ObjectOracle, answer
 from sweet_rl.records import task_from_row
 from sweet_rl.reflect_data.pretraining import Phase, School, Text
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import AgentTurn, Message, Trajectory
-from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
-from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
-from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle, answer
-from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
+from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv, twenty_questions_tasks
 
 SKILL = 0.3
 """Of the asker: most of its questions are any question, so that there is something left to learn."""

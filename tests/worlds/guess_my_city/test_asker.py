@@ -6,14 +6,13 @@ from itertools import pairwise
 import pytest
 
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.cities.asker import QUESTIONS, CityAsker
+from sweet_rl.mini.cities.oracle import CityOracle
+from sweet_rl.mini.cities.table import cities
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
-from sweet_rl.worlds.guess_my_city.asker import QUESTIONS, CityAsker
-from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
-from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
-from sweet_rl.worlds.guess_my_city.oracle.table import cities
-from sweet_rl.worlds.guess_my_city.tasks import guess_my_city_tasks
+from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
 
 ORACLE = CityOracle()
 TASKS = [task_from_row(row) for row in guess_my_city_tasks()]

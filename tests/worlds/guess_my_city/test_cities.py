@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.cities.oracle import CANNOT, NOT_SURE, CityOracle
+from sweet_rl.mini.cities.question import plain
+from sweet_rl.mini.cities.table import WEATHER, cities, countries, topics
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Message, UserContext
-from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
-from sweet_rl.worlds.guess_my_city.oracle.cities import CANNOT, NOT_SURE, CityOracle
-from sweet_rl.worlds.guess_my_city.oracle.table import WEATHER, cities, countries, topics
-from sweet_rl.worlds.guess_my_city.oracle.words import plain
-from sweet_rl.worlds.guess_my_city.tasks import guess_my_city_tasks
+from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
 
 ORACLE = CityOracle()
 QUESTIONS = Path(__file__).with_name("city_questions.tsv")

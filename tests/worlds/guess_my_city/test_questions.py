@@ -2,10 +2,9 @@
 
 import pytest
 
-from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
-from sweet_rl.worlds.guess_my_city.oracle.rules import FUNCTIONS, Rule, _rules, holds, names_it, value
-from sweet_rl.worlds.guess_my_city.oracle.table import cities, read
-from sweet_rl.worlds.guess_my_city.oracle.words import read_question
+from sweet_rl.mini.cities.oracle import FUNCTIONS, CityOracle, Rule, _rules, holds, names_it, value
+from sweet_rl.mini.cities.question import read_question
+from sweet_rl.mini.cities.table import cities, read
 
 ORACLE = CityOracle()
 CITIES = list(cities().values())

@@ -10,20 +10,24 @@ from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
-from sweet_rl.worlds.guess_my_city.env import REFUSAL, GuessMyCityEnv, guesses_city
-from sweet_rl.worlds.guess_my_city.tasks import city_names, guess_my_city_tasks
-from sweet_rl.worlds.question_games import QuestionTranscript
-from sweet_rl.worlds.question_games.asking import decode_question
-from sweet_rl.worlds.question_games.env import words_of
-from sweet_rl.worlds.twenty_questions.env import (
+from sweet_rl.worlds.guess_my_city.world import (
+    REFUSAL,
+    GuessMyCityEnv,
+    city_names,
+    guess_my_city_tasks,
+    guesses_city,
+)
+from sweet_rl.worlds.question_games.game import QuestionTranscript, decode_question, words_of
+from sweet_rl.worlds.twenty_questions.world import (
     INVALID_QUESTION,
     TwentyQuestionsEnv,
+    ask_for_object_template,
     ends_with_name,
     ends_with_name_published,
+    twenty_questions_tasks,
     yes_or_no,
     yes_or_no_published,
 )
-from sweet_rl.worlds.twenty_questions.tasks import ask_for_object_template, twenty_questions_tasks
 
 OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
 TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]

@@ -11,11 +11,8 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import world_of
-from sweet_rl.worlds.question_games.asking import question_of
-from sweet_rl.worlds.question_games.oracles import open_oracle
-from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
-from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle
-from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle
+from sweet_rl.worlds.question_games.game import question_of
+from sweet_rl.worlds.question_games.oracles import GradioOracle, OpenAIOracle, Seq2SeqOracle, open_oracle
 
 OBJECTS, CITIES = (world_of(name).asking for name in ("twenty_questions", "guess_my_city"))
 

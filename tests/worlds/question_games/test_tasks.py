@@ -6,9 +6,9 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
-from sweet_rl.worlds.guess_my_city.tasks import CITIES, OTHER_NAMES, city_names, guess_my_city_tasks
-from sweet_rl.worlds.question_games.asking import decode_question
-from sweet_rl.worlds.twenty_questions.tasks import (
+from sweet_rl.worlds.guess_my_city.world import CITIES, OTHER_NAMES, city_names, guess_my_city_tasks
+from sweet_rl.worlds.question_games.game import decode_question
+from sweet_rl.worlds.twenty_questions.world import (
     OBJECTS_BY_CATEGORY,
     TEN_OBJECTS,
     ask_for_object_template,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweet_rl.worlds.question_games import QuestionTranscript
+from sweet_rl.worlds.question_games.game import QuestionTranscript
 from tests.chat.test_transcripts import RULES, dialogue
 
 

@@ -5,14 +5,11 @@ import asyncio
 import pytest
 
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.objects.asker import BASIC, MORE, ObjectAsker, guess
+from sweet_rl.mini.objects.oracle import YES, ObjectOracle, answer, facts
 from sweet_rl.rollout import Episode, RolloutStats, play
 from sweet_rl.types import Message, Observation, StopReason, Task, derive_seed
-from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
-from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
-from sweet_rl.worlds.twenty_questions.oracle.facts import facts
-from sweet_rl.worlds.twenty_questions.oracle.objects import YES, ObjectOracle, answer
-from sweet_rl.worlds.twenty_questions.questions import BASIC, MORE, guess
-from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
+from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv, twenty_questions_tasks
 
 
 def tasks(split):

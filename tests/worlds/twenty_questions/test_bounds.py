@@ -8,13 +8,12 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.interface import asimulate
+from sweet_rl.mini.objects.asker import FOUR, BestAsker, guess, least_cost
+from sweet_rl.mini.objects.oracle import NO, YES, answer
 from sweet_rl.types import AgentTurn, Message, Observation, StopReason
 from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.options import AgentRequest
-from sweet_rl.worlds.twenty_questions.bounds import BestAsker, least_cost
-from sweet_rl.worlds.twenty_questions.oracle.objects import NO, YES, answer
-from sweet_rl.worlds.twenty_questions.questions import FOUR, guess
-from sweet_rl.worlds.twenty_questions.tasks import sixteen_words, ten_words
+from sweet_rl.worlds.twenty_questions.world import sixteen_words, ten_words
 
 SIXTEEN = "twenty-questions:sixteen"
 

@@ -10,11 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet_rl.errors import DataError, EpisodeError
+from sweet_rl.mini.objects.language import SOFT, read_words, stem
+from sweet_rl.mini.objects.oracle import (
+    INVALID,
+    NO,
+    YES,
+    ObjectOracle,
+    answer,
+    facts,
+    read_size,
+    rows,
+    understand,
+)
 from sweet_rl.types import Message, StopReason, UserContext
-from sweet_rl.worlds.twenty_questions.oracle.facts import facts, read_size, rows
-from sweet_rl.worlds.twenty_questions.oracle.grammar import understand
-from sweet_rl.worlds.twenty_questions.oracle.language import SOFT, read_words, stem
-from sweet_rl.worlds.twenty_questions.oracle.objects import INVALID, NO, YES, ObjectOracle, answer
 
 HERE = Path(__file__).parent
 WORDS = {"Yes": YES, "No": NO, "?": INVALID}

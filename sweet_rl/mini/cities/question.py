@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Final
 
-from sweet_rl.worlds.guess_my_city.oracle.table import cities, countries, elsewhere, phrases, read, topics
+from sweet_rl.mini.cities.table import cities, countries, elsewhere, phrases, read, topics
 
 LONGEST_QUESTION: Final = 500
 """Characters that are read; a person's question is far shorter."""

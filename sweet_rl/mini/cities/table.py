@@ -1,6 +1,6 @@
 """The facts of the 91 cities as objects, read once from the TOML files beside this module.
 
-Only data and how it is looked up; `rules.py` makes sentences of it.
+Only data and how it is looked up; `oracle.py` makes sentences of it.
 """
 
 from __future__ import annotations

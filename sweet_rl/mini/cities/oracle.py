@@ -1,19 +1,32 @@
-"""Python functions for yes-or-no questions: names, numbers, distances, directions, known facts.
+"""The oracle of Guess My City without a model: answers free questions about the hidden home town from a table.
 
-Every function takes the hidden city and the question and returns True, False, or None where it does not know.
+It says what is true of the city, admits what it does not know, and never names the city: a question for the name
+gets the world's refusal. Which question gets which answer is in `questions.toml`; what no table can say is a function
+here, named by a rule's `by`: of the hidden city and the question, None where it does not know.
+
+Published behaviour: docs/published/archer.md#guess-my-city.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, reduce
+from typing import Any, Final
 
-from sweet_rl.worlds.guess_my_city.oracle.rules import FUNCTIONS, Answer, answer
-from sweet_rl.worlds.guess_my_city.oracle.table import CONTINENTS, City, Topic, cities, topics
-from sweet_rl.worlds.guess_my_city.oracle.words import Question, listed_words, plain, words_of
+from sweet_rl.errors import UsageError
+from sweet_rl.mini.cities.question import Question, listed_words, plain, read_question, words_of
+from sweet_rl.mini.cities.table import CONTINENTS, City, Topic, cities, phrases, read, topics
+from sweet_rl.types import UserContext, UserReply
+
+CANNOT: Final = "I can't answer that question."
+"""The reply to agents that ask for the name instead of guessing it."""
+
+NOT_SURE: Final = "I am not sure."
+"""The reply to a question that is not understood, or to which the table has no answer."""
 
 NEAR_KM: Final = 150
 """Two cities within this distance are near each other."""
@@ -36,6 +49,168 @@ _PART: Final = re.compile(
     r"|corner)s?\b(?: of)?|(?= <)| of(?= <))"
 )
 _SIDE_OF: Final = re.compile(r"\b(north|south|east|west) of (?!the|your|its)")
+
+Answer = str | bool | None
+"""A sentence, yes or no, or None where a rule does not know."""
+
+_FIELD: Final = re.compile(r"\{([^:}]+)(?::(\d))?\}")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule; its fields are those that the head of `questions.toml` explains."""
+
+    named: Sequence[str] = ()
+    unnamed: Sequence[str] = ()
+    ask: str = ""
+    also: str = ""
+    but: str = ""
+    like: str = ""
+    unlike: str = ""
+    words: int = 1_000
+    say: Sequence[tuple[str, str]] = ()
+    holds: str = ""
+    terms: str = ""
+    one_of: str = ""
+    each_of: str = ""
+    by: str = ""
+    rules: str = ""
+
+    def fits(self, question: Question) -> bool:
+        """Whether it is made for this question."""
+        return (
+            all(question.has(needed) for needed in (self.ask, self.also) if needed)
+            and not (self.but and question.has(self.but))
+            and (not self.named or any(map(question.names, self.named)))
+            and not any(map(question.names, self.unnamed))
+            and (not self.like or bool(re.search(self.like, question.text)))
+            and not (self.unlike and re.search(self.unlike, question.text))
+            and len(question.words) <= self.words
+        )
+
+    def answer(self, city: City, question: Question) -> Answer:
+        """The answer to a question about a city; None where none is known."""
+        if self.rules:
+            return answer(self.rules, city, question)
+        if self.by:
+            return FUNCTIONS[self.by](city, question)
+        if self.holds:
+            return holds(self.holds, city)
+        if self.one_of or self.each_of:
+            return self._among(city, question)
+        fitting = (say(text, city) for condition, text in self.say if holds(condition, city))
+        return next((text for text in fitting if text is not None), None)
+
+    def _among(self, city: City, question: Question) -> bool | None:
+        """Whether the terms that the question names are among the city's; None where it names none."""
+        field = self.one_of or self.each_of
+        own: Iterable[str] = value(field, city)
+        if self.terms:
+            forms = read("questions")["terms"].get(self.terms, {})
+            named = {term for term, listing in forms.items() if question.has(listing)}
+            named.update(question.names(self.terms))
+        else:
+            named = set(question.words) & _all_words(field)
+            own = [word for term in own for word in words_of(term)]
+        if not named:
+            return None
+        return named.issubset(own) if self.each_of else not named.isdisjoint(own)
+
+
+def answer(rules: str, city: City, question: Question) -> Answer:
+    """What the first rule of a list says that fits the question and knows."""
+    for rule in _rules()[rules]:
+        if rule.fits(question) and (found := rule.answer(city, question)) is not None:
+            return found
+    return None
+
+
+def holds(condition: str, city: City) -> bool:
+    """Whether a condition on the city's fields ("coast or near", "height < 200") is true; an empty one is."""
+    return any(all(_holds(part, city) for part in parts.split(" and ")) for parts in condition.split(" or "))
+
+
+def _holds(part: str, city: City) -> bool:
+    if part.startswith("not "):
+        return not _holds(part[4:], city)
+    field, _, rest = part.partition(" ")
+    comparison, _, other = rest.partition(" ")
+    if comparison in {"<", ">="}:
+        compare = operator.lt if comparison == "<" else operator.ge
+        return bool(compare(value(field, city)[0], float(other)))
+    if comparison == "=":
+        return any(str(one) in other.split(" | ") for one in value(field, city))
+    return part != "never" and (not part or any(value(part, city)))
+
+
+def say(text: str, city: City) -> str | None:
+    """A template with the city's fields filled in; None where one of them is empty."""
+    for field, most in _FIELD.findall(text):
+        names = [name for name in value(field, city) if str(name) and not names_it(city, str(name))]
+        if not names:
+            return None
+        text = _FIELD.sub(lambda _: listed(names[: int(most or 3)]), text, count=1)  # noqa: B023 - called at once
+    return text
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names as people list them: "a, b and c"."""
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def value(field: str, city: City) -> Sequence[Any]:
+    """A field of the city or its country ("land.flag"), or what of it has a part ("water has Lake")."""
+    path, _, part = field.partition(" has ")
+    head, _, topic = path.partition(".")
+    if head == "topic":
+        return [city.name in topics()[topic].cities]
+    found: Any = reduce(getattr, path.split("."), city)
+    names = list(found) if isinstance(found, tuple | frozenset) else [found]
+    return [name for name in names if part in name] if part else names
+
+
+def names_it(city: City, text: str) -> bool:
+    """Whether a text spells one of the city's names, within other words too, spaces and accents aside."""
+    letters = plain(text).replace(" ", "")
+    return any(plain(name).replace(" ", "") in letters for name in city.names)
+
+
+@cache
+def _all_words(field: str) -> frozenset[str]:
+    """The words of what the field holds for any city, and of the languages that are spoken in none."""
+    names = {name for city in cities().values() for name in value(field, city)}
+    others = phrases(read("words")[field]) if field == "languages" else ()
+    return frozenset(word for name in (*names, *others) for word in words_of(name)) - {"new"}
+
+
+@cache
+def _rules() -> Mapping[str, Sequence[Rule]]:
+    def rule(named: str = "", unnamed: str = "", say: Any = (), **fields: Any) -> Rule:
+        sentences = [say] if isinstance(say, str) else say
+        pairs = [("", one) if isinstance(one, str) else (one[0], one[1]) for one in sentences]
+        return Rule(phrases(named), phrases(unnamed), say=pairs, **fields)
+
+    return {name: [rule(**row) for row in rows] for name, rows in read("questions")["rules"].items()}
+
+
+def capital_of_own_place(city: City, question: Question) -> Answer:
+    """Its country's capital by the country's name; of places in which it does not lie nothing is known."""
+    if any(question.has(f"capital of {land}") for land in (city.land.name, *city.land.also)):
+        return answer("capital_of_country", city, question)
+    places = question.names("place")
+    return "" if places and not city.places.intersection(places) else None
+
+
+def sight_of_kind(city: City, question: Question) -> Answer:
+    """At most two sights of the kind that is asked for: "What temple is there?"."""
+    for kind in phrases("$sight"):
+        if question.has(kind):
+            padded = f" {' '.join(words_of(kind))} "
+            if found := [sight for sight in city.sights if padded in f" {' '.join(words_of(sight))} "]:
+                sights = [sight for sight in found if not names_it(city, sight)][:2]
+                return f"There is {listed(sights)}." if sights else CANNOT
+    return None
 
 
 def is_spelled(city: City, question: Question) -> bool | None:
@@ -161,7 +336,7 @@ def has_own_word(city: City, question: Question) -> bool | None:
     return any(city.name in names for names in owners)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _own_words() -> Mapping[str, frozenset[str]]:
     """Rare words with the cities in whose sights, dishes, industries, festivals and fame they stand."""
     owners = defaultdict(set)
@@ -182,12 +357,9 @@ def is_to_the_side(city: City, question: Question) -> bool | None:
     if not found or not others:
         return None
     (north, east), (its_north, its_east) = city.at, others[0].at
-    return {
-        "north": north > its_north,
-        "south": north < its_north,
-        "east": east > its_east,
-        "west": east < its_east,
-    }[found[1]]
+    if found[1] in ("north", "south"):
+        return north > its_north if found[1] == "north" else north < its_north
+    return east > its_east if found[1] == "east" else east < its_east
 
 
 def is_near_city(city: City, question: Question) -> bool | None:
@@ -274,4 +446,53 @@ def is_at_mountain(city: City, question: Question) -> bool:
     return any(plain(name) in plain(own) for name in question.names("mountain") for own in city.mountains)
 
 
-FUNCTIONS.update({name: one for name, one in globals().items() if name.startswith(("is_", "has_"))})
+FUNCTIONS: Final[Mapping[str, Callable[[City, Question], Answer]]] = {
+    name: one for name, one in globals().items() if name.startswith(("is_", "has_", "capital_", "sight_"))
+}
+"""What rules name in `by`."""
+
+
+class CityOracle:
+    """Answers questions about `context.hidden_information`, "City, Country" as published; keeps no state."""
+
+    name = "cities"
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """Answer the agent's last message."""
+        asked = context.messages[-1].content if context.messages else ""
+        return UserReply(self.answer(context.hidden_information, asked))
+
+    async def close(self) -> None:
+        """Do nothing: the oracle is a table."""
+
+    def answer(self, city: str, question: str) -> str:
+        """One short sentence; deterministic."""
+        return _answer(city_named(city), question)
+
+
+def city_named(name: str) -> City:
+    """The city of the table with this "City, Country"."""
+    found = cities().get(name) or _by_plain_name().get(plain(name).replace(", ", ","))
+    if found is None:
+        raise UsageError(
+            f"The city oracle knows the 91 cities of Guess My City, got {name!r}; give one of them as "
+            "'City, Country', or another oracle for other cities."
+        )
+    return found
+
+
+@cache
+def _by_plain_name() -> dict[str, City]:
+    return {plain(key).replace(", ", ","): city for key, city in cities().items()}
+
+
+@lru_cache(maxsize=65536)
+def _answer(city: City, text: str) -> str:
+    question = read_question(text)
+    if not question.words:
+        return NOT_SURE
+    reply = answer("open" if question.open else "either", city, question)
+    if not reply:
+        found = answer("yes", city, question) if question.about_any or not question.open else None
+        reply = NOT_SURE if found is None else "Yes." if found is not question.negated else "No."
+    return CANNOT if names_it(city, str(reply)) else str(reply)

@@ -1,0 +1,1 @@
+"""Guess My City without a model: who answers, and who asks."""

@@ -1,0 +1,102 @@
+"""The scripted player of Guess My City: asks what splits the remaining cities best, then guesses.
+
+It plays with an oracle as a function of city and question, the same it will be answered by: a city stays in
+play as long as it would have given every answer so far. It never learns which city is hidden.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from sweet_rl.errors import UsageError
+from sweet_rl.mini.cities.oracle import CityOracle
+from sweet_rl.mini.cities.table import read
+from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.types import Observation
+
+QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    place: (f"Is your city in {place}?", f"Is your home town in {place}?", f"Is it located in {place}?")
+    for place in read("asked")["places"]
+} | {name: tuple(wordings) for name, wordings in read("asked")["questions"].items()}
+"""What is asked, in the wordings that the seed chooses from."""
+
+
+def make_player(
+    _name: str, cities: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
+) -> CityAsker:
+    """The asker, who knows the packaged table."""
+    return CityAsker(
+        CityOracle().answer, cities, skill=skill, max_turns=max_turns, system_prompt=system_prompt
+    )
+
+
+class CityAsker(ScriptedPolicy):
+    """Asks by information gain and guesses when one city is left, or when guessing is all there is time for.
+
+    Args:
+        answer: what the oracle says of a city ("City, Country") to a question, `CityOracle.answer`.
+        skill: probability of the best question; otherwise a random one that was not asked yet.
+        max_turns: the game's; the asker starts to guess when the candidates outnumber what is left.
+    """
+
+    name = "asker"
+
+    def __init__(
+        self,
+        answer: Callable[[str, str], str],
+        cities: Sequence[str],
+        *,
+        skill: float = 1.0,
+        max_turns: int = 20,
+        system_prompt: str = "",
+    ) -> None:
+        super().__init__(system_prompt)
+        if not 0 <= skill <= 1:
+            raise UsageError(f"skill is a probability from 0 to 1, got {skill}.")
+        if not cities:
+            raise UsageError("The city asker needs cities to choose from, got none.")
+        self._answer, self._cities = answer, tuple(cities)
+        self._skill, self._max_turns = skill, max_turns
+
+    def _say(self, observation: Observation) -> str:
+        asked = [
+            (question.content.strip(), reply.content.strip())
+            for question, reply in pairwise(observation.messages)
+            if (question.role, reply.role) == ("assistant", "user")
+        ]
+        left = self._left(asked)
+        rng = random.Random(f"{observation.seed}/{observation.turn}")  # the same turn asks the same
+        turns_left = self._max_turns - observation.turn
+        untried = [key for key, forms in QUESTIONS.items() if not {form for form, _ in asked} & set(forms)]
+        if not (len(left) <= 2 or len(left) > 1 << max(turns_left - 1, 0) or not untried):
+            if rng.random() >= self._skill:
+                return rng.choice(QUESTIONS[rng.choice(untried)])
+            gains = {key: self._bits(QUESTIONS[key][0], left) for key in untried}
+            best = max(gains.values())
+            if best:
+                good = [key for key, gain in gains.items() if gain >= best - 1e-9]
+                return rng.choice(QUESTIONS[rng.choice(good)])
+        return f"Is your city {rng.choice(left).partition(',')[0]}?"
+
+    def _left(self, asked: Sequence[tuple[str, str]]) -> list[str]:
+        """The cities that would have given every answer; all that were not guessed, if no city would."""
+        said = [question.rstrip("?. ").lower() for question, _ in asked]
+        names = {city: f" {city.partition(',')[0].lower()}" for city in self._cities}
+        possible = [city for city, name in names.items() if not any(one.endswith(name) for one in said)]
+        fitting = [
+            city
+            for city in possible
+            if all(self._answer(city, question) == reply for question, reply in asked)
+        ]
+        return fitting or possible or list(self._cities)
+
+    def _bits(self, question: str, cities: Sequence[str]) -> float:
+        """Information in the answer to a question, all cities being equally likely."""
+        counts = Counter(self._answer(city, question) for city in cities)
+        shares = [count / len(cities) for count in counts.values()]
+        return -sum(share * math.log2(share) for share in shares)

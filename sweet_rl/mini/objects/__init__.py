@@ -1,0 +1,1 @@
+"""Twenty Questions without a model: who answers, and who asks."""

@@ -1,0 +1,331 @@
+"""Scripted players of Twenty Questions: who asks well, seldom, as well as can be, not at all, or anything.
+
+The teacher of agents that start from scripted dialogues, and yardsticks for trained ones. They are given the
+function that answers, not the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from random import Random
+
+from sweet_rl.errors import UsageError
+from sweet_rl.mini.objects.oracle import NO, YES, answer, sections
+from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.types import Message, Observation, derive_seed
+from sweet_rl.worlds.question_games.game import QuestionTranscript
+from sweet_rl.worlds.tasks import load_tasks
+
+Answer = Callable[[str, str], str | None]
+"""What the oracle would say to a question about a word: "Yes.", "No.", or something else where it cannot say."""
+
+MOST_WORDS = 20
+"""Up to so many words the basic questions can distinguish; more have too many sets that can be left."""
+
+_NEARLY_BEST_BITS = 0.05
+"""Questions whose information is within this of the best are as good; which is asked is drawn."""
+
+_BARE = frozenset(
+    [
+        "pants",
+        "shoes",
+        "boots",
+        "socks",
+        "scissors",
+        "peas",
+        "gloves",
+        "pliers",
+        "paper",
+        "toothpaste",
+        "spinach",
+        "corn",
+        "broccoli",
+        "celery",
+        "glue",
+        "lego",
+    ]
+)
+
+
+def make_player(
+    name: str, words: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
+) -> ScriptedPolicy:
+    """The player of this name, who knows the packaged table."""
+    if name == "namer":
+        return NamingAsker(words, system_prompt=system_prompt)
+    if name == "random":
+        return RandomAsker(words, system_prompt=system_prompt)
+    if name == "best":
+        return BestAsker(answer, words, max_turns=max_turns, system_prompt=system_prompt)
+    kind = HastyAsker if name == "hasty" else ObjectAsker
+    return kind(answer, words, skill=skill, max_turns=max_turns, system_prompt=system_prompt)
+
+
+def guess(word: str) -> str:
+    """The question that names an object: "Is it an apple?", "Is it pants?"; the name comes last."""
+    if word in _BARE:
+        return f"Is it {word}?"
+    article = "the" if word in ("ocean", "sea") else "an" if word[0] in "aeiou" else "a"
+    return f"Is it {article} {word}?"
+
+
+def questions_about(words: Collection[str]) -> tuple[tuple[str, ...], ...]:
+    """What a scripted player may ask about these words, which are the objects' first names."""
+    questions, sixteen = _questions()
+    if set(words) == sixteen:
+        return questions["four"]
+    return questions["basic"] if len(words) <= MOST_WORDS else questions["basic"] + questions["more"]
+
+
+@cache
+def _questions() -> tuple[dict[str, tuple[tuple[str, ...], ...]], set[str]]:
+    """The packaged questions, and the words of the game of sixteen."""
+    questions = {
+        name: tuple(tuple(line.split(" / ")) for _, line in lines)
+        for name, lines in sections("questions.txt")
+    }
+    return questions, {task.hidden_information for task in load_tasks("twenty-questions:sixteen")}
+
+
+def answered(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """Questions and their answers."""
+    for question, reply in pairwise(messages):
+        if question.role == "assistant" and reply.role == "user":
+            yield question.content.strip(), reply.content.strip()
+
+
+class _Asker(ScriptedPolicy):
+    """Knows the words that there are; its prompt is a question game's."""
+
+    def __init__(self, words: Sequence[str], system_prompt: str) -> None:
+        super().__init__(system_prompt, chat_format=QuestionTranscript())
+        self._words = tuple(dict.fromkeys(words))
+
+    def _chance(self, observation: Observation) -> Random:
+        return Random(derive_seed(observation.seed, observation.turn, self.name))
+
+
+class ObjectAsker(_Asker):
+    """Asks by information gain over the words that the answers leave, then names one of them.
+
+    Words that contradict fewer of the answers stay longer, so that one wrong answer does not end the search.
+    What it says depends on the observation alone (its seed included).
+
+    Args:
+        skill: how often it asks one of the best questions; else any of them, or a wild guess.
+        max_turns: questions there are; the last one always names a word.
+    """
+
+    name = "object_asker"
+
+    def __init__(
+        self,
+        answer: Answer,
+        words: Sequence[str],
+        *,
+        skill: float = 1.0,
+        max_turns: int = 20,
+        system_prompt: str = "",
+    ) -> None:
+        super().__init__(words, system_prompt)
+        if not words or not 0 <= skill <= 1:
+            raise UsageError(
+                "An asker needs words to tell apart and a skill from 0 to 1, got "
+                f"{len(words)} words and {skill=}."
+            )
+        self._skill, self._max_turns = skill, max_turns
+        self._answers = cache(lambda question: tuple(answer(word, question) for word in self._words))
+        self._pool = questions_about(self._words)
+
+    def _say(self, observation: Observation) -> str:
+        return self._ask(observation, self._skill)
+
+    def _ask(self, observation: Observation, skill: float) -> str:
+        chance = self._chance(observation)
+        asked = list(answered(observation.messages))
+        left = self._left(asked)
+        heard = {question for question, _ in asked}
+        untried = [wordings for wordings in self._pool if not heard.intersection(wordings)]
+        if observation.turn >= self._max_turns - 1 or not untried:
+            return guess(self._words[chance.choice(left)])
+        if chance.random() >= skill:
+            unlucky = chance.randrange(len(untried) + 1)
+            return (
+                guess(chance.choice(self._words))
+                if unlucky == len(untried)
+                else chance.choice(untried[unlucky])
+            )
+        gains = {wording: self._gain(wording, left) for wordings in untried for wording in wordings}
+        best = max(gains.values())
+        if len(left) <= 2 or best <= 0:
+            return guess(self._words[chance.choice(left)])
+        return chance.choice([wording for wording, gain in gains.items() if gain >= best - _NEARLY_BEST_BITS])
+
+    def _left(self, asked: Sequence[tuple[str, str]]) -> list[int]:
+        """The places of the words that contradict the fewest answers; a word that was denied is out."""
+        contradictions = [0] * len(self._words)
+        denied = set()
+        for question, reply in asked:
+            if reply not in (YES, NO):
+                continue
+            for place, expected in enumerate(self._answers(question)):
+                contradictions[place] += expected in (YES, NO) and expected != reply
+                if reply == NO and question == guess(self._words[place]):
+                    denied.add(place)
+        places = [place for place in range(len(self._words)) if place not in denied]
+        places = places or list(range(len(self._words)))
+        fewest = min(contradictions[place] for place in places)
+        return [place for place in places if contradictions[place] == fewest]
+
+    def _gain(self, question: str, left: Sequence[int]) -> float:
+        """Bits that the answer to a question is worth."""
+        answers = self._answers(question)
+        share = sum(answers[place] == YES for place in left) / len(left)
+        if share in (0.0, 1.0):
+            return 0.0
+        return -share * math.log2(share) - (1 - share) * math.log2(1 - share)
+
+
+class HastyAsker(ObjectAsker):
+    """Plays a share `skill` of its games as `ObjectAsker` does; in the others it only names words, each once.
+
+    So the games that it wins soonest are won by luck, and say nothing of how to win most.
+    """
+
+    name = "hasty"
+
+    def _say(self, observation: Observation) -> str:
+        if Random(derive_seed(observation.seed, self.name)).random() < self._skill:
+            return self._ask(observation, 1.0)
+        heard = {question for question, _ in answered(observation.messages)}
+        names = [guess(word) for word in self._words]
+        return self._chance(observation).choice([name for name in names if name not in heard] or names)
+
+
+class NamingAsker(_Asker):
+    """Names one word after the other and never asks: what needs no skill."""
+
+    name = "namer"
+
+    def __init__(self, words: Sequence[str], *, system_prompt: str = "") -> None:
+        super().__init__(words, system_prompt)
+
+    def _say(self, observation: Observation) -> str:
+        return guess(self._words[observation.turn % len(self._words)])
+
+
+class RandomAsker(NamingAsker):
+    """Says any question or name, each as likely, at every turn."""
+
+    name = "random"
+
+    def _say(self, observation: Observation) -> str:
+        questions = [wordings[0] for wordings in questions_about(self._words)]
+        return self._chance(observation).choice((*questions, *map(guess, self._words)))
+
+
+@cache
+def least_cost(count: int) -> float:
+    """Turns that cost something, on average over `count` words, where every question could be asked.
+
+    No play is better, whatever is asked: a question divides the words in two, a name takes one away.
+    """
+    if count <= 1:
+        return 0.0
+    asked = min(
+        1 + (part * least_cost(part) + (count - part) * least_cost(count - part)) / count
+        for part in range(1, count // 2 + 1)
+    )
+    return min(asked, (count - 1) / count * (1 + least_cost(count - 1)))
+
+
+class BestAsker(_Asker):
+    """Plays a game about a few words as well as it can be played with the questions that scripted players ask.
+
+    The cost of a set of words that are left is that of the best question or name (dynamic programming over such
+    sets). Each turn of the best play rules out a word, so it is exact where there are as many turns as words.
+    """
+
+    name = "best"
+
+    def __init__(
+        self, answer: Answer, words: Sequence[str], *, max_turns: int = 20, system_prompt: str = ""
+    ) -> None:
+        super().__init__(words, system_prompt)
+        count = len(self._words)
+        if not 1 <= count <= min(MOST_WORDS, max_turns):
+            raise UsageError(
+                f"The best play is known for 1 to {MOST_WORDS} words and as many turns, got {count} words "
+                f"and {max_turns} turns. Play the tasks twenty-questions:sixteen or twenty-questions:ten."
+            )
+        self._yes = {
+            question: frozenset(word for word in self._words if answer(word, question) == YES)
+            for question, *_ in questions_about(self._words)
+        } | {guess(word): frozenset({word}) for word in self._words}
+        self._names = frozenset(map(guess, self._words))
+        self._all = frozenset(self._words)
+        self._known: dict[frozenset[str], tuple[float, str]] = {}
+
+    @property
+    def mean_return(self) -> float:
+        """Of its games, over all words: the optimum."""
+        return -self._best(self._all)[0]
+
+    def advantage(self, asked: Iterable[tuple[str, str]], saying: str) -> float:
+        """What saying this gains on the best that can be said, if all is played as well as can be afterwards."""
+        left = self._left(asked)
+        yes = self._yes.get(saying, frozenset())
+        inside, outside = left & yes, left - yes
+        names = saying in self._names
+        if not inside or not (outside or names):
+            return -1.0
+        return self._best(left)[0] - self._cost(inside, outside, names=names)
+
+    def fits(self, asked: Iterable[tuple[str, str]], saying: str) -> bool | None:
+        """Whether this names a word that the answers leave; None where it names none, or all are left."""
+        asked = list(asked)
+        denied = (self._yes[question] for question, _ in asked if question in self._names)
+        left = self._left(asked)
+        if saying not in self._names or self._all.difference(*denied) <= left:
+            return None
+        return self._yes[saying] <= left
+
+    def _say(self, observation: Observation) -> str:
+        return self._best(self._left(answered(observation.messages)))[1]
+
+    def _left(self, asked: Iterable[tuple[str, str]]) -> frozenset[str]:
+        """The words that the answers leave; all, where they leave none."""
+        left = self._all
+        for question, reply in asked:
+            yes = self._yes.get(question)
+            if yes is not None and reply in (YES, NO):
+                left = left & yes if reply == YES else left - yes
+        return left or self._all
+
+    def _cost(self, inside: frozenset[str], outside: frozenset[str], *, names: bool) -> float:
+        """Turns of a question or name that these words answer with yes and no, and of the best play after it."""
+        count = len(inside) + len(outside)
+        after = 0.0 if names else len(inside) / count * self._best(inside)[0]
+        if outside:
+            after += len(outside) / count * self._best(outside)[0]
+        return (len(outside) / count if names else 1.0) + after
+
+    def _best(self, left: frozenset[str]) -> tuple[float, str]:
+        """The mean cost of finding out which of these it is, and what to say first."""
+        if left in self._known:
+            return self._known[left]
+        best = (0.0, guess(min(left))) if len(left) == 1 else (math.inf, "")
+        for saying, yes in self._yes.items():
+            inside, outside = left & yes, left - yes
+            if not (inside and outside):
+                continue
+            shares = len(inside) / len(left), len(outside) / len(left)
+            paid = shares[1] if saying in self._names else 1.0
+            if paid + shares[0] * least_cost(len(inside)) + shares[1] * least_cost(len(outside)) >= best[0]:
+                continue
+            best = min(best, (self._cost(inside, outside, names=saying in self._names), saying))
+        self._known[left] = best
+        return best

@@ -1,0 +1,495 @@
+"""The oracle of Twenty Questions without a model: a table of 157 objects and a reader of questions.
+
+A set of objects is an integer with one bit for each of them, the first object's the lowest. That makes "a
+fruit or a vegetable, and not red" three machine operations, and an answer one bit.
+
+A question is read from left to right. Words change what the next phrase is about (`is`: what it is, `have`:
+its parts, `you`: what people do with it, ...); each phrase is looked up there; `or`, `and`, `not` join what
+was found. Every word has to be understood: one that is not makes the question invalid, because an answer to
+a half of it would be a guess.
+
+Published behaviour: docs/published/archer.md#twenty-questions.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache, reduce
+from importlib.resources import files
+from typing import NamedTuple
+
+from sweet_rl.errors import DataError, EpisodeError
+from sweet_rl.mini.objects.language import Phrases, Word, longest, read_words, set_of
+from sweet_rl.types import Failure, StopReason, UserContext, UserReply
+
+YES, NO, INVALID = "Yes.", "No.", "Invalid Question."
+"""The three published answers."""
+
+_ASKING = set_of("what which who whom whose where when why how whats")
+_ARTICLES = set_of("a an the your my another one")
+_PARTS_OF = set_of("the its their")
+_PEOPLE = set_of("people person human humans persons you i we someone somebody anyone everyone")
+_PLACES = set_of(
+    "in inside on at from near around under into outside over onto within out off up to by through"
+)
+_PREDICATES = {
+    **dict.fromkeys(set_of("be is are was were being been"), "be"),
+    **dict.fromkeys(set_of("do does did can could would will able should may might"), "do"),
+    **dict.fromkeys(set_of("use used uses useful using for help helps"), "for"),
+}
+_HAVING = set_of("hav with contain includ featur full fill cover")
+_MAKING = set_of("mak consist compos")
+_EMPTY = set_of(
+    "find see keep locate locat go come look seem belong need require requir mean design intend serv "
+    "good easy like possible available piec sort kind form typ put place stor purpos material "
+    "substance mainly involv relat associat top bottom end sid middl"
+)
+_OPPOSITES = [
+    set_of(pair)
+    for pair in [
+        "hot cold",
+        "big small",
+        "larg small",
+        "big littl",
+        "soft hard",
+        "heavy light",
+        "aliv dead",
+        "natural manmad",
+        "natural artificial",
+        "cheap expensiv",
+        "sharp dull",
+        "fast slow",
+        "long short",
+        "wet dry",
+        "aliv inanimat",
+        "rough smooth",
+        "loud quiet",
+        "mal femal",
+        "man woman",
+        "old new",
+    ]
+]
+_WHERE = {
+    "be": ("be", "any", "names", "of", "use"),
+    "do": ("do", "any", "use", "be"),
+    "use": ("use", "any"),
+    "for": ("for", "use", "any"),
+    "have": ("have",),
+    "of": ("of", "any"),
+}
+_BOOKS = ("any", "be", "of", "in", "on", "have", "do", "use", "for", "who", "names")
+_MORE: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "bigger": ("bulk_l", operator.gt), "larger": ("bulk_l", operator.gt), "smaller": ("bulk_l", operator.lt),
+    "heavier": ("weight_kg", operator.gt), "lighter": ("weight_kg", operator.lt),
+    "longer": ("length_cm", operator.gt), "taller": ("length_cm", operator.gt),
+    "shorter": ("length_cm", operator.lt), "weigh more": ("weight_kg", operator.gt),
+    "weigh less": ("weight_kg", operator.lt), "less big": ("bulk_l", operator.lt),
+}  # fmt: skip
+_UNITS = set_of("centimeter cm foot gram inch kg kilo kilogram lb meter metre mile ounce pound ton yard")
+_NUMBERS = {
+    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10, "twelve": 12,
+    "twenty": 20, "fifty": 50, "hundred": 100, "thousand": 1000, "half": 0.5,
+}  # fmt: skip
+_SIZE = re.compile(r"(?P<length>\S+)cm (?P<bulk>\S+)L (?P<weight>\S+)kg")
+
+
+class Size(NamedTuple):
+    """How big a typical thing is: longest side in cm, the space it takes in litres, weight in kg."""
+
+    length_cm: float
+    bulk_l: float
+    weight_kg: float
+
+
+class Thing(NamedTuple):
+    """One object of the game: its published names in lower case, and the words of the table that are true of it."""
+
+    aliases: tuple[str, ...]
+    category: str
+    size: Size
+    attributes: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """The name the oracle is given."""
+        return self.aliases[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All objects in the published order, the set of those that have each attribute, and their places by name."""
+
+    things: tuple[Thing, ...]
+    sets: Mapping[str, int]
+    places: Mapping[str, int]
+
+    @property
+    def everything(self) -> int:
+        """The set of all objects: an integer with one bit for each."""
+        return (1 << len(self.things)) - 1
+
+    def names(self, chosen: int) -> list[str]:
+        """The first names of a set of objects."""
+        return [thing.name for place, thing in enumerate(self.things) if chosen >> place & 1]
+
+    def evaluate(self, expression: str) -> int:
+        """The set that an expression of attributes names: `|` or, `&` and (binds closer), `!` not."""
+        union = 0
+        for term in expression.split("|"):
+            common = self.everything
+            for factor in map(str.strip, term.split("&")):
+                word = factor.removeprefix("!")
+                if word not in self.sets:
+                    raise DataError("names no attribute of the table", field="expression", value=word)
+                common &= self.sets[word] ^ (self.everything if factor != word else 0)
+            union |= common
+        return union
+
+
+def sections(name: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+    """The headings of a packaged text file, each with its lines and their numbers; comments and blanks left out."""
+    heading, found = "", list[tuple[int, str]]()
+    for number, line in enumerate(files(__package__).joinpath(name).read_text("utf-8").splitlines(), start=1):
+        if line.startswith("["):
+            if found:
+                yield heading, found
+            heading, found = line.strip().strip("[]"), []
+        elif line.strip() and not line.startswith("#"):
+            found.append((number, line.strip()))
+    yield heading, found
+
+
+def read_size(text: str, path: str, line: int) -> Size:
+    """A size like `24cm 7L .6kg`."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise DataError("must be a size like '24cm 7L .6kg'", path=path, line=line, value=text)
+    return Size(float(found["length"]), float(found["bulk"]), float(found["weight"]))
+
+
+@cache
+def facts() -> Facts:
+    """The packaged table."""
+    things = list[Thing]()
+    sets: dict[str, int] = {"none": 0}
+    for heading, lines in sections("table.txt"):
+        category, _, words = heading.partition(":")
+        for number, line in lines:
+            names, size, own = (part.strip() for part in line.split("|"))
+            aliases = tuple(alias.strip().lower() for alias in names.split(";"))
+            attributes = {*words.split(), *own.split()}
+            attributes -= {form for word in own.split() if word[0] == "-" for form in (word, word[1:])}
+            thing = Thing(aliases, category, read_size(size, "table.txt", number), frozenset(attributes))
+            for attribute in attributes | _measures(thing):
+                sets[attribute] = sets.get(attribute, 0) | 1 << len(things)
+            things.append(thing)
+    places = {alias: place for place, thing in enumerate(things) for alias in thing.aliases}
+    return Facts(tuple(things), sets, places)
+
+
+def _measures(thing: Thing) -> set[str]:
+    """What follows from an object's size and parts, by the conventions of docs/twenty_questions.md."""
+    size = thing.size
+    follows = {
+        "size:big": size.bulk_l >= 70 or size.weight_kg >= 100,
+        "size:small": size.bulk_l <= 3 and size.length_cm <= 45,
+        "size:tall": size.length_cm >= 170 and "tall" in thing.attributes,
+        "size:hand": size.length_cm <= 25 and size.bulk_l <= 0.6,
+        "size:grasp": size.length_cm <= 120 and size.bulk_l <= 8 and size.weight_kg <= 2.5,
+        "size:pocket": size.length_cm <= 18 and size.bulk_l <= 0.2,
+        "size:bag": size.length_cm <= 50 and size.bulk_l <= 12 and size.weight_kg <= 5,
+        "size:carry": size.weight_kg <= 20 and size.bulk_l <= 200,
+        "size:light": size.weight_kg <= 3,
+        "size:heavy": size.weight_kg >= 25,
+        "size:huge": size.bulk_l >= 1e6,
+        "on:any": any(word.startswith("on:") for word in thing.attributes),
+    }
+    return {word for word, holds in follows.items() if holds}
+
+
+@lru_cache(maxsize=1 << 16)
+def understand(question: str) -> int | None:
+    """The set of objects for which the answer is yes; None where the question is invalid.
+
+    Invalid are: no question, a question that wants something else than yes or no, one with a word that is not
+    understood, and a choice between things that leave nothing out ("Is it hot or cold?").
+    """
+    words = read_words(question)
+    if not words or words[0].text in _ASKING:
+        return None
+    if len(words) > 1 and words[0].text in _PREDICATES and words[1].text in _PARTS_OF:
+        return None  # about something that belongs to it
+    stems = {word.stem for word in words}
+    if "or" in stems and any(pair <= stems for pair in _OPPOSITES):
+        return None
+    return _Reading(words, facts()).result()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One question while it is read."""
+
+    words: Sequence[Word]
+    facts: Facts
+    voice: str = "be"
+    after_preposition: bool = False
+    after_article: bool = False
+    terms: list[tuple[bool, list[int]]] = field(default_factory=lambda: [(False, [])])
+    choices: list[int] = field(default_factory=list)
+
+    def result(self) -> int | None:
+        place: int | None = 0
+        while place is not None and place < len(self.words):
+            for read in (self._join, self._compare, self._look_up, self._switch):
+                behind = read(place)
+                if behind is not None:
+                    break
+            place = behind
+        several = bool(self.choices)
+        if place is None or not self._close_choice():
+            return None
+        union = reduce(operator.or_, self.choices)
+        missing = (union ^ self.facts.everything).bit_count()
+        return None if several and missing <= 2 else union
+
+    def _join(self, place: int) -> int | None:
+        """The place behind a word that joins what stands before and after it."""
+        word = self.words[place].text
+        match word:
+            case "or":
+                return place + 1 if self._close_choice() else None
+            case "and" | "but" | "nor":
+                self.terms.append((word == "nor", []))
+            case "not" | "no" | "neither" | "never" | "without" | "non":
+                self.terms.append((True, []))
+                if word == "without":
+                    self.voice = "have"
+            case "other" if self._next(place) == "than":
+                self.terms.append((True, []))
+                return place + 2
+            case _:
+                return None
+        return place + 1
+
+    def _close_choice(self) -> bool:
+        """End one side of an `or`; False when it says nothing."""
+        meaning = everything = self.facts.everything
+        has_terms = False
+        for negative, found in self.terms:
+            if found:
+                has_terms = True
+                common = reduce(operator.and_, found)
+                meaning &= common ^ everything if negative else common
+        self.choices.append(meaning)
+        self.terms = [(False, [])]
+        return has_terms
+
+    def _say(self, meaning: int) -> None:
+        self.terms[-1][1].append(meaning)
+        self.after_preposition = self.after_article = False
+
+    def _look_up(self, place: int) -> int | None:
+        """A phrase of the dictionaries that belong to the voice."""
+        word = self.words[place]
+        if word.soft:
+            return None
+        least = 2 if word.text in _PEOPLE and self._more_to_come(place) else 1
+        books = _dictionaries()
+        where = list(_WHERE[self.voice])
+        if self.voice == "be" and self.after_article:
+            where = ["names", "be", "any"]
+        if self.after_preposition and self.voice != "of":
+            where = ["on", "in", *where]
+        if word.text == "made" and "use" in where:
+            where.remove("use")
+        if self.voice == "have" and word.stem == "hav":
+            where.append("any")
+        found = longest([books[name] for name in where], self.words, place)
+        who = books["who"].match(self.words, place) if self.voice != "have" else None
+        if who is not None and (found is None or who[0] >= found[0]):
+            found = who
+            self.voice = "use" if self.voice == "do" else self.voice
+        if found is None and word.stem == "hav":
+            found = books["any"].match(self.words, place)
+        if found is None or found[0] < least:
+            return None
+        _, meaning, behind = found
+        named = books["names"].match(self.words, place) if self.voice == "be" else None
+        if named is not None and not self.after_article and named[2] == behind == len(self.words):
+            meaning |= named[1]  # "Is it orange?": the fruit, too
+        self._say(meaning)
+        self.after_preposition = self.words[behind - 1].text in _PLACES
+        return behind
+
+    def _more_to_come(self, place: int) -> bool:
+        """Whether this side of the question continues with a word that has a meaning."""
+        for word in self.words[place + 1 :]:
+            if word.text in ("or", "and"):
+                return False
+            if not word.soft:
+                return True
+        return False
+
+    def _next(self, place: int) -> str:
+        return self.words[place + 1].text if place + 1 < len(self.words) else ""
+
+    def _switch(self, place: int) -> int | None:
+        """The place behind a word that says nothing itself but changes what comes next."""
+        word = self.words[place]
+        text = word.text
+        if text in _PEOPLE:
+            if self.voice not in ("have", "for"):
+                self.voice = "use"
+        elif text in ("that", "which", "who", "able") and self._next(place) not in ("is", "are"):
+            self.voice = "do"
+        elif text in _PREDICATES:
+            if not (self.voice in ("use", "for") and _PREDICATES[text] == "do") or text in ("does", "do"):
+                self.voice = _PREDICATES[text]
+        elif word.stem in _HAVING or text == "there":
+            self.voice = "have"
+        elif word.stem in _MAKING:
+            self.voice = "of"
+        elif text in ("look", "looks", "feel", "feels", "seem", "taste", "tastes", "become", "get", "like"):
+            self.voice = "be" if self.voice == "do" else self.voice
+        elif not word.soft and word.stem not in _EMPTY and text not in _PLACES:
+            return None
+        self.after_preposition = self.after_preposition or text in _PLACES or word.stem in ("find", "liv")
+        self.after_article = text in _ARTICLES or (self.after_article and word.soft)
+        return place + 1
+
+    def _compare(self, place: int) -> int | None:
+        """`bigger than a dog`, `as big as a car`, `fit in a box`, `weigh more than 5 pounds`."""
+        texts = [word.text for word in self.words[place : place + 4]]
+        head = " ".join(texts[:2]) if texts[0] in ("weigh", "weighs", "less", "more") else texts[0]
+        head = head.replace("weighs", "weigh").replace("more heavy", "heavier")
+        if head in _MORE and "than" in texts:
+            measure, holds = _MORE[head]
+            start = place + texts.index("than") + 1
+        elif texts[0] in ("fit", "fits") and _dictionaries()["any"].match(self.words, place) is None:
+            measure, holds = "bulk_l", operator.lt
+            start = place + 1
+        else:
+            return None
+        yardstick = self._yardstick(start, measure)
+        if yardstick is None:
+            return None
+        limit, behind = yardstick
+        sizes = enumerate(thing.size for thing in self.facts.things)
+        self._say(sum(1 << number for number, size in sizes if holds(getattr(size, measure), limit)))
+        return behind
+
+    def _yardstick(self, start: int, measure: str) -> tuple[float, int] | None:
+        """The size of what is named at a place, and the place behind it."""
+        count = 1.0
+        while start < len(self.words) and (
+            self.words[start].soft
+            or self.words[start].text in _NUMBERS
+            or re.fullmatch(r"\d+", self.words[start].text)
+            or self.words[start].text in ("average", "adult", "normal", "grown", "typical")
+        ):
+            text = self.words[start].text
+            count = float(text) if text.isdigit() else count * _NUMBERS.get(text, 1.0)
+            start += 1
+        if start >= len(self.words):
+            person = self.words[-1].text in ("me", "you", "i")
+            return (float(getattr(_yardsticks()["people"], measure)), start) if person else None
+        for length in (3, 2, 1):
+            chosen = self.words[start : start + length]
+            size = (
+                _yardsticks().get(" ".join(word.stem for word in chosen)) if len(chosen) == length else None
+            )
+            if size is not None:
+                unit = chosen[0].stem in _UNITS or chosen[0].text in _UNITS
+                return getattr(size, measure) * (count if unit else 1.0), start + length
+        return None
+
+
+@cache
+def _all_names() -> list[tuple[str, int]]:
+    """What the objects are called, with their places: the names of the table, then those of `deeds.txt`."""
+    nicknames: dict[str, list[str]] = {}
+    for left, phrases in _lexicon()["names"]:
+        nicknames.setdefault(left, []).extend(phrases)
+    things = enumerate(facts().things)
+    return [(name, place) for place, one in things for name in (*one.aliases, *nicknames.get(one.name, ()))]
+
+
+@cache
+def _lexicon() -> dict[str, list[tuple[str, list[str]]]]:
+    """Every row of the phrase files by its heading: left side, phrases."""
+    found: dict[str, list[tuple[str, list[str]]]] = {}
+    for heading, lines in (*sections("words.txt"), *sections("deeds.txt")):
+        for _, line in lines:
+            left, _, right = line.partition(" = ")
+            found.setdefault(heading, []).append((left.strip(), [one.strip() for one in right.split(",")]))
+    return found
+
+
+@cache
+def _yardsticks() -> dict[str, Size]:
+    """Sizes to compare with, by the stems of their names."""
+
+    def stems(name: str) -> str:
+        return " ".join(word.stem for word in read_words(name))
+
+    sizes = dict[str, Size]()
+    for _, lines in sections("sizes.txt"):
+        for number, line in lines:
+            names, size = line.split("|")
+            found = read_size(size.strip(), "sizes.txt", number)
+            sizes |= dict.fromkeys(map(stems, names.split(",")), found)
+    return sizes | {stems(name): facts().things[place].size for name, place in _all_names()}
+
+
+@cache
+def _dictionaries() -> dict[str, Phrases]:
+    books = {name: Phrases() for name in _BOOKS}
+    for heading, rows in _lexicon().items():
+        if heading != "names":
+            for left, phrases in rows:
+                meaning = facts().evaluate(left)
+                for phrase in phrases:
+                    books[heading].add(phrase, meaning)
+    for name, place in _all_names():
+        books["names"].add(name, 1 << place, whole=True)
+    return books
+
+
+def answer(name: str, question: str) -> str | None:
+    """The answer to a question about the object of that name; None when there is no such object.
+
+    "Yes.", "No.", or "Invalid Question." when it is no yes/no question or is not understood.
+    """
+    place = facts().places.get(name.strip().lower())
+    if place is None:
+        return None
+    meaning = understand(question)
+    if meaning is None:
+        return INVALID
+    return YES if meaning >> place & 1 else NO
+
+
+class ObjectOracle:
+    """Answers yes/no questions about one of the 157 objects; keeps no state, calls no model, never guesses.
+
+    The object is `context.hidden_information` (any of its names), the question the last message.
+    """
+
+    name = "objects"
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """One of "Yes.", "No." and "Invalid Question."."""
+        text = answer(context.hidden_information, context.messages[-1].content if context.messages else "")
+        if text is None:
+            detail = (
+                f"The table has no object {context.hidden_information!r}; it has the 157 words of "
+                "Twenty Questions. Another oracle is needed for other words."
+            )
+            raise EpisodeError(StopReason.USER_FAILED, Failure("unknown_object", detail))
+        return UserReply(text)
+
+    async def close(self) -> None:
+        """Do nothing: the oracle is a table."""

@@ -1,0 +1,127 @@
+"""Guess My City: which of 91 cities is the oracle's home town? It answers freely.
+
+The cities and their order are the published ones, spellings included. The further names of `cities.txt`, under which
+most people know some of the cities today, are ours; accents, spaces and apostrophes make no difference.
+
+Published behaviour: docs/published/archer.md#guess-my-city.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+from sweet_rl.contracts import Env, User
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.question_games.game import (
+    FIRST_OBSERVATION,
+    Asking,
+    QuestionGame,
+    QuestionGameEnv,
+    says_name,
+    split_of,
+    without_tail,
+    words_of,
+)
+
+REFUSAL = "I can't answer that question."
+"""The reply in place of an answer that gives the city away."""
+
+MAX_ANSWER_CHARACTERS: Final = 500
+"""Of a free answer; more is cut, by the repaired rules."""
+
+
+def guess_my_city_tasks(split: str = "") -> Rows:
+    """The home towns: all, "train" or "test"."""
+    rows: Rows = []
+    for line in files(__package__).joinpath("cities.txt").read_text("utf-8").splitlines():
+        place, *others = line.split("; ")
+        rows.append(
+            {
+                "task_id": f"guess_my_city/{len(rows)}",
+                "problem_description": FIRST_OBSERVATION,
+                "ground_truth": place,
+                "hidden_information": place,
+                "aliases": [name.lower() for name in (place.partition(",")[0], *others)],
+            }
+        )
+    return split_of(rows, split, "guess-my-city", ("train", "test"))
+
+
+def city_names() -> list[list[str]]:
+    """Every name of every city, one list for each, by which `GuessMyCityEnv` finds guesses."""
+    return [row["aliases"] for row in guess_my_city_tasks()]
+
+
+def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[str]]) -> bool:
+    """Whether a question names the city, and no other one that could be meant.
+
+    What else it says does not matter, nor whether it is a question at all. The published
+    test counts a question that lists all cities as the right guess; naming two is no guess here.
+    """
+    if not says_name(question, names):
+        return False
+    own = {"".join(words_of(name)) for name in names}
+    return not any(
+        says_name(question, city) for city in others if own.isdisjoint("".join(words_of(n)) for n in city)
+    )
+
+
+class GuessMyCityEnv(QuestionGameEnv):
+    """Solved when a question names the city, whatever the answer. An answer that names it is replaced by `REFUSAL`.
+
+    The repaired rules look for whole words, know the city's other names, and do not take
+    a list of cities for a guess; the published ones look for the name anywhere in the text.
+
+    Args:
+        cities: all names of every city that may be hidden (`city_names()`): a question
+            that names two cities is no guess. Without them any question that names the right one is.
+        rules: those of `QuestionGameEnv`.
+    """
+
+    _no_answer = REFUSAL
+
+    def __init__(self, oracle: User, *, cities: Collection[Sequence[str]] = (), **rules: Any) -> None:
+        super().__init__(oracle, **rules)
+        self._cities = cities
+
+    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
+        if self._published:
+            city = self._task.hidden_information.split(",")[0].lower()
+            leaks, named = city in reply.lower(), city in without_tail(question).lower()
+        else:
+            leaks = says_name(reply, self._names)
+            named = guesses_city(question, self._names, self._cities)
+            reply = " ".join(reply.split())[:MAX_ANSWER_CHARACTERS]  # one line of the transcript
+        return REFUSAL if leaks else reply, named
+
+
+class GuessMyCity(QuestionGame):
+    """Guess My City: find out one of 100 cities by questions that are answered freely."""
+
+    name = "guess_my_city"
+    train_tasks, test_tasks = "guess-my-city:train", "guess-my-city:test"
+    sources = ("guess-my-city",)
+    agent_prompt = "llm_agent_city_prompt.txt"
+    asking = Asking("Your home town is {hidden}.", 64, "oracle_guess_my_city_prompt")  # as published
+    oracle = "sweet_rl.mini.cities.oracle:CityOracle"
+    player = "sweet_rl.mini.cities.asker:make_player"
+    archer_config = "archer_city"
+    games_shown = 6
+    player_rules = (
+        "I come from a big city. Find out which: ask me about it, and guess it by its name "
+        '("Is it Oslo?"). You have {turns} questions.'
+    )
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """The cities of a split, one task each."""
+        return guess_my_city_tasks(where)
+
+    def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
+        """What makes a fresh game."""
+        cities = city_names()
+        return lambda: GuessMyCityEnv(oracle, cities=cities, **rules)
+
+
+WORLD = GuessMyCity()

@@ -1,0 +1,355 @@
+"""What question games share: an oracle knows a secret, an agent asks until it can name it.
+
+A turn costs 1; the turn that solves the game costs nothing. So a game solved with
+question k returns -(k - 1), one not solved in 20 questions -20.
+
+Published behaviour: docs/published/archer.md#ten-words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pkgutil import resolve_name
+from random import Random
+from typing import Any, ClassVar, Final, TypeVar
+
+from sweet_rl.chat.transcripts import without_system
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.flags import no_flag
+from sweet_rl.types import (
+    NO_ANSWER,
+    Compat,
+    Failure,
+    Json,
+    Message,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    UserContext,
+)
+from sweet_rl.worlds.base import Answerer, World
+from sweet_rl.worlds.options import AgentRequest, Options
+
+FIRST_OBSERVATION: Final = "Questions:\n"
+"""What the agent sees before its first question."""
+
+MAX_QUESTION_CHARACTERS: Final = 500
+"""Of a question longer than this only so much is kept, and the oracle is not asked."""
+
+TURN_REWARD, SOLVED_REWARD = -1.0, 0.0
+TEST_SHARE: Final = 0.2
+_SPLIT_SEED: Final = "question games, held out"  # fixed, so that everybody's held-out tasks are the same
+_IN_JSON = '"Question":'
+_WORD = re.compile(r"[^\W_]+")
+_APOSTROPHES = re.compile("['\u2018\u2019\u02bc`\u00b4]")
+Row = TypeVar("Row")
+
+
+def split_of(rows: Sequence[Row], split: str, game: str, known: Sequence[str]) -> list[Row]:
+    """All rows, those held out ("test"), or the others ("train"); each in the published order."""
+    if not split:
+        return list(rows)
+    if split not in {"train", "test"}:
+        raise UsageError(
+            f"'{game}:{split}' is no split of {game}. Use {game!r} for all of it, or "
+            f"{', '.join(f'{game}:{name}' for name in known)}."
+        )
+    held_out = set(Random(_SPLIT_SEED).sample(range(len(rows)), round(TEST_SHARE * len(rows))))
+    return [row for index, row in enumerate(rows) if (index in held_out) == (split == "test")]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text: lower case, without accents, punctuation and quotes; `"it's"` is one word.
+
+    Digits are parts of words. A hyphen separates, as a space does.
+    """
+    decomposed = unicodedata.normalize("NFKD", _APOSTROPHES.sub("", text).casefold())
+    return _WORD.findall("".join(letter for letter in decomposed if not unicodedata.combining(letter)))
+
+
+def says_name(text: str, names: Iterable[str]) -> bool:
+    """Whether a text contains one of the names as whole words, ignoring spaces and accents.
+
+    "Is it Pyongyang?" names "Pyong Yang"; "Londonderry" does not name London.
+    """
+    words = words_of(text)
+    spelled, edges = "".join(words), set(accumulate(map(len, words), initial=0))
+    return any(
+        name and start + len(name) in edges and spelled.startswith(name, start)
+        for name in map("".join, map(words_of, names))
+        for start in edges
+    )
+
+
+def without_tail(question: str) -> str:
+    """The question up to its last letter."""
+    end = len(question)
+    while end and not question[end - 1].isalpha():
+        end -= 1
+    return question[:end]
+
+
+def question_of(context: UserContext) -> str:
+    """What the agent asked last; empty before its first question."""
+    replies = [message.content for message in context.messages if message.role == "assistant"]
+    return replies[-1] if replies else ""
+
+
+def decode_question(text: str) -> str:
+    """The question in what a model wrote that was asked for `{"Question": "..."}`.
+
+    It is the text behind the last `"Question":` up to its first question mark, which is added where there is
+    none, without double quotes. So an empty text becomes "?".
+    """
+    question, _, _ = text.rpartition(_IN_JSON)[2].partition("?")
+    return f"{question}?".strip().replace('"', "")
+
+
+def as_it_is(text: str) -> str:
+    """The agent's text is its question."""
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How a model that is the oracle of a game is asked.
+
+    Attributes:
+        premise: what the published models were fine-tuned to read before the question, with `{hidden}` for the
+            hidden thing. Nothing stands between it and the question.
+        max_new_tokens: of an answer.
+        template: the packaged prompt for models that follow instructions.
+        suffix: stands behind each question at the published gradio server, with nothing between.
+    """
+
+    premise: str
+    max_new_tokens: int
+    template: str
+    suffix: str = ""
+
+    def published(self, context: UserContext) -> str:
+        """The published prompt for the question asked last."""
+        return self.premise.replace("{hidden}", context.hidden_information) + question_of(context)
+
+
+class QuestionTranscript:
+    r"""Question games: the opening line, then a line for each question with its answer.
+
+    `["Questions:\n", "Is it alive?", "Yes."]` becomes `"Questions:\nIs it alive? Yes.\n"`. A question
+    that has no answer yet is written with nothing behind it.
+    """
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The game so far."""
+        spoken = without_system(messages)
+        opening = "".join(message.content for message in spoken[:1])
+        return opening + "".join(
+            message.content if message.role == "assistant" else f" {message.content}\n"
+            for message in spoken[1:]
+        )
+
+
+class QuestionGameEnv:
+    """One game; subclasses say what an answer is and when the game is solved (`_judge`).
+
+    Args:
+        oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
+        max_turns: questions at most. The last one is still answered.
+        read_action: the agent's raw text to its question, for agents that write more than the question
+            (`decode_question`). The dialogue shows the question; the record keeps both.
+        stop_on_user_failure: end a game whose oracle cannot be asked with an error. False continues with the
+            game's words for what cannot be answered, and records the failure.
+    """
+
+    _no_answer: str
+
+    def __init__(
+        self,
+        oracle: User,
+        *,
+        max_turns: int = 20,
+        compat: Compat = "fixed",
+        read_action: Callable[[str], str] = as_it_is,
+        stop_on_user_failure: bool = True,
+    ) -> None:
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
+        if compat not in {"fixed", "published"}:
+            raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
+        self._oracle, self._max_turns, self._read_action = oracle, max_turns, read_action
+        self._published = compat == "published"
+        self._stop_on_user_failure = stop_on_user_failure
+        self._done = True
+        self._answer: str = NO_ANSWER
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin: the agent sees the opening line alone."""
+        self._task, self._seed = task, seed
+        names = task.row.get("aliases")
+        if names is None:  # a row made elsewhere: the object, or "City, Country"
+            names = [task.hidden_information.split(",")[0]]
+        if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+            raise DataError(
+                f"of the task {task.task_id!r} must be a list of names",
+                field="aliases",
+                value=names,
+                repair='For example ["airplane", "plane"]; leave it out to use hidden_information.',
+            )
+        self._names = [name.lower() for name in names]
+        self._messages = [Message("user", task.problem_description)]
+        self._turns, self._answer, self._done = 0, NO_ANSWER, False
+        return Observation(task.task_id, tuple(self._messages), seed)
+
+    async def step(self, action: str) -> StepResult:
+        r"""One question and its answer.
+
+        By the repaired rules a question is the first line of the action that is not blank, without the
+        blanks around it; what no UTF-8 file can hold becomes a question mark. An empty question and one of
+        more than `MAX_QUESTION_CHARACTERS` cost their turn and are not put to the oracle. By the published
+        rules every action is a question as it is, the empty one and "a\nb\n" included.
+        """
+        if self._done:
+            return StepResult(action, action, None, terminated=True, answer=self._answer)
+        self._turns += 1
+        question = shown = self._read_action(action)
+        if not self._published:
+            lines = question.strip().splitlines()
+            question = lines[0].strip().encode("utf-8", "replace").decode() if lines else ""
+            shown = question[:MAX_QUESTION_CHARACTERS]
+        self._messages.append(Message("assistant", shown))
+        answer, solved, failures = self._no_answer, False, tuple[Failure, ...]()
+        if self._published or 0 < len(question) <= MAX_QUESTION_CHARACTERS:
+            answer, solved, failures = await self._ask(shown)
+        self._messages.append(Message("user", answer))
+        truncated = not solved and self._turns >= self._max_turns
+        self._done = solved or truncated
+        if solved:
+            self._answer = shown
+        return StepResult(
+            content=shown,
+            output=action,
+            observation=Observation(self._task.task_id, tuple(self._messages), self._seed),
+            reward=SOLVED_REWARD if solved else TURN_REWARD,
+            terminated=solved,
+            truncated=truncated,
+            stop_reason=StopReason.ENDED if solved else StopReason.TURN_LIMIT if truncated else None,
+            answer=self._answer if self._done else None,
+            failures=failures,
+            info={"solved": solved},
+        )
+
+    async def close(self) -> None:
+        """Nothing to free: the oracle outlives the game."""
+
+    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
+        """The answer that the agent gets to see, and whether the game is solved."""
+        raise NotImplementedError
+
+    async def _ask(self, question: str) -> tuple[str, bool, tuple[Failure, ...]]:
+        reply = await self._oracle.reply(
+            UserContext(
+                problem_description=self._task.problem_description,
+                hidden_information=self._task.hidden_information,
+                messages=tuple(self._messages),
+            )
+        )
+        if reply.failure is None:
+            return (*self._judge(question, reply.content), ())
+        failure = replace(reply.failure, turn=self._turns - 1)
+        if self._stop_on_user_failure:  # an answer that was not given must not be learned from
+            self._done = True
+            raise EpisodeError(StopReason.USER_FAILED, failure)
+        return self._no_answer, False, (failure,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions(Options):
+    """Options of question games.
+
+    Args:
+        reads_json: the agent writes its question as JSON, as chat models are instructed to.
+    """
+
+    reads_json: bool = no_flag(False)
+
+
+class QuestionGame(World):
+    """Subclasses say which game it is.
+
+    Attributes:
+        asking: how a model that is its oracle is asked.
+        oracle: `module:CLASS` of who answers without a model.
+        player: `module:FUNCTION` that makes a scripted agent of a name, the secrets that there are, and settings.
+    """
+
+    max_turns = 20
+    options = QuestionOptions
+    answered_by: ClassVar[Answerer] = "oracle"
+    agents: ClassVar[tuple[str, ...]] = ("asker",)
+    takes: ClassVar = {"asker": {"skill": 1.0}}
+    asking: ClassVar[Asking]
+    oracle: ClassVar[str]
+    player: ClassVar[str]
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Open games whose questions `user` answers."""
+        if user is None:
+            raise UsageError(f"{self.name} needs an oracle.")
+        reads = decode_question if getattr(options, "reads_json", False) else as_it_is
+        yield self.maker(user, max_turns=self.turns(options), compat=options.compat, read_action=reads)
+
+    def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
+        """What makes a fresh game."""
+        raise NotImplementedError
+
+    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
+        """Every turn may cost 1."""
+        return -float(self.turns(options)), 0.0
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """A scripted player, who knows the table that the packaged oracle answers from."""
+        if wanted.name not in self.agents:
+            raise self.no_agent(wanted.name)
+        skill = self.takes.get(wanted.name, {}).get("skill") if wanted.skill is None else wanted.skill
+        player: Policy = resolve_name(self.player)(
+            wanted.name,
+            [task.hidden_information for task in wanted.tasks],
+            skill=skill,
+            max_turns=self.turns(wanted.options),
+            system_prompt=wanted.system_prompt,
+        )
+        return player
+
+    def make_user(self) -> User:
+        """Answers from a table."""
+        oracle: User = resolve_name(self.oracle)()
+        return oracle
+
+    def make_oracle(self, kind: str, path: str, **how: Any) -> User:
+        """A model that answers, in this process or behind a server; see `oracles.open_oracle`."""
+        from sweet_rl.worlds.question_games.oracles import open_oracle
+
+        return open_oracle(self.asking, kind, path, **how)
+
+    def transcript(self) -> QuestionTranscript:
+        """Questions with their answers, line by line."""
+        return QuestionTranscript()
+
+    def shown_action(self, action: str, options: Options) -> str:
+        """A question; as JSON where that is how the agent writes it."""
+        if not getattr(options, "reads_json", False) or _IN_JSON in action:
+            return action
+        return json.dumps({"Question": action}, ensure_ascii=False)
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """As before these worlds had options of their own."""
+        return super().settings(options) | {"place": None}

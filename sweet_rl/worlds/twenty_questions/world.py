@@ -1,0 +1,214 @@
+"""Twenty Questions: which of 157 objects is it? The oracle says yes or no.
+
+The objects, and the list of ten, are the published ones in their order, spellings included; the list of sixteen is
+ours. Each rule of what counts exists twice: ours, which is the default, and the published one, whose name ends in
+`_published` and which gives the published results to the character.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #ten-words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from sweet_rl.contracts import Env, User
+from sweet_rl.flags import no_flag
+from sweet_rl.prompts import fill, load_prompt
+from sweet_rl.types import Task
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.question_games.game import (
+    FIRST_OBSERVATION,
+    Asking,
+    QuestionGame,
+    QuestionGameEnv,
+    QuestionOptions,
+    split_of,
+    without_tail,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from sweet_rl.sft_data.schools import School
+
+YES, NO = "Yes.", "No."
+INVALID_QUESTION = "Invalid Question."
+"""The reply to a text that is no yes-or-no question."""
+
+# Places in the whole list, counted from 0. Four questions tell the sixteen apart, whatever the answers.
+TEN_OBJECTS: Final = (1, 11, 21, 31, 41, 51, 61, 71, 81, 91)
+SIXTEEN_OBJECTS: Final = (0, 1, 7, 15, 21, 31, 36, 58, 61, 70, 73, 89, 91, 113, 123, 147)
+
+_POLARITY = dict.fromkeys(("yes", "yeah", "yep"), YES) | dict.fromkeys(
+    ("no", "nope", "not", "isnt", "arent", "doesnt"), NO
+)
+_UNSURE = re.compile(
+    r"\b(not (sure|certain|clear|applicable)|no (idea|answer|clue)|do(nt| not) (know|understand))\b"
+)
+
+
+def twenty_questions_tasks(split: str = "") -> Rows:
+    """The objects: all, "ten", "sixteen", "train" or "test"."""
+    rows: Rows = []
+    for line in files(__package__).joinpath("objects.txt").read_text("utf-8").splitlines():
+        category, _, objects = line.partition(": ")
+        for names in objects.split(", "):
+            aliases = names.lower().split(";")  # the oracle is given the first
+            rows.append(
+                {
+                    "task_id": f"twenty_questions/{len(rows)}",
+                    "problem_description": FIRST_OBSERVATION,
+                    "ground_truth": aliases[0],
+                    "hidden_information": aliases[0],
+                    "aliases": aliases,
+                    "category": category,
+                }
+            )
+    if split in ("ten", "sixteen"):
+        return [rows[index] for index in (TEN_OBJECTS if split == "ten" else SIXTEEN_OBJECTS)]
+    return split_of(rows, split, "twenty-questions", ("ten", "sixteen", "train", "test"))
+
+
+def ask_for_object_template(words: Sequence[str] | None = None) -> str:
+    """The instruction for chat models, with `{obs}` where the game goes; about the ten words where none are named.
+
+    Our own wording of the published prompt: the objects, a game as an example, the JSON that
+    `decode_question` reads. No chat markers and no begin token are in it.
+    """
+    named = [row["ground_truth"] for row in twenty_questions_tasks("ten")] if words is None else words
+    return fill(load_prompt("ask_for_object_prompt"), words=", ".join(named))
+
+
+def ends_with_name(question: str, names: Iterable[str]) -> bool:
+    """Whether a question ends in one of an object's names: "Is it a lawn mower?".
+
+    The last words are compared, all words of a name (so that "Is it a ball?" does not name the soccer ball),
+    after `words_of`. Spaces make no difference ("lawnmower", "motor-cycle"), a regular plural is as good as
+    the name ("Is it peaches?"), and what stands before the name does not matter: articles, "a pair of",
+    adjectives. Numbers behind it are passed over.
+    """
+    words = words_of(question)
+    while words and words[-1].isdigit():
+        words.pop()
+    endings = {"".join(words[-count:]) for count in range(1, len(words) + 1)}
+    spelled = ["".join(words_of(name)) for name in names]
+    return any(name in endings or _plural(name) in endings for name in spelled)
+
+
+def _plural(name: str) -> str:
+    """The regular English plural."""
+    if name.endswith("y") and name[-2:-1] not in set("aeiou"):
+        return f"{name[:-1]}ies"
+    if name.endswith(("s", "x", "z", "ch", "sh", "o")):
+        return f"{name}es"
+    return f"{name[:-2]}ves" if name.endswith("fe") else f"{name}s"
+
+
+def ends_with_name_published(question: str, names: Iterable[str]) -> bool:
+    """The published test: the last word alone, cut at spaces, equals a name.
+
+    Names of several words can never be given: 7 of the 157 objects cannot be won.
+    """
+    return without_tail(question).split(" ")[-1].lower() in set(names)
+
+
+def yes_or_no(reply: str) -> str:
+    """What an oracle of Twenty Questions means: its first word that says yes or no.
+
+    Whole words only, so that "I know" is no "No."; "not sure", "no idea" and the like, and words without
+    either, are `INVALID_QUESTION`.
+    """
+    words = words_of(reply)
+    if _UNSURE.search(" ".join(words)):
+        return INVALID_QUESTION
+    return next((_POLARITY[word] for word in words if word in _POLARITY), INVALID_QUESTION)
+
+
+def yes_or_no_published(reply: str) -> str:
+    """The published rule: "yes" anywhere, else "no" anywhere, within other words too."""
+    if "yes" in reply.lower():
+        return YES
+    return NO if "no" in reply.lower() else INVALID_QUESTION
+
+
+class TwentyQuestionsEnv(QuestionGameEnv):
+    """Solved when a question ends in one of the object's names and the answer to it is yes.
+
+    The repaired rules read both as people do (`ends_with_name`, `yes_or_no`), so that all 157 objects can be
+    won; the published ones compare the last word alone and find "no" in "know".
+    """
+
+    _no_answer = INVALID_QUESTION
+
+    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
+        if self._published:
+            answer, named = yes_or_no_published(reply), ends_with_name_published(question, self._names)
+        else:
+            answer, named = yes_or_no(reply), ends_with_name(question, self._names)
+        return answer, answer == YES and named
+
+
+class TwentyQuestions(QuestionGame):
+    """Twenty Questions: find out one of 157 objects by questions that are answered with yes or no."""
+
+    name = "twenty_questions"
+    first_for = "archer"
+    train_tasks, test_tasks = "twenty-questions:train", "twenty-questions:test"
+    sources = ("twenty-questions",)
+    agent_prompt = "llm_agent_twenty_questions_prompt.txt"
+    asking = Asking(
+        "The object is {hidden}.", 16, "oracle_twenty_questions_prompt", suffix="Yes or No"
+    )  # premise, length and suffix as published
+    oracle = "sweet_rl.mini.objects.oracle:ObjectOracle"
+    player = "sweet_rl.mini.objects.asker:make_player"
+    archer_config = "archer_20q"
+    games_shown = 4
+    agents = ("asker", "hasty", "best", "namer", "random")
+    bounds = ("asker", "random")
+    takes: ClassVar = {"asker": {"skill": 1.0}, "hasty": {"skill": 0.3}}
+    player_rules = (
+        "I am thinking of an object. Find out which: ask questions that I can answer with "
+        'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.'
+    )
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """The objects of a split, one task each."""
+        return twenty_questions_tasks(where)
+
+    def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
+        """What makes a fresh game."""
+        return lambda: TwentyQuestionsEnv(oracle, **rules)
+
+    def school(self) -> School:
+        """Games of an asker of middling skill about ten words."""
+        from sweet_rl.worlds.twenty_questions.school import SCHOOL
+
+        return SCHOOL
+
+    def template(self, tasks: Sequence[Task]) -> str:
+        """Asks for a question in JSON, and names the objects that are played."""
+        return ask_for_object_template([task.hidden_information for task in tasks])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenWordsOptions(QuestionOptions):
+    """As `QuestionOptions`."""
+
+    reads_json: bool = no_flag(True)
+
+
+class TenWords(TwentyQuestions):
+    """The same game as ArCHer gives it to models that follow instructions: ten words, questions in JSON."""
+
+    published_names = ("llm_twenty_questions",)
+    options = TenWordsOptions
+    train_tasks = test_tasks = "twenty-questions:ten"
+    archer_config = "archer_llm_20q"
+    games_shown = 40
+
+
+WORLD = TwentyQuestions()
+TEN_WORDS = TenWords()
