@@ -23,7 +23,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
     from sweet_rl.chat.reflect_format import reflection_prompt
     from sweet_rl.online.reflect.play import open_playground, sample_texts
     from sweet_rl.online.reflect.settings import settings_of
-    from sweet_rl.tiny_models.reflect_models import make_reflect_model
+    from sweet_rl.online.tiny_models import make_reflect_model
 
     shown = {"with_prompt": flags.history, "with_history": flags.history}
     settings = settings_of(

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.tiny_models.reading import (
+from sweet_rl.mini.embedded_agent import (
     BEGIN,
     CHAT_TEMPLATE,
     END_OF_HEADER,

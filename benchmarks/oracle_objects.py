@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sweet_rl.mini.objects.oracle import INVALID, answer, facts, understand
 
-LISTS = Path(__file__).parent.parent / "tests/worlds/twenty_questions"
+LISTS = Path(__file__).parent.parent / "tests/mini/tables"
 FAIR = {"Yes": "Yes.", "No": "No.", "?": INVALID}
 
 

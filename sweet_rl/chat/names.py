@@ -34,7 +34,7 @@ def user_cache() -> Path:
 def folder_of(name: str | Path) -> Path | None:
     """The folder of a model with a name of ours, fetched or not; None for any other name."""
     if str(name) == EMBEDDED:
-        return Path(__file__).parent.parent / "tiny_models" / "agent"
+        return Path(__file__).parent.parent / "mini" / "agent"
     return user_cache() / "models" / SMOLLM2 if str(name) == SMOLLM2 else None
 
 

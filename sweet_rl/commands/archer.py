@@ -304,7 +304,7 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
         names |= _begun_with(names, overridden, save_path)
     if TINY in names.values():
         from sweet_rl.online.run_folder import MODELS
-        from sweet_rl.tiny_models.question_models import make_models
+        from sweet_rl.online.tiny_models import make_models
 
         policy, critic = make_models(save_path / MODELS, seed=int(config["seed"]))
         made = {"policy_lm": str(policy), "critic_lm": str(critic)}

@@ -147,7 +147,7 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     name = pupil.policy_lm
     if name == TINY:
-        from sweet_rl.tiny_models.question_models import make_models
+        from sweet_rl.online.tiny_models import make_models
 
         texts = _texts(games, turns, template)
         name = str(make_models(unfinished, seed=shown.seed, texts=texts)[0])

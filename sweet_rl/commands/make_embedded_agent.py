@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pkgutil import resolve_name
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
@@ -10,6 +11,12 @@ from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, WorldName
 from sweet_rl.worlds import first_for
+
+PRETRAINING_TEXTS = {
+    "backend_programming": "sweet_rl.mini.backend.pretraining:TEXTS",
+    "twenty_questions": "sweet_rl.mini.pretraining:QUESTION_GAME",
+}
+"""What an agent reads before it plays a world."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,23 +45,23 @@ def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
     """
     from pathlib import Path
 
-    from sweet_rl.prompts import load_prompt
     from sweet_rl.worlds.registry import world_with
 
-    school = world_with(flags.world).school()
-
+    world = world_with(flags.world)
+    if world.name not in PRETRAINING_TEXTS:
+        raise UsageError(f"{world.name} has nothing that a tiny model could read before it plays.")
     folder = Path(flags.output_dir)
     if (folder / "config.json").exists() and not flags.overwrite:
         raise UsageError(
             f"{flags.output_dir!r} holds a model already; pass --overwrite or choose another folder."
         )
     try:
-        from sweet_rl.tiny_models.warm_start import make_agent
+        from sweet_rl.mini.embedded_agent import make_agent
     except ImportError as error:
         raise missing_package("torch", "transformers", needed_for="an agent made from nothing") from error
 
     tracking.writes(folder, folder=True)
-    made = make_agent(folder, load_prompt(school.rules), seed=flags.seed, school=school, quiet=flags.quiet)
-    for figure in made:
+    texts = resolve_name(PRETRAINING_TEXTS[world.name])
+    for figure in make_agent(folder, texts, seed=flags.seed, quiet=flags.quiet):
         print(figure)
     print(f"The agent is in {folder}")

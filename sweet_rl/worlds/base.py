@@ -32,7 +32,6 @@ from sweet_rl.worlds.options import (
 if TYPE_CHECKING:
     from sweet_rl.command_line.listing import StageEntry
     from sweet_rl.openai_client import OpenAIClient
-    from sweet_rl.reflect_data.pretraining import School
     from sweet_rl.reflect_data.teachers import Expert
     from sweet_rl.text_game import TextGame
     from sweet_rl.users.protocol import Speaker
@@ -190,14 +189,6 @@ class World:
             turn: what the agent says.
         """
         return None
-
-    def school(self) -> School:
-        """What a tiny model of ours reads before it plays.
-
-        Raises:
-            UsageError: there is nothing to read.
-        """
-        raise UsageError(f"{self.name} has nothing that a tiny model could read before it plays.")
 
     def served_human(self) -> Speaker:
         """Who answers without a model behind a server, and knows of an episode what a prompt says.

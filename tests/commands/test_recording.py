@@ -131,7 +131,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     assert model["prompt_tokens"] > model["completion_tokens"]
     assert played["seeds"] == {"seed": 3}
     (named,) = [entry for entry in played["inputs"] if entry["flag"] == "agent_model"]
-    assert named["sha256"] == digest_of(ROOT / "sweet_rl/tiny_models/agent")["sha256"]
+    assert named["sha256"] == digest_of(ROOT / "sweet_rl/mini/agent")["sha256"]
     (tasks,) = [entry for entry in played["inputs"] if entry["flag"] == "input_path"]
     made = json.loads((tmp_path / "tasks.jsonl.run.json").read_text())
     assert (tasks["made_by"], tasks["sha256"]) == (made["id"], made["outputs"][0]["sha256"])
@@ -151,7 +151,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     kept("visualize_dialogue_histories", "runs/a.jsonl", export="a.html")
     kept("view", "runs", export="all.html")
 
-    agent = str(ROOT / "sweet_rl/tiny_models/agent")
+    agent = str(ROOT / "sweet_rl/mini/agent")
     trained = kept("train_sft", agent, "runs/a.jsonl", save_path="sft", lora_rank=2, save_steps=1,
                    ckpt_path="steps", **TRAINING)  # fmt: skip
     assert trained["settings"]["resolved"]["optimizer"]["adam_betas"] == [0.9, 0.95]
@@ -257,5 +257,5 @@ def test_demos_and_what_takes_long_begin_their_record(tmp_path, monkeypatch):
     kept("demo", "demo", page_tasks=0, fails=UsageError)
     kept("demo_archer", "archer", fails=UsageError)
     assert kept("demo_reflect", "reflect", fails=UsageError)["error"] == "that is all"
-    monkeypatch.setattr("sweet_rl.tiny_models.warm_start.make_agent", stop)
+    monkeypatch.setattr("sweet_rl.mini.embedded_agent.make_agent", stop)
     kept("make_embedded_agent", "agent", fails=UsageError)

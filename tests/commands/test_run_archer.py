@@ -379,7 +379,7 @@ def test_published_configurations_play_all_words_and_measure_on_them(name):
 @pytest.fixture(scope="module")
 def beginning(tmp_path_factory):
     """What may be named as checkpoint_path: a run of two seeds' tiny models, and what can be made of it."""
-    from sweet_rl.tiny_models.question_models import make_models
+    from sweet_rl.online.tiny_models import make_models
 
     root = tmp_path_factory.mktemp("beginning")
     made = make_models(root / "start", seed=7)

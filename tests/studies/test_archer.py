@@ -13,9 +13,10 @@ from sweet_rl.command_line import read
 from sweet_rl.commands.archer import settings_of
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.mini.objects.asker import FOUR, guess
+from sweet_rl.mini.objects.asker import guess, questions_about
 from sweet_rl.mini.objects.oracle import NO, YES, answer
 from sweet_rl.online.replay import Transition, transitions
+from sweet_rl.online.tiny_models import make_models
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer import recipe
 from sweet_rl.studies.archer.demo import demo_archer
@@ -34,11 +35,10 @@ from sweet_rl.studies.archer.settings import (
 from sweet_rl.studies.archer.swaps import _area, swap
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.tiny_models.question_models import make_models
 from sweet_rl.training.checkpoints import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 from sweet_rl.worlds import world_of
-from sweet_rl.worlds.twenty_questions.world import sixteen_words, twenty_questions_tasks
+from sweet_rl.worlds.twenty_questions.world import twenty_questions_tasks
 
 WORDS = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:2]
 
@@ -195,8 +195,9 @@ def test_results_say_what_the_files_say(study):
 
 
 def test_names_that_fit_the_answers_are_counted(study):
-    metal = FOUR[0][0]
-    yes, no = (next(word for word in sixteen_words() if answer(word, metal) == each) for each in (YES, NO))
+    sixteen = [row["ground_truth"] for row in twenty_questions_tasks("sixteen")]
+    metal = questions_about(sixteen)[0][0]
+    yes, no = (next(word for word in sixteen if answer(word, metal) == each) for each in (YES, NO))
     said = [(metal, YES), (guess(no), NO), (guess(yes), NO), (guess(yes), NO)]
     entries = [Message("user", "Questions:\n")]
     for words, reply in said:

@@ -184,7 +184,7 @@ def test_another_packaged_agent_is_another_input():
     now = digest_of(Path(model_path("embedded")))
     assert not _other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
     then = {"flag": "agent", "source": "embedded", **now, "sha256": "0" * 64}
-    assert _other_inputs({"inputs": [then]}).endswith("tiny_models/agent has changed")
+    assert _other_inputs({"inputs": [then]}).endswith("mini/agent has changed")
 
 
 def test_workers_end_with_the_study_that_wanted_them():

@@ -37,11 +37,11 @@ def read(path):
 
 
 def test_an_agent_that_fails_a_gate_is_refused_with_its_figure(tmp_path, monkeypatch):
-    from sweet_rl.tiny_models.warm_start import make_agent
+    from sweet_rl.mini.embedded_agent import make_agent
 
-    make_agent(tmp_path / "agent", "Ask.", seed=0, school=pretraining.SCHOOL, steps=0.003, quiet=True)
-    quick = replace(pretraining.SCHOOL, figures=partial(figures, each=2, dialogues=2))
-    monkeypatch.setattr(pretraining, "SCHOOL", quick)
+    make_agent(tmp_path / "agent", pretraining.TEXTS, seed=0, steps=0.003, quiet=True)
+    quick = replace(pretraining.TEXTS, figures=partial(figures, each=2, dialogues=2))
+    monkeypatch.setattr(pretraining, "TEXTS", quick)
     with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
         check_agent(str(tmp_path / "agent"), str(tmp_path / "gates.json"))
     assert not (tmp_path / "gates.json").exists()
@@ -51,7 +51,7 @@ def test_the_packaged_agent_comes_with_its_figures_which_are_not_measured_again(
     def measured(*_):
         raise AssertionError
 
-    monkeypatch.setattr("sweet_rl.tiny_models.reading.check_gates", measured)
+    monkeypatch.setattr("sweet_rl.mini.embedded_agent.check_gates", measured)
     check_agent("embedded", str(tmp_path / "gates.json"))
     figures = json.loads((tmp_path / "gates.json").read_text())
     assert figures == json.loads((Path(model_path("embedded")) / "figures.json").read_text())

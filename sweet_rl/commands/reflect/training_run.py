@@ -13,7 +13,7 @@ from sweet_rl.command_line.running import on_interrupt
 from sweet_rl.online import distributed
 from sweet_rl.online.reflect import runs
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
-from sweet_rl.tiny_models.reflect_models import TINY, make_reflect_model
+from sweet_rl.online.tiny_models import TINY, make_reflect_model
 from sweet_rl.training.checkpoints import held
 
 

@@ -22,7 +22,7 @@ from sweet_rl.mini.backend import extras
 from sweet_rl.mini.backend.families import Problem
 from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.mini.backend.tasks import TRADES, problems, row_of
-from sweet_rl.reflect_data.pretraining import Ask, Figure, Phase, School, Text
+from sweet_rl.mini.pretraining import Ask, Figure, Phase, PretrainingTexts, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 
 MISSES = 5
@@ -290,7 +290,7 @@ a solution in other words says nothing to it.
 Measured on mini:trades:dev; gates were fixed before any study:
 """
 
-SCHOOL: Final = School(
+TEXTS: Final = PretrainingTexts(
     "llm_agent_mini_prompt",
     _corpus,
     (

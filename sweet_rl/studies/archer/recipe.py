@@ -185,8 +185,8 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     from sweet_rl.commands.cloning import clone
     from sweet_rl.online.archer import demonstrations_of
     from sweet_rl.online.replay import transitions
+    from sweet_rl.online.tiny_models import make_models
     from sweet_rl.records import load_trajectories
-    from sweet_rl.tiny_models.question_models import make_models
 
     tracking.writes(output, folder=True)
     transcript = world_of("twenty_questions").transcript()

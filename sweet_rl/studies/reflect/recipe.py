@@ -356,7 +356,7 @@ def make(
         copies: its attention can copy from the start.
     """
     from sweet_rl.online.reflect.sft import read_texts
-    from sweet_rl.tiny_models.reflect_models import make_reflect_model
+    from sweet_rl.online.tiny_models import make_reflect_model
 
     read = [text for path in texts for text in read_texts(path)]
     read = read[:: max(1, len(read) // _TOKENIZED)]

@@ -30,10 +30,10 @@ def check_agent(agent: str, output: str) -> None:
 
 
 def _measured(agent: str) -> dict[str, float]:
-    from sweet_rl.mini.backend.pretraining import SCHOOL
-    from sweet_rl.tiny_models.reading import check_gates
+    from sweet_rl.mini.backend.pretraining import TEXTS
+    from sweet_rl.mini.embedded_agent import check_gates
 
-    return {figure.name: figure.value for figure in check_gates(agent, SCHOOL)}
+    return {figure.name: figure.value for figure in check_gates(agent, TEXTS)}
 
 
 def take_swapped(scored: str, output: str) -> None:

@@ -35,7 +35,6 @@ from sweet_rl.worlds.options import AgentRequest, Options
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
-    from sweet_rl.reflect_data.pretraining import School
     from sweet_rl.users.protocol import Speaker
 
 ABOUT_FUNCTION: Final = (
@@ -318,11 +317,6 @@ class BackendProgramming(Dialogue):
         """By the oracle of the mini worlds about extras; None for other functions."""
         extras = import_module("sweet_rl.mini.backend.extras")
         return bool(extras.judge(solution, messages, turn).good) if extras.is_source(solution) else None
-
-    def school(self) -> School:
-        """Drills and dialogues of the mini benchmark; none shows which extras are usual."""
-        school: School = import_module("sweet_rl.mini.backend.pretraining").SCHOOL
-        return school
 
     def served_human(self) -> Speaker:
         """The scripted human behind a server; the hidden function is in the prompt."""

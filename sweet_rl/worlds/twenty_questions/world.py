@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from sweet_rl.contracts import Env, User
 from sweet_rl.flags import no_flag
@@ -30,9 +30,6 @@ from sweet_rl.worlds.question_games.game import (
     without_tail,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from sweet_rl.sft_data.schools import School
 
 YES, NO = "Yes.", "No."
 INVALID_QUESTION = "Invalid Question."
@@ -181,12 +178,6 @@ class TwentyQuestions(QuestionGame):
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
         """What makes a fresh game."""
         return lambda: TwentyQuestionsEnv(oracle, **rules)
-
-    def school(self) -> School:
-        """Games of an asker of middling skill about ten words."""
-        from sweet_rl.worlds.twenty_questions.school import SCHOOL
-
-        return SCHOOL
 
     def template(self, tasks: Sequence[Task]) -> str:
         """Asks for a question in JSON, and names the objects that are played."""

@@ -6,7 +6,7 @@ import pytest
 
 from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.families import Problem
-from sweet_rl.reflect_data.pretraining import Figure
+from sweet_rl.mini.pretraining import Figure
 
 PROBLEM = Problem(extras.source({"delivery": 3, "tuning": 7}), "", (("delivery", 3), ("tuning", 7)), ())
 

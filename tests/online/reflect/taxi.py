@@ -9,7 +9,7 @@ from sweet_rl.online.reflect.models import Checkpoints, load_policy, load_reflec
 from sweet_rl.online.reflect.play import open_playground, sample_texts
 from sweet_rl.online.reflect.settings import settings_of
 from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
-from sweet_rl.tiny_models.reflect_models import make_reflect_model
+from sweet_rl.online.tiny_models import make_reflect_model
 
 
 def make_model(folder, **changed):

@@ -1,7 +1,6 @@
 """The embedded oracle of Twenty Questions: what it knows, what it understands, what it refuses."""
 
 import asyncio
-import json
 import re
 from pathlib import Path
 
@@ -19,17 +18,18 @@ from sweet_rl.mini.objects.oracle import (
     answer,
     facts,
     read_size,
-    rows,
+    sections,
     understand,
 )
 from sweet_rl.types import Message, StopReason, UserContext
+from sweet_rl.worlds import load_tasks
 
-HERE = Path(__file__).parent
+TABLES = Path(__file__).parent / "tables"
 WORDS = {"Yes": YES, "No": NO, "?": INVALID}
 
 
 def listed(name):
-    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    lines = (TABLES / name).read_text(encoding="utf-8").splitlines()
     return [tuple(line.split(" | ")) for line in lines if line and not line.startswith("#")]
 
 
@@ -49,17 +49,11 @@ def share(name, kind):
     return count[kind] / len(cases)
 
 
-def test_the_objects_are_the_published_ones(shared):
-    published = json.loads((shared / "goldens/archer/word_lists.json").read_text())
-    names = [";".join(thing.aliases) for thing in facts().things]
-    assert names == [entry.lower() for entry in published["twenty_questions"]]
-    by_category = {}
-    for thing in facts().things:
-        by_category.setdefault(thing.category, []).append(thing.name)
-    assert by_category == {
-        category: [entry.split(";")[0].lower() for entry in entries]
-        for category, entries in published["twenty_questions_categories"].items()
-    }
+def test_the_objects_are_those_of_the_game():
+    rows = [task.row for task in load_tasks("twenty-questions")]
+    assert [(list(thing.aliases), thing.category) for thing in facts().things] == [
+        (row["aliases"], row["category"]) for row in rows
+    ]
 
 
 def test_no_two_objects_are_alike():
@@ -174,23 +168,12 @@ def test_sizes_are_compared():
 @pytest.mark.parametrize(
     "question",
     [
-        "Is it a dog?",
-        "is it a dog",
-        "IS IT A DOG???",
-        "Is it a puppy?",
-        "Hmm, okay. Is it a dog, then?",
-        "So is the object you're thinking of a dog?",
-        "Are you thinking of a dog?",
-        "My guess is a dog.",
-        "I think it's a dog",
-        "It's a dog, right?",
-        "Is it one of the dogs?",
-        "a dog?",
-        "dogs",
-        '"Is it a dog?"',
-        "  Is it a dog?\n",
+        "Is it a dog?", "is it a dog", "IS IT A DOG???", "Is it a puppy?",
+        "Hmm, okay. Is it a dog, then?", "So is the object you're thinking of a dog?",
+        "Are you thinking of a dog?", "My guess is a dog.", "I think it's a dog", "It's a dog, right?",
+        "Is it one of the dogs?", "a dog?", "dogs", '"Is it a dog?"', "  Is it a dog?\n",
     ],
-)
+)  # fmt: skip
 def test_one_question_in_many_shells(question):
     assert who(question) == {"dog"}
 
@@ -198,31 +181,14 @@ def test_one_question_in_many_shells(question):
 @pytest.mark.parametrize(
     "question",
     [
-        "",
-        "?",
-        "   ",
-        "What is it?",
-        "How big is it?",
-        "Where would I find it?",
-        "Is it?",
-        "Yes",
-        "Okay.",
-        "Tell me the answer.",
-        "Hello there",
-        "Is it hot or cold?",
-        "Is it alive or man-made or natural?",
-        "Is it big or small?",
-        "Is it a zorblax?",
-        "Is it a red zorblax?",
-        "Does it have a red handle?",
-        "Is its handle red?",
-        "Is it a dog? Is it a cat?",
-        "\N{RED APPLE}",
-        "это собака?",
-        "x" * 10_000,
+        "", "?", "   ", "What is it?", "How big is it?", "Where would I find it?", "Is it?", "Yes",
+        "Okay.", "Tell me the answer.", "Hello there", "Is it hot or cold?",
+        "Is it alive or man-made or natural?", "Is it big or small?", "Is it a zorblax?",
+        "Is it a red zorblax?", "Does it have a red handle?", "Is its handle red?",
+        "Is it a dog? Is it a cat?", "\N{RED APPLE}", "это собака?", "x" * 10_000,
         "Is it a dog? " * 1000,
     ],
-)
+)  # fmt: skip
 def test_what_is_not_understood_is_invalid(question):
     assert understand(question) is None
     assert answer("dog", question) == INVALID
@@ -262,24 +228,16 @@ def test_the_oracle_is_a_user():
 
 def test_the_phrase_files_name_only_words_of_the_table_and_say_something():
     bare = {stem(word) for word in ("use", "make", "have", "find", "with", "for", "on", "up", "out", "off")}
-    for name in ("words.txt", "deeds.txt"):
-        heading = ""
-        for number, line in rows(name):
-            if line.startswith("["):
-                heading = line.strip("[]")
-                continue
+    for heading, lines in (*sections("words.txt"), *sections("deeds.txt")):
+        for number, line in lines:
             left, _, right = line.partition(" = ")
             if heading == "names":
-                assert facts().find(left) is not None, (name, number, left)
+                assert left in facts().places, (number, left)
                 continue
             facts().evaluate(left)
             for phrase in right.split(","):
                 left_over = [word for word in re.findall(r"[^\W_]+", phrase.lower()) if word not in SOFT]
-                assert [stem(word) for word in left_over] not in [[word] for word in bare], (
-                    name,
-                    number,
-                    phrase,
-                )
+                assert [stem(word) for word in left_over] not in [[word] for word in bare], (number, phrase)
 
 
 def test_expressions_and_sizes():
@@ -314,9 +272,5 @@ def test_stems_join_forms_and_keep_words_apart():
         "painting",
     ]
     assert len({stem(word) for word in apart}) == len(apart)
-    assert [word.text for word in read_words("Well, isn't it a dog or something?")] == [
-        "is",
-        "it",
-        "a",
-        "dog",
-    ]
+    words = read_words("Well, isn't it a dog or something?")
+    assert [word.text for word in words] == ["is", "it", "a", "dog"]

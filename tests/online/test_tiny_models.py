@@ -1,13 +1,13 @@
-"""The tiny models of Reflect-RL: labels are tokens in both kinds, and a rotary one reads distances."""
+"""Tiny models for online learning: what their tokens are, that the seed decides, that attention can look and copy."""
 
 import random
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, CHOICES
-from sweet_rl.tiny_models.reflect_models import make_reflect_model
+from sweet_rl.online.tiny_models import make_models, make_reflect_model
 
 TEXTS = ["The taxi is at row 2 column 4. Now move west, towards the passenger."] * 3
 
@@ -149,3 +149,34 @@ def test_focus_makes_a_fresh_model_look_at_fewer_places(tmp_path):
             (seen,) = model(input_ids=torch.arange(300, 340)[None], output_attentions=True).attentions
         looks.append(float(seen[0, :, -1].max(dim=-1).values.mean()))
     assert looks[1] > 2 * looks[0]
+
+
+GAME = "Questions:\nIs it alive? No.\nIs it a pen? Yes.\n"
+
+
+def test_frequent_sentences_become_tokens_and_lines_end_by_one_of_their_own(tmp_path):
+    policy, critic = make_models(tmp_path, seed=0, texts=[GAME] * 3, hidden_size=32, layers=1)
+    for folder in (policy, critic):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        ids = tokenizer(GAME, add_special_tokens=False)["input_ids"]
+        pieces = [tokenizer.decode([token]) for token in ids]
+        assert pieces == [
+            *("Questions:", "\n"),
+            *("Is it alive?", " No.", "\n"),
+            *("Is it a pen?", " Yes.", "\n"),
+        ]
+        assert tokenizer.decode(tokenizer("Ünseen\n", add_special_tokens=False)["input_ids"]) == "Ünseen\n"
+    assert AutoModelForCausalLM.from_pretrained(policy).config.hidden_size == 32
+    encoder = AutoModel.from_pretrained(critic)
+    assert encoder(torch.tensor([[3, 4, 5]])).last_hidden_state.shape == (1, 3, 32)
+
+
+def test_weights_come_from_the_seed_and_are_not_made_twice(tmp_path):
+    def weights(name, seed):
+        policy, _ = make_models(tmp_path / name, seed=seed, hidden_size=32, layers=1)
+        return AutoModelForCausalLM.from_pretrained(policy).state_dict()["transformer.wte.weight"]
+
+    first, other = weights("a", 0), weights("b", 1)
+    assert not torch.equal(first, other)
+    assert torch.equal(first, weights("c", 0))
+    assert torch.equal(first, weights("a", 1))  # they are there already

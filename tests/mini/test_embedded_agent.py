@@ -9,21 +9,30 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
+from sweet_rl.commands.make_embedded_agent import make_embedded_agent
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict, judge
 from sweet_rl.mini.backend.pretraining import figures
-from sweet_rl.reflect_data.pretraining import Figure, Phase
-from sweet_rl.types import ANSWER_MARKER
+from sweet_rl.mini.embedded_agent import (
+    Reader,
+    RepetitionHinge,
+    check_gates,
+    make_agent,
+    train_tokenizer,
+    written_for,
+)
+from sweet_rl.mini.pretraining import QUESTION_GAME, Figure, Phase, asked_games
+from sweet_rl.types import ANSWER_MARKER, Message
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from sweet_rl.tiny_models.warm_start import train_tokenizer, written_for
-
-    return train_tokenizer(written_for(pretraining.SCHOOL, "Ask, then answer."))
+    return train_tokenizer(written_for(pretraining.TEXTS, "Ask, then answer."))
 
 
 def test_questions_replies_and_lines_of_code_become_one_token_each(tokenizer):
@@ -103,8 +112,6 @@ def test_a_teacher_who_was_told_asks_at_random_in_half_of_its_turns_and_never_an
 
 
 def test_wasted_questions_before_a_told_text_are_read_and_not_learnt(tokenizer):
-    from sweet_rl.tiny_models.reading import Reader
-
     text = next(
         text for text in (pretraining.informed(Random(n), 2) for n in range(99)) if len(text.messages) > 8
     )
@@ -117,16 +124,12 @@ def test_wasted_questions_before_a_told_text_are_read_and_not_learnt(tokenizer):
 
 
 def test_a_repeated_sentence_is_held_below_the_mean_of_the_fresh_ones_by_the_margin():
-    import torch
-
-    from sweet_rl.tiny_models.warm_start import RepetitionHinge
-
-    hinge = RepetitionHinge((5, 1, 3), margin=9.0, weight=0.5)
+    hinge = RepetitionHinge((5, 1, 3))
     logits = torch.zeros(3, 6)
     logits[0, [5, 1, 3]] = torch.tensor([1.0, 2.0, 4.0])  # 5 is repeated: 9 - (2 + 4) / 2 + 1 = 7
     logits[1, [5, 1, 3]] = torch.tensor([1.0, -3.0, 8.0])  # 5, 1: 9 - 8 + 1 = 2; 9 - 8 - 3 is below 0
     asked = torch.tensor([[True, False, False], [True, True, False], [True, True, True]])  # all: no fresh one
-    assert hinge.loss(logits, asked).item() == pytest.approx(0.5 * (7 + 2 + 0) / 3)
+    assert hinge.loss(logits, asked).item() == pytest.approx(0.1 * (7 + 2 + 0) / 3)
 
 
 def phases(limit):
@@ -134,17 +137,15 @@ def phases(limit):
 
 
 def measuring(values):
-    """A school whose only figure has these values, one after the other."""
+    """Texts whose only figure has these values, one after the other."""
     left = iter(values)
     return replace(
-        pretraining.SCHOOL, phases=(phases(8),), figures=lambda _: [Figure("grip", next(left), low=6.0)]
+        pretraining.TEXTS, phases=(phases(8),), figures=lambda _: [Figure("grip", next(left), low=6.0)]
     )
 
 
 def test_a_phase_goes_on_until_its_gate_passes_and_the_card_has_the_figure(tmp_path):
-    from sweet_rl.tiny_models.warm_start import make_agent
-
-    figures = make_agent(tmp_path, "Ask.", seed=0, school=measuring([1.0, 7.0, 9.0]), quiet=True)
+    figures = make_agent(tmp_path, measuring([1.0, 7.0, 9.0]), seed=0, quiet=True)
     assert [figure.value for figure in figures] == [7.0]
     assert json.loads((tmp_path / "figures.json").read_text()) == {"grip": 7.0}
     card = (tmp_path / "README.md").read_text()
@@ -153,33 +154,53 @@ def test_a_phase_goes_on_until_its_gate_passes_and_the_card_has_the_figure(tmp_p
 
 
 def test_a_phase_has_a_limit_and_the_error_has_the_figure(tmp_path):
-    from sweet_rl.tiny_models.warm_start import make_agent
-
     with pytest.raises(
         UsageError, match=r"After 8 steps of 'copying' with seed 4 .* grip 3\.000 \(has to be"
     ):
-        make_agent(tmp_path, "Ask.", seed=4, school=measuring([1.0, 2.0, 3.0, 9.0]), quiet=True)
+        make_agent(tmp_path, measuring([1.0, 2.0, 3.0, 9.0]), seed=4, quiet=True)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_packaged_agent_passes_every_gate_as_its_card_says():
-    from sweet_rl.tiny_models.reading import check_gates
-
-    figures = check_gates("embedded", pretraining.SCHOOL)
+    figures = check_gates("embedded", pretraining.TEXTS)
     written = json.loads((Path(model_path("embedded")) / "figures.json").read_text())
     assert {figure.name: figure.value for figure in figures} == pytest.approx(written, abs=5e-3)
 
 
 def test_an_agent_that_fails_a_gate_is_refused_with_the_figure(tmp_path):
-    from sweet_rl.tiny_models.reading import check_gates
-    from sweet_rl.tiny_models.warm_start import make_agent
+    from sweet_rl.mini.embedded_agent import check_gates
 
-    make_agent(tmp_path, "Ask.", seed=0, school=pretraining.SCHOOL, steps=0.003, quiet=True)
-    quick = replace(pretraining.SCHOOL, figures=partial(figures, each=2, dialogues=2))
+    make_agent(tmp_path, pretraining.TEXTS, seed=0, steps=0.003, quiet=True)
+    quick = replace(pretraining.TEXTS, figures=partial(figures, each=2, dialogues=2))
     with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
         check_gates(str(tmp_path), quick)
 
 
 def test_the_packaged_agent_has_a_name():
     assert model_path("meta-llama/Llama-3.1-8B") == "meta-llama/Llama-3.1-8B"
-    assert model_path("embedded").endswith("tiny_models/agent")
+    assert model_path("embedded").endswith("mini/agent")
+
+
+def test_games_to_read_are_won_or_lost_games_about_all_ten_words():
+    games = asked_games(Random(0), games=3)
+    assert len(games) == 30
+    for game in games:
+        assert game.messages[0] == Message("user", "Questions:\n")
+        assert game.messages[-1].role == "assistant"  # what is learnt is the agent's
+        assert all(type(message) is Message for message in game.messages)
+    assert len({game.messages[-1].content for game in games}) >= 10
+
+
+def test_the_agent_of_the_game_reads_a_question_as_one_token(tmp_path):
+    make_agent(tmp_path, QUESTION_GAME, seed=0, steps=0.01, quiet=True)
+    chat = TokenizerChat.from_pretrained(tmp_path)
+    question = asked_games(Random(1), games=1)[0].messages[1].content
+    assert len(chat.encode(question)) == 1
+    assert AutoModelForCausalLM.from_pretrained(tmp_path).config.vocab_size == len(chat.tokenizer)
+
+
+def test_a_world_without_texts_has_no_embedded_agent(tmp_path):
+    for world in ("lantern", "alfworld-data"):
+        with pytest.raises(UsageError, match="has nothing that a tiny model could read"):
+            make_embedded_agent(str(tmp_path / "agent"), world=world)
+    assert not (tmp_path / "agent").exists()

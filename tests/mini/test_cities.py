@@ -18,7 +18,7 @@ from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
 
 ORACLE = CityOracle()
-QUESTIONS = Path(__file__).with_name("city_questions.tsv")
+QUESTIONS = Path(__file__).parent / "tables" / "city_questions.tsv"
 FULL = {city.name: key for key, city in cities().items()}
 
 

@@ -1,7 +1,8 @@
-"""Twenty Questions and Guess My City: the published transcripts, the repaired rules, what goes wrong."""
+"""Twenty Questions and Guess My City: tasks, the published transcripts, the repaired rules, what goes wrong."""
 
 import asyncio
 import json
+from collections import defaultdict
 
 import pytest
 
@@ -20,6 +21,7 @@ from sweet_rl.worlds.guess_my_city.world import (
 from sweet_rl.worlds.question_games.game import QuestionTranscript, decode_question, words_of
 from sweet_rl.worlds.twenty_questions.world import (
     INVALID_QUESTION,
+    TEN_OBJECTS,
     TwentyQuestionsEnv,
     ask_for_object_template,
     ends_with_name,
@@ -28,10 +30,102 @@ from sweet_rl.worlds.twenty_questions.world import (
     yes_or_no,
     yes_or_no_published,
 )
+from tests.chat.test_transcripts import RULES, dialogue
 
 OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
 TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]
 BY_NAME = {task.ground_truth: task for task in (*OBJECTS, *TOWNS)}
+
+
+def test_lists_are_the_published_ones(shared):
+    lists = json.loads((shared / "goldens/archer/word_lists.json").read_text())
+    names = [";".join(task.row["aliases"]) for task in OBJECTS]
+    assert names == [entry.lower() for entry in lists["twenty_questions"]]
+    by_category = defaultdict(list)
+    for name, task in zip(names, OBJECTS, strict=True):
+        by_category[task.row["category"]].append(name)
+    assert by_category == {
+        category: [entry.lower() for entry in entries]
+        for category, entries in lists["twenty_questions_categories"].items()
+    }
+    assert list(TEN_OBJECTS) == lists["llm_subset_indices"]
+    assert [task.ground_truth for task in TOWNS] == lists["guess_my_city"]
+    expected = json.loads((shared / "goldens/archer/env_expected.json").read_text())
+    ten = [row["aliases"] for row in twenty_questions_tasks("ten")]
+    assert ten == expected["llm_twenty_questions"]["word_list"]
+
+
+def test_a_row_of_each_game():
+    assert twenty_questions_tasks()[34] == {
+        "task_id": "twenty_questions/34",
+        "problem_description": "Questions:\n",
+        "ground_truth": "airplane",
+        "hidden_information": "airplane",
+        "aliases": ["airplane", "plane"],
+        "category": "Vehicles",
+    }
+    assert guess_my_city_tasks()[2] == {
+        "task_id": "guess_my_city/2",
+        "problem_description": "Questions:\n",
+        "ground_truth": "Bombay, India",
+        "hidden_information": "Bombay, India",
+        "aliases": ["bombay", "mumbai"],
+    }
+    assert task_from_row(guess_my_city_tasks()[2]).hidden_information == "Bombay, India"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "total", "held_out"), [(twenty_questions_tasks, 157, 31), (guess_my_city_tasks, 91, 18)]
+)
+def test_splits_share_nothing_and_miss_nothing(tasks, total, held_out):
+    train, test = tasks("train"), tasks("test")
+    assert (len(tasks()), len(test)) == (total, held_out)
+    assert sorted(row["task_id"] for row in train + test) == sorted(row["task_id"] for row in tasks())
+    assert test == tasks("test")
+    places = [int(row["task_id"].rpartition("/")[2]) for row in test]
+    assert places == sorted(places)
+
+
+def test_held_out_objects_stay_the_same():
+    """They are part of what a result means: whoever changes them must say so."""
+    first = [row["ground_truth"] for row in twenty_questions_tasks("test")][:3]
+    assert first == ["volleyball", "cow", "apple"]
+
+
+@pytest.mark.parametrize(("tasks", "split"), [(twenty_questions_tasks, "dev"), (guess_my_city_tasks, "ten")])
+def test_unknown_splits_are_refused(tasks, split):
+    with pytest.raises(UsageError, match=f":{split}' is no split"):
+        tasks(split)
+
+
+def test_no_two_cities_share_a_name():
+    names = [name for city in city_names() for name in city]
+    assert len(names) == len(set(names)) == 91 + 23
+
+
+def test_the_instruction_names_the_words_and_leaves_room_for_the_game():
+    template = ask_for_object_template()
+    ten = [row["ground_truth"] for row in twenty_questions_tasks("ten")]
+    assert template.count("{obs}") == 1
+    assert template.count(", ".join(ten)) == 2
+    assert '{"Question": "Your question?"}' in template
+    assert decode_question(template.replace("{obs}", "")) == "Your question?"
+    assert "{words}" not in template
+    assert "one of these objects: cat, dog." in ask_for_object_template(["cat", "dog"])
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ([], ""),
+        (["Questions:\n"], "Questions:\n"),
+        (["Questions:\n", "Is it alive?", "Yes."], "Questions:\nIs it alive? Yes.\n"),
+        (["Questions:\n", "", "No.", "Is it?"], "Questions:\n No.\nIs it?"),
+    ],
+)
+def test_questions(said, text):
+    assert QuestionTranscript().render(dialogue(*said)) == text
+    assert QuestionTranscript().render([RULES, *dialogue(*said)]) == text
 
 
 class Teller:

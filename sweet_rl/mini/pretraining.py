@@ -1,14 +1,19 @@
-"""Pre-training texts of our tiny models for a world; a large model needs none."""
+"""Pre-training texts of our tiny models for a world, and those of the question games; a large model needs none."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from sweet_rl.types import Message
+from sweet_rl.mini.objects.asker import ObjectAsker
+from sweet_rl.mini.objects.oracle import ObjectOracle, answer
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import Message, Trajectory
+from sweet_rl.worlds import load_tasks, world_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class School:
+class PretrainingTexts:
     """What an agent reads.
 
     Args:
@@ -97,3 +102,40 @@ class School:
     once: Sequence[str] = ()
     figures: Callable[[Ask], Sequence[Figure]] | None = None
     card: str = ""
+
+
+def asked_games(rng: Random, *, games: int = 200, skill: float = 0.3) -> list[Text]:
+    """Games about each of ten words, in random order.
+
+    Most of the asker's questions are any question, so that there is something left to learn. A question or an
+    answer is one token: a game is a few dozen, and a question's log-probability is one number.
+    """
+    tasks = load_tasks("twenty-questions:ten")
+    asker = ObjectAsker(answer, [task.hidden_information for task in tasks], skill=skill)
+    world = world_of("twenty_questions")
+    played: list[Text] = []
+
+    async def keep(trajectory: Trajectory) -> None:  # without the prompts that its turns carry
+        played.append(Text(tuple(Message(one.role, one.content) for one in trajectory.dialogue_history[:-1])))
+
+    async def play() -> None:
+        async with world.open(world.options(), ObjectOracle()) as make_env:
+            episodes = schedule(tasks, games, seed=rng.getrandbits(31))
+            await rollout(episodes, make_env=make_env, policy=asker, on_finished=keep, concurrency=1)
+
+    asyncio.run(play())
+    rng.shuffle(played)
+    return played
+
+
+def _games(rng: Random) -> Iterator[Text]:
+    played = asked_games(rng)
+    while True:
+        yield rng.choice(played)
+
+
+QUESTION_GAME: Final = PretrainingTexts(
+    "llm_agent_twenty_questions_prompt",
+    lambda: iter(asked_games(Random(0), games=100, skill=0.0)),  # the same for every agent
+    (Phase("games", _games, 200, 32, 2e-3),),
+)

@@ -1,0 +1,385 @@
+"""Tiny models for online learning, made from nothing: for games of questions, and for games of labels. Imports torch.
+
+For questions a GPT-2 policy and a DistilBERT critic that read the same tokens. Without texts a token is a byte; with
+texts, a sentence that is frequent in them is one token, so that a turn is three tokens and learning takes minutes:
+the question with its mark, the end of the line, which ends the utterance and is always a token of its own, and
+the answer.
+
+For labels a GPT-2 or Llama whose tokenizer takes words, numbers, line breaks and single signs apart, so that every
+label and each character of a world's grid is a token of its own. Without texts a word is its letters; words that are
+frequent in texts become one token, and phrases of several words and numbered names too where that is asked for.
+
+Attention can copy from the start, as that of any pretrained model can: a tiny one learns it slowly.
+Two heads of the first layer look at the token before and at the one before that. Two of the second find
+where the token before stood earlier and bring what stands two places behind it: after "owner:" the owner that
+a list gave (induction heads). Nothing there knows a task or a word; whether, when and what to copy is left to
+learn.
+
+Axes: V vocabulary, H hidden, W dimensions of words, S dimensions of a neighbour.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, CHOICES
+
+POLICY, CRITIC = "policy", "critic"
+TINY = "tiny"
+"""Name of models that are made here, from the seed."""
+
+_END, _PAD, _BEGIN = "<|end|>", "<|pad|>", "<|begin|>"
+_SENTENCES = r"[^?\n]+\??|\?|\n"
+_WORDS = r" ?[A-Za-z]+|\d{1,3}|\n+|[^A-Za-z\d\n]"
+_PHRASE = re.compile(r"[^\d\n]+?(?:(?<=[a-z])[,.:;](?=\s)|(?=[\d\n])|(?= #)|$)")
+"""Between numbers and line breaks, up to a punctuation mark: part of a sentence, or a row of a grid."""
+_PHRASE_LENGTH, _PHRASE_SHARE = 8, 500
+"""A phrase has so many characters at least, and stands in one of so many texts."""
+_NAME = re.compile(r" [a-z]+ \d+")
+
+HEAD_DIM: Final = 32
+THETA: Final = 1e6
+"""Of the rotary positions: some pairs of dimensions turn from token to token, most hardly in a whole text."""
+
+_TURNING, _STILL = 0.1, 0.007
+"""Radians a token: pairs above the first tell places apart, below the second they compare tokens anywhere."""
+
+_LENGTH: Final = 2.2
+"""Of the part of an embedding that says which word it is."""
+
+_CONSTANT: Final = 1.2
+"""In the first dimension of every embedding: what heads read that look at places alone."""
+_CONSTANT_READ: Final = 3.8
+"""About what the first layer's normalisation makes of it."""
+
+_SHARP, _ALIKE, _KEPT, _SAID = 9.0, 3.0, 0.6, 2.0
+"""Scales of looking at a place, of finding what is alike, of keeping a neighbour, of saying what is there."""
+
+_QUIET: Final = 0.2
+"""What is left of the random rest, which would drown the copies."""
+
+_OWN_SHARE: Final = 8
+"""Dimensions of a finding head that compare the token itself with the one before a place."""
+
+_WORD_START: Final = "\u0120"
+"""How a byte-level vocabulary writes the blank before a word."""
+
+
+def byte_level(pieces: str) -> Any:
+    """A byte-level BPE that has learnt nothing yet; a token stays within one of the pieces, a regular expression."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pieces), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    return bpe
+
+
+def _trained(pieces: str, texts: Iterable[str], special_tokens: list[str]) -> Any:
+    """A byte-level BPE learnt from texts; what is frequent within a piece becomes one token."""
+    from tokenizers import pre_tokenizers, trainers
+
+    bpe = byte_level(pieces)
+    trainer = trainers.BpeTrainer(
+        vocab_size=2000,
+        special_tokens=special_tokens,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        min_frequency=2,
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    return bpe
+
+
+def make_models(
+    folder: Path,
+    *,
+    seed: int,
+    texts: Sequence[str] = (),
+    hidden_size: int = 64,
+    layers: int = 2,
+    critic_layers: int = 1,
+) -> tuple[Path, Path]:
+    """Write the two models of a game of questions with their tokenizers, unless they are there; returns their folders."""
+    from tokenizers import processors
+    from transformers import (
+        DistilBertConfig,
+        DistilBertModel,
+        GPT2Config,
+        GPT2LMHeadModel,
+        PreTrainedTokenizerFast,
+    )
+
+    policy, critic = folder / POLICY, folder / CRITIC
+    if (critic / "model.safetensors").is_file():
+        return policy, critic
+    bpe = _trained(_SENTENCES, texts, [_PAD, _BEGIN, _END])
+    ends = [(one, bpe.token_to_id(one)) for one in (_BEGIN, _END)]
+    bpe.post_processor = processors.TemplateProcessing(single=f"{_BEGIN} $A {_END}", special_tokens=ends)
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=bpe, bos_token=_BEGIN, eos_token=_END, pad_token=_PAD
+    )
+    shared: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "initializer_range": 0.1,  # the usual 0.02 is for wide models and leaves narrow ones constant
+    }
+    # A head is narrow: to remember what it has asked, a policy looks for several things at once. Both models
+    # have room for 512 tokens of an observation, and an utterance.
+    heads, context = max(2, hidden_size // 16), 576
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        actor = GPT2LMHeadModel(
+            GPT2Config(
+                **shared,
+                n_positions=context,
+                n_embd=hidden_size,
+                n_layer=layers,
+                n_head=heads,
+                activation_function="gelu_pytorch_tanh",  # GPT-2's, as one operation
+            )
+        )
+        judge = DistilBertModel(
+            DistilBertConfig(
+                **shared,
+                dim=hidden_size,
+                hidden_dim=4 * hidden_size,
+                n_layers=critic_layers,
+                n_heads=heads,
+                max_position_embeddings=context,
+            )
+        )
+    for path, model in ((policy, actor), (critic, judge)):
+        tokenizer.save_pretrained(path)
+        model.save_pretrained(path)
+    return policy, critic
+
+
+def make_reflect_model(
+    folder: Path,
+    *,
+    seed: int,
+    texts: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    hidden_size: int = 64,
+    layers: int = 2,
+    context: int = 1024,
+    rotary: bool = False,
+    phrases: bool = False,
+    names: bool = False,
+    focus: float = 1.0,
+    copies: bool = False,
+) -> Path:
+    """Write the model of a game of labels with its tokenizer, unless it is there; returns its folder.
+
+    Args:
+        rotary: a Llama; else a GPT-2.
+        phrases: frequent phrases of the texts are tokens.
+        names: so are numbered names, as "shelf 12".
+        focus: scales queries and keys of a fresh Llama.
+        copies: a Llama of two layers whose attention can copy from the start.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    if (folder / "model.safetensors").is_file():
+        return folder
+    # Labels and markers are learnt first, being the most frequent.
+    known = dict.fromkeys((*CHOICES, *labels))
+    formats = [f"{marker}{label}\n" for marker in (ACTION_MARKER, ANALYSE_MARKER) for label in known]
+    bpe = _trained(_WORDS, [*texts, *(formats * (1 + sum(map(len, texts)) // 5000))], [_PAD, _END])
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=bpe, eos_token=_END, pad_token=_PAD
+    )
+    named = {name for text in texts for name in _NAME.findall(text)} if names else ()
+    tokenizer.add_tokens([*sorted(named), *(_phrases(texts, names=names) if phrases else ())])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if rotary:
+            model = _llama(tokenizer, hidden_size, layers, context, copies=copies)
+            for layer in model.model.layers:
+                for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+                    projection.weight.data.mul_(focus)
+        else:
+            model = _gpt2(tokenizer, hidden_size, layers, context)
+    if copies:
+        teach_copying(model, tokenizer, seed=seed)
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+    return folder
+
+
+def _phrases(texts: Sequence[str], *, names: bool) -> list[str]:
+    """The frequent ones, without numbers, so that labels stay tokens of their own."""
+    found: Counter[str] = Counter()
+    for text in texts:
+        parts = _NAME.split(text) if names else [text]
+        found.update({phrase for part in parts for phrase in _PHRASE.findall(part)})
+    enough = max(2, len(texts) // _PHRASE_SHARE)
+    return sorted(
+        phrase for phrase, times in found.items() if times >= enough and len(phrase) >= _PHRASE_LENGTH
+    )
+
+
+def _gpt2(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=context,
+        n_embd=hidden_size,
+        n_layer=layers,
+        n_head=max(2, hidden_size // 32),
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.1,  # the usual 0.02 is for wide models
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
+    return GPT2LMHeadModel(config)
+
+
+def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int, *, copies: bool) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    heads, theta = max(2, hidden_size // 16), 1000.0
+    head_dim = hidden_size // heads
+    if copies:
+        heads, head_dim, theta = 4, HEAD_DIM, THETA
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=context,
+        hidden_size=hidden_size,
+        intermediate_size=3 * hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        head_dim=head_dim,
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.1,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
+    )
+    model: Any = LlamaForCausalLM(config)
+    # Adapters leave the head as it is, and a narrow one needs long rows to be sure of a token.
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(4.0)
+    return model
+
+
+class _Places(NamedTuple):
+    """Which dimensions of a state are whose."""
+
+    words: Sequence[int]
+    before: Sequence[int]
+    two_before: Sequence[int]
+
+
+def teach_copying(model: Any, tokenizer: Any, *, seed: int) -> None:
+    """Write such heads into a fresh Llama of two layers, in place."""
+    size = model.config.hidden_size
+    quarter = size // 4
+    places = _Places(range(1, size // 2), range(size // 2, size - quarter), range(size - quarter, size))
+    draws = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        _embed(model.get_input_embeddings().weight, tokenizer.get_vocab(), places)
+        first, second = model.model.layers
+        for layer in (first, second):
+            layer.mlp.down_proj.weight.mul_(_QUIET)
+            layer.self_attn.o_proj.weight.mul_(_QUIET)
+        neighbours = [*places.before, *places.two_before]
+        first.mlp.down_proj.weight[neighbours] = 0
+        first.self_attn.o_proj.weight[neighbours] = 0
+        kept_SW = _directions(len(places.words), draws)[:quarter]
+        for head, (back, kept) in enumerate(((1, places.before), (2, places.two_before))):
+            _look_back(_Head(first.self_attn, head), back, kept, places.words, kept_SW)
+        for head in (0, 1):
+            _find_and_say(_Head(second.self_attn, head), places, kept_SW, draws)
+
+
+class _Head:
+    """The weights of one head, which begins empty."""
+
+    def __init__(self, attention: Any, number: int) -> None:
+        rows = slice(number * HEAD_DIM, (number + 1) * HEAD_DIM)
+        self.query, self.key, self.value = (
+            projection.weight[rows] for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        self.output = attention.o_proj.weight[:, rows]
+        for weight in (self.query, self.key, self.value, self.output):
+            weight.zero_()
+
+
+def _embed(weight_VH: Tensor, vocabulary: Mapping[str, int], places: _Places) -> None:
+    """Embeddings of one length, with room for neighbours; a word with a blank before it is nearly the word.
+
+    One length, so that the first normalisation leaves the constant alike in all: places are compared by it.
+    """
+    weight_VH[:, [*places.before, *places.two_before]] = 0
+    for token, place in vocabulary.items():
+        bare = token.removeprefix(_WORD_START)
+        if bare != token and bare in vocabulary:
+            weight_VH[place] = weight_VH[vocabulary[bare]]
+            weight_VH[place, places.words[0]] += 1.0
+    words_VW = weight_VH[:, list(places.words)]
+    weight_VH[:, list(places.words)] = _LENGTH * normalize(words_VW, dim=1)  # padding is all 0, and stays so
+    weight_VH[:, 0] = _CONSTANT
+
+
+def _look_back(head: _Head, back: int, kept: Sequence[int], words: Sequence[int], kept_SW: Tensor) -> None:
+    """Attend to the token so many places back, and keep it."""
+    scale = _SHARP / _CONSTANT_READ
+    for pair, turn in enumerate(_turns()):
+        if turn >= _TURNING:
+            head.key[pair, 0] = scale
+            head.query[pair, 0] = scale * math.cos(turn * back)
+            head.query[pair + HEAD_DIM // 2, 0] = -scale * math.sin(turn * back)
+    for row, place in enumerate(kept):
+        head.value[row, list(words)] = kept_SW[row]
+        head.output[place, row] = _KEPT
+
+
+def _find_and_say(head: _Head, places: _Places, kept_SW: Tensor, draws: torch.Generator) -> None:
+    """Attend to where the token before stood two places back and this one a place back; say what is there."""
+    still = [pair for pair, turn in enumerate(_turns()) if turn < _STILL]
+    dims = [*still, *(pair + HEAD_DIM // 2 for pair in still)]
+    turned_SS = _directions(len(places.before), draws)
+    for number, dim in enumerate(dims[:-_OWN_SHARE]):
+        head.query[dim, list(places.before)] = _ALIKE * turned_SS[number]
+        head.key[dim, list(places.two_before)] = _ALIKE * turned_SS[number]
+    for number, dim in enumerate(dims[-_OWN_SHARE:]):
+        head.query[dim, list(places.words)] = _ALIKE * kept_SW[number]
+        head.key[dim, places.before[number]] = _ALIKE
+    said_WW = _directions(len(places.words), draws)
+    for number, word_W in enumerate(said_WW[:HEAD_DIM]):
+        head.value[number, list(places.words)] = word_W
+        head.output[list(places.words), number] = _SAID * word_W
+
+
+def _turns() -> list[float]:
+    """How far each pair of dimensions turns from token to token, in radians."""
+    return [THETA ** (-2 * pair / HEAD_DIM) for pair in range(HEAD_DIM // 2)]
+
+
+def _directions(size: int, draws: torch.Generator) -> Tensor:
+    """Orthogonal directions, as rows."""
+    rows: Tensor = torch.linalg.qr(torch.randn(size, size, generator=draws))[0]
+    return rows

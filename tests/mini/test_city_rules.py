@@ -1,0 +1,191 @@
+"""Guess My City: the rules of the oracle's questions, its agreement with people, and the player who asks it."""
+
+import asyncio
+import json
+import sys
+from itertools import pairwise
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.mini.cities.asker import QUESTIONS, CityAsker
+from sweet_rl.mini.cities.oracle import FUNCTIONS, CityOracle, Rule, _rules, holds, names_it, value
+from sweet_rl.mini.cities.question import read_question
+from sweet_rl.mini.cities.table import cities, read
+from sweet_rl.records import task_from_row
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import Message, Observation
+from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
+from tests.conftest import ROOT
+
+TASKS = [task_from_row(row) for row in guess_my_city_tasks()]
+ORACLE = CityOracle()
+CITIES = list(cities().values())
+SAID = read_question("Is it red?")
+
+
+@pytest.mark.parametrize("name", _rules())
+def test_every_rule_of_the_table_can_be_followed(name):
+    for rule in _rules()[name]:
+        assert rule.rules in {"", *_rules()}, rule
+        assert rule.by in {"", *FUNCTIONS}, rule
+        rule.fits(SAID)  # its phrases and regular expressions can be read
+        if rule.by or rule.rules:
+            continue
+        for city in CITIES:
+            told = rule.answer(city, SAID)
+            assert told is None or isinstance(told, bool) or not names_it(city, told), (rule, city)
+
+
+def test_a_rule_that_says_something_says_it_of_most_cities():
+    for rule in (rule for rules in _rules().values() for rule in rules if rule.say):
+        told = [rule.answer(city, SAID) for city in CITIES]
+        assert told.count(None) <= 3, rule
+        assert all("{" not in one for one in told if one), rule
+
+
+def test_every_list_of_rules_is_used():
+    used = {rule.rules for rules in _rules().values() for rule in rules}
+    asked = {"open", "either", "yes", "plain", "capital_of_country", "place", "water", "height", "mountain"}
+    assert set(read("questions")["rules"]) == (used | asked) - {""}
+
+
+def test_a_word_that_no_rule_has_is_refused():
+    with pytest.raises(TypeError, match="asks"):
+        Rule(asks="flag")
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("capital", True),
+        ("not capital", False),
+        ("name = Lima | Paris", True),
+        ("languages = French", True),
+        ("water has Seine", True),
+        ("water has Lake", False),
+        ("people < 1", False),
+        ("height >= 500", False),
+        ("coast or water", True),
+        ("coast and water", False),
+        ("topic.metro and not land.island", True),
+        ("never", False),
+        ("", True),
+    ],
+)
+def test_conditions(condition, expected):
+    assert holds(condition, cities()["Paris, France"]) is expected
+
+
+def test_a_field_that_no_city_has_is_an_error():
+    with pytest.raises(AttributeError, match="mayor"):
+        value("mayor", CITIES[0])
+
+
+@pytest.mark.parametrize(
+    ("city", "question", "answer"),
+    [
+        ("Bogota, Colombia", "Is it in the north or the south?", "It is in the centre of its country."),
+        ("Berlin, Germany", "Is it in South East Asia or Europe?", "Yes."),
+        ("Shenyang, China", "What is the name of the palace?", "I can't answer that question."),
+        ("Paris, France", "What is its nickname?", "I can't answer that question."),
+        ("Medellin, Colombia", "What river runs through it?", "A river of the same name runs through it."),
+        ("Kinshaha, Congo", "Which country is it in?", "It is in the Democratic Republic of the Congo."),
+    ],
+)
+def test_answers(city, question, answer):
+    assert ORACLE.answer(city, question) == answer
+
+
+def test_agreement_with_the_held_out_half_stays_where_it_is(shared, monkeypatch):
+    data = shared / "data" / "games" / "guess_my_city.json"
+    if not data.exists():
+        pytest.skip(f"no dialogues at {data}")
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    import oracle_cities
+
+    found = oracle_cities.compare(json.loads(data.read_text())[1::10])  # every fifth dialogue of that half
+    told = found.agree + len(found.disagreements)
+    assert found.yes_no > 1000
+    assert found.agree / told > 0.86
+    assert told / found.yes_no > 0.95
+    assert found.open_unsure / found.open < 0.06
+
+
+def play(tasks, **settings):
+    played = []
+
+    async def keep(trajectory):
+        played.append(trajectory)
+
+    policy = CityAsker(ORACLE.answer, list(cities()), **settings)
+    asyncio.run(
+        rollout(
+            schedule(tasks, 1, seed=0),
+            make_env=lambda: GuessMyCityEnv(ORACLE),
+            policy=policy,
+            on_finished=keep,
+            concurrency=4,
+        )
+    )
+    return played
+
+
+def test_it_finds_every_third_city_within_ten_questions():
+    played = play(TASKS[::3])
+    assert all(game.stop_reason == "ended" for game in played)
+    assert min(game.reward for game in played) >= -9
+    assert sum(game.reward for game in played) / len(played) > -8
+
+
+def test_without_skill_it_needs_more_questions_but_reasons_all_the_same():
+    skilled, random = (sum(game.reward for game in play(TASKS[::5], skill=skill)) for skill in (1.0, 0.0))
+    assert random < skilled
+
+
+def test_it_never_asks_twice_and_never_guesses_a_city_that_an_answer_ruled_out():
+    for game in play(TASKS[::9], skill=0.3):
+        asked = [turn.content for turn in game.dialogue_history if turn.role == "assistant"]
+        assert len(asked) == len(set(asked))
+        for question, answer in pairwise(game.dialogue_history):
+            if question.role == "assistant":
+                assert ORACLE.answer(game.task.hidden_information, question.content) == answer.content
+
+
+def test_the_same_dialogue_and_seed_get_the_same_turn():
+    asker = CityAsker(ORACLE.answer, list(cities()))
+    seen = Observation("guess_my_city/0", (Message("user", "Questions:\n"),), seed=5)
+    first, again = (asyncio.run(asker.act(seen)).completion.text for _ in range(2))
+    assert first == again
+    assert first in {form for forms in QUESTIONS.values() for form in forms}
+
+
+def test_answers_that_fit_no_city_do_not_stop_it():
+    asker = CityAsker(ORACLE.answer, ["Paris, France", "Rome, Italy"])
+    dialogue = (
+        Message("user", "Questions:\n"),
+        Message("assistant", "Is it in Asia?"),
+        Message("user", "Yes."),
+        Message("assistant", "Is your city Rome?"),
+        Message("user", "No."),
+    )
+    said = asyncio.run(asker.act(Observation("x", dialogue, seed=0))).completion.text
+    assert said == "Is your city Paris?"
+
+
+def test_all_wordings_of_a_question_get_the_same_answer_and_it_is_yes_or_no():
+    for forms in QUESTIONS.values():
+        for city in cities():
+            (answer,) = {ORACLE.answer(city, form) for form in forms}
+            assert answer in {"Yes.", "No."}, (city, forms)
+
+
+@pytest.mark.parametrize("skill", [-0.1, 1.5])
+def test_a_skill_is_a_probability(skill):
+    with pytest.raises(UsageError, match=f"got {skill}"):
+        CityAsker(ORACLE.answer, list(cities()), skill=skill)
+
+
+def test_no_cities_is_an_error():
+    with pytest.raises(UsageError, match="got none"):
+        CityAsker(ORACLE.answer, [])
