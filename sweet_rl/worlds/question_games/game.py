@@ -336,9 +336,9 @@ class QuestionGame(World):
 
     def make_oracle(self, kind: str, path: str, **how: Any) -> User:
         """A model that answers, in this process or behind a server; see `oracles.open_oracle`."""
-        from sweet_rl.worlds.question_games.oracles import open_oracle
-
-        return open_oracle(self.asking, kind, path, **how)
+        opened = resolve_name("sweet_rl.worlds.question_games.oracles:open_oracle")
+        oracle: User = opened(self.asking, kind, path, **how)
+        return oracle
 
     def transcript(self) -> QuestionTranscript:
         """Questions with their answers, line by line."""
