@@ -25,8 +25,7 @@ from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import SweetRLError
 from sweet_rl.grading.extraction import lenient_code, published_code
 from sweet_rl.grading.pages.judge import read_verdict
-from sweet_rl.mini.backend.human.human import ScriptedHuman
-from sweet_rl.mini.backend.human.reading import answer_served
+from sweet_rl.mini.backend.human import ScriptedHuman, answer_served
 from sweet_rl.mini.cities.oracle import _rules
 from sweet_rl.mini.cities.question import read_question
 from sweet_rl.mini.frontend.agents.canvas import Canvas
@@ -75,7 +74,7 @@ MADE = {
     "training.turns: '|'.join(marks) or '(?!)'": [r"<\|im_end\|>|</s>"],
     "training.turns: re.escape(asked)": ["a a", "aaaa"],
     "worlds.alfworld.players: f'\\\\b{kind} {number}\\\\b'": [r"\bshelf 1\b"],
-    "mini.backend.human.topics: f'(?<!\\\\w)(?:{either})(?!\\\\w)'": [
+    "mini.backend.questions: f'(?<!\\\\w)(?:{either})(?!\\\\w)'": [
         r"(?i)(?<!\w)(?:multiplied\s+by\s+0\w*|more\s+than)(?!\w)"
     ],
     "mini.frontend.agents.sketch: f'\\\\b{name}\\\\b'": [r"(?i)\bred\b"],

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from sweet_rl.browsers import PageContext
 from sweet_rl.grading.pages.judge import VisionJudge
-from sweet_rl.mini.backend.human.human import ScriptedHuman
+from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.objects.oracle import ObjectOracle
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy

@@ -2,7 +2,7 @@
 
 from contextlib import asynccontextmanager
 
-from sweet_rl.mini.backend.human.reading import answer_served
+from sweet_rl.mini.backend.human import answer_served
 from sweet_rl.serving import listening
 from sweet_rl.users.server import SimulatorServer
 

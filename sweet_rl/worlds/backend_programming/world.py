@@ -320,7 +320,7 @@ class BackendProgramming(Dialogue):
 
     def served_human(self) -> Speaker:
         """The scripted human behind a server; the hidden function is in the prompt."""
-        speaker: Speaker = import_module("sweet_rl.mini.backend.human.reading").answer_served
+        speaker: Speaker = import_module("sweet_rl.mini.backend.human").answer_served
         return speaker
 
     def make_model_user(

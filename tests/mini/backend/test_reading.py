@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.mini.backend.human import ScriptedHuman
-from sweet_rl.mini.backend.human.reading import MAX_HIDDEN, context_of
+from sweet_rl.mini.backend.human import MAX_HIDDEN, ScriptedHuman, context_of
 from sweet_rl.users.protocol import ServedMessage
 from tests.users.test_server_endpoints import HIDDEN, PROMPT, ask, chat
 

@@ -4,13 +4,11 @@ import ast
 
 import pytest
 
-from sweet_rl.mini.backend.human.english import Speaker
-from sweet_rl.mini.backend.human.facts import facts_of
-from sweet_rl.mini.backend.human.guard import recites
-from sweet_rl.mini.backend.human.nouns import Unspeakable
-from sweet_rl.mini.backend.human.questions import Intent, questions_in
-from sweet_rl.mini.backend.human.scope import Scope
-from sweet_rl.mini.backend.human.topics import Topic
+from sweet_rl.mini.backend.english import Speaker, Unspeakable
+from sweet_rl.mini.backend.facts import facts_of
+from sweet_rl.mini.backend.human import recites
+from sweet_rl.mini.backend.questions import Intent, Topic, questions_in
+from sweet_rl.mini.backend.variables import Scope
 
 SCOPE = Scope(kinds={"title": "text", "counts": "dict", "prices": "list"}, indexes={"i": "prices"})
 

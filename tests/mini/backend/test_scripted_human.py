@@ -24,9 +24,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweet_rl.mini.backend import human
 from sweet_rl.mini.backend import tasks as mini
-from sweet_rl.mini.backend.human import ScriptedHuman, human
-from sweet_rl.mini.backend.human.facts import facts_of
+from sweet_rl.mini.backend.facts import facts_of
+from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.types import Message, UserContext
 from tests.mini.backend.questions import WELL_POSED
 

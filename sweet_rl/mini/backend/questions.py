@@ -6,22 +6,87 @@ Reads English by its surface. It need not understand a message, only find out wh
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
 
-from sweet_rl.mini.backend.human.topics import TRIGGERS, Topic, phrases
-from sweet_rl.mini.backend.human.words import numbers_in, quotes_in, stems
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
+_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'(?!\w)|`([^`]*)`|“([^“”]*)”")
+_ENDINGS = ("ations", "ation", "ingly", "ings", "ing", "ies", "edly", "ed", "es", "ly", "s", "e", "y")
+
+_LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_STOP_WORDS = frozenset(_LISTS["stop_words"].split())
+
+Intent = StrEnum("Intent", "DETAIL MORE CONFIRM CODE STATEMENT")
+"""What a message, or one sentence of it, is after."""
+
+Topic = StrEnum(
+    "Topic",
+    "DEFAULT INPUT OUTPUT RESULT THRESHOLD MINIMUM MAXIMUM MORE LESS FORMULA LABEL EMPTY ERROR OTHERWISE ROUND CASE "
+    "ORDER",
+)
+"""What a fact is about, and what a question asks for."""
+
+SHAPES = frozenset({Topic.INPUT, Topic.OUTPUT})
+"""What goes in and what comes out, as opposed to what happens in between."""
+
+POINTED = frozenset(
+    {Topic.DEFAULT, Topic.EMPTY, Topic.ERROR, Topic.OTHERWISE, Topic.ROUND, Topic.CASE, Topic.ORDER}
+)
+"""Topics that a question is about even when it names other things as well: "is the total rounded?"."""
+
+VAGUE = frozenset({Topic.FORMULA, Topic.RESULT})
+"""Topics that anybody may ask about anything: "how do I cook pasta?"."""
 
 
-class Intent(StrEnum):
-    """What a message, or one sentence of it, is after."""
+def phrases(listed: str) -> re.Pattern[str]:
+    """A pattern for any of the phrases of a comma-separated list."""
+    escaped = (re.escape(" ".join(phrase.split())) for phrase in listed.split(","))
+    either = "|".join(phrase.replace(r"\*", r"\w*").replace(r"\ ", r"\s+") for phrase in escaped)
+    return re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE)
 
-    DETAIL = "detail"
-    MORE = "more"
-    CONFIRM = "confirm"
-    CODE = "code"
-    STATEMENT = "statement"
+
+SIGNS = {Topic(topic): phrases(listed) for topic, listed in _LISTS["signs"].items()} | {
+    Topic.MINIMUM: re.compile(r", but at least\b"),
+    Topic.MAXIMUM: re.compile(r", but at most\b|\bthe first \d+ (?:items|characters)\b"),
+    Topic.LABEL: re.compile(r"\bresult is [\"']|\"[^\"]*\" (?:if|otherwise|for)\b|I know the value"),
+}
+"""How a sentence about the function shows what it is about."""
+TRIGGERS = {Topic(topic): phrases(listed) for topic, listed in _LISTS["triggers"].items()}
+"""The words of a question that name a topic."""
+BEYOND = phrases(_LISTS["beyond"])
+"""What functions like these say nothing about."""
+
+
+@lru_cache(maxsize=8192)
+def stem(word: str) -> str:
+    """The word without its ending, so that "rounded", "rounding" and "round" meet."""
+    word = word.lower()
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+def stems(text: str) -> frozenset[str]:
+    """Stems of the words of a text that carry meaning; identifiers are taken apart."""
+    words = _WORD.findall(_CAMEL.sub(" ", text.replace("_", " ")))
+    return frozenset(stem(word) for word in words if word.lower() not in _STOP_WORDS)
+
+
+def numbers_in(text: str) -> frozenset[float]:
+    """The numbers of a text; digits inside words do not count."""
+    return frozenset(float(number) for number in _NUMBER.findall(text))
+
+
+def quotes_in(text: str) -> frozenset[str]:
+    """What a text quotes, in any kind of quotation marks."""
+    return frozenset("".join(groups) for groups in _QUOTED.findall(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,382 @@
+"""The scripted human: answers the agent's questions from the hidden function, without a model.
+
+It says what it knows in at most two sentences, admits what it does not know, and never recites the code. It is
+deterministic and keeps no state: what it has already answered, it reads from the dialogue. Behind a server it finds the
+hidden function and the dialogue in a prompt of any format.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence, Set
+from functools import cached_property, lru_cache
+from itertools import zip_longest
+from typing import Final, Literal
+
+from sweet_rl.mini.backend.facts import MAX_REPLY, Fact, facts_of
+from sweet_rl.mini.backend.questions import (
+    BEYOND,
+    POINTED,
+    SHAPES,
+    VAGUE,
+    Intent,
+    Question,
+    Topic,
+    numbers_in,
+    questions_in,
+    stems,
+)
+from sweet_rl.prompts import parse_simulator_prompt
+from sweet_rl.types import Message, UserContext, UserReply
+from sweet_rl.users.protocol import ServedMessage
+
+_DONT_KNOW = ("I don't know about that.", "I'm not sure about that, sorry.", "I have no information on that.")
+_ALL_TOLD = ("That's all I know about it.", "I think you have everything I know.")
+_FINE = ("That sounds fine to me.", "Okay, go ahead.", "Sounds good to me.")
+_NO_CODE = (
+    "I don't have code to give you, I can only say how it should behave.",
+    "I can't dictate the code, but ask me about any detail of how it should behave.",
+)
+_READ = 20_000
+"""Characters that are read of the problem, and, its last, of the agent's message and of what was said before."""
+_FIXED = POINTED | SHAPES | {Topic.RESULT}
+"""Topics that stay, whatever words the function has."""
+
+_ABSENT = {
+    Topic.ROUND: "No rounding is needed, as far as I know.",
+    Topic.CASE: "I have no special wish about upper and lower case.",
+    Topic.ORDER: "There is no sorting that I know of.",
+    Topic.DEFAULT: "There is no default that I know of.",
+    Topic.EMPTY: "I have no special rule for empty or missing input.",
+    Topic.ERROR: "I have no special rule for bad input.",
+}
+_CLOSE = 0.75
+"""From this share of the best score on, a new fact goes before one given already, and a second may join."""
+_TRIVIAL_NUMBERS = frozenset({0.0, 1.0})
+_TOKEN = re.compile(
+    r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n]){0,500}+\"|'(?:\\.|[^'\\\n]){0,500}+'|#[^\n]*|\d+(?:\.\d+)?|\w+|[^\w\s]",
+    re.DOTALL,
+)
+_LITERAL = re.compile(r"[\"'\d,]|True$|False$|None$")
+_RUN = 6
+"""Consecutive tokens that make a recital."""
+_SHORTEST_LINE = 3
+"""Tokens that a line needs before repeating it counts: `else:` is no secret."""
+MAX_HIDDEN: Final = 100_000
+"""Characters of a hidden function: it is parsed while others wait."""
+
+_MAX_PARSED: Final = 2_000_000
+"""Characters that are tried as Python, in all tries together."""
+
+LOOKED_FOR: Final = (
+    "It looks for the sections <request>, <hidden_information> and <dialogue> of the packaged prompt; else "
+    "for a Python function (def ...:) in the system message, or in the prompt before the dialogue, and for a "
+    "dialogue: entries like 'user: ...' and 'assistant: ...' at the beginnings of lines after the function, "
+    "or the other messages of the chat, the last of them the agent's."
+)
+
+_HUMAN: Final = ("user", "human", "person", "client", "customer", "requester")
+_AGENT: Final = ("assistant", "agent", "ai", "bot", "model", "developer", "programmer", "collaborator")
+_ENTRY: Final = re.compile(
+    rf"^[ \t]*+[*#>\[(<|-]*+[ \t]*+(?P<role>{'|'.join(_HUMAN + _AGENT)})"
+    r"(?:[ \t]++\d++)?+[*\])>|]*+[ \t]*+:\**+[ \t]?",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SYSTEM: Final = ("system", "developer")
+_RULE: Final = re.compile(r"^(?:[-=#*_~]{3,}|```.*|</.*>)[ \t]*$", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^(?P<indent>[ \t]*)(?:@|(?:async[ ]+)?def[ ]+\w+[ ]*\()", re.MULTILINE)
+_CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def[ ]|async[ ]|class[ ]|import[ ]|from[ ]|#|\w+[ ]*=)")
+
+
+class ScriptedHuman:
+    """A simulated human that needs no model (contract: `sweet_rl.contracts.User`).
+
+    It holds no state of an episode, so one object serves any number of them at once.
+    """
+
+    name = "scripted"
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """Answer the agent's last message."""
+        return UserReply(
+            self.answer(context.problem_description, context.hidden_information, context.messages)
+        )
+
+    async def close(self) -> None:
+        """Do nothing: the human has no connection."""
+
+    def answer(self, problem_description: str, hidden_information: str, messages: Sequence[Message]) -> str:
+        """One or two sentences, at most 400 characters; never raises, whatever the texts are."""
+        turn = sum(message.role == "assistant" for message in messages)
+        problem_description = problem_description[:_READ]
+        asked = messages[-1].content[-_READ:] if messages else ""
+        earlier = "\n".join(message.content for message in messages[1:] if message.role == "user")[-_READ:]
+        answers = Answers(facts_of(hidden_information), earlier, stems(problem_description))
+        questions = questions_in(asked)
+        found = [sentences for question in questions if (sentences := answers.to(question, asked))]
+
+        def one_of(phrases: Sequence[str]) -> str:
+            return phrases[turn % len(phrases)]
+
+        if questions[0].intent is Intent.CODE:
+            said = [one_of(_NO_CODE)]
+        elif questions[0].intent is Intent.STATEMENT:
+            said = [one_of(_FINE)]
+        elif not found:
+            only_more = all(question.intent is Intent.MORE for question in questions)
+            said = [one_of(_ALL_TOLD if only_more else _DONT_KNOW)]
+        else:
+            said = found[0] if len(found) == 1 else list(dict.fromkeys(sentences[0] for sentences in found))
+        said = [one for one in said if not recites(one, hidden_information, problem_description)]
+        both = " ".join(said[:2])
+        return (both if len(both) <= MAX_REPLY else said[0]) or one_of(_NO_CODE)
+
+
+class Answers:
+    """What the human can say about one function, after its earlier replies.
+
+    Args:
+        facts: all facts of the function.
+        earlier: the human's earlier replies, as one text.
+        public: stems of the problem description: words that belong to the matter.
+    """
+
+    def __init__(self, facts: tuple[Fact, ...], earlier: str, public: frozenset[str]) -> None:
+        self._facts, self._earlier, self._public = facts, earlier.casefold(), public
+
+    def to(self, question: Question, asked: str) -> list[str]:
+        """The sentences that answer a question of a message, best first; empty when it cannot be answered."""
+        if question.intent is Intent.CONFIRM:
+            return [self._objection(asked) or "It sounds right to me."]
+        if question.intent is Intent.MORE:  # one new fact, those with constants first
+            untold = [fact for fact in self._facts if not fact.parts and not self._told(fact)]
+            weighty = [fact for fact in untold if _gives_constants(fact) and not fact.topics & SHAPES]
+            return [fact.text for fact in (*weighty, *untold)][:1]
+        return self._detail(question)
+
+    def _detail(self, question: Question) -> list[str]:
+        if BEYOND.search(question.text) and not question.subject & self._vocabulary:
+            return []
+        # An answer keeps to the topics that are pointed at; to a limit only if the function has such a limit.
+        limits = question.topics & {Topic.MINIMUM, Topic.MAXIMUM}
+        known = {limit for limit in limits if any(limit in fact.topics for fact in self._facts)}
+        pointed = question.topics & POINTED | known
+        absent = [_ABSENT[topic] for topic in sorted(pointed) if topic in _ABSENT]
+        ranked = self._rank(question, pointed)
+        if not ranked and not absent:
+            ranked = self._rank(question, frozenset())
+        if not ranked:
+            return absent[:1]
+        best_score, best = ranked[0]
+        shapes = question.topics & best.topics & SHAPES
+        fresh = [
+            fact
+            for score, fact in ranked
+            if score >= _CLOSE * best_score and shapes <= fact.topics and not self._told(fact)
+        ]
+        if not fresh:
+            return [_after(_yes_or_no(question, best) or "As I said, ", best)]
+        also = [fact.text for fact in fresh[1:] if _adds_to(fresh[0], fact)]
+        return [_after(_yes_or_no(question, fresh[0]), fresh[0]), *also[:1]]
+
+    def _objection(self, proposal: str) -> str | None:
+        """What a proposal seems to have forgotten; None when it mentions every constant."""
+        numbers = numbers_in(proposal) | _TRIVIAL_NUMBERS
+        for fact in self._facts:
+            if fact.parts or fact.topics & SHAPES:
+                continue
+            unsaid = [text for text in fact.texts if text not in proposal and "[" not in text]
+            if unsaid or not fact.numbers <= numbers:
+                return _after("I can't judge it all, but keep in mind: ", fact)
+        return None
+
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        return frozenset().union(*(fact.words for fact in self._facts))
+
+    @cached_property
+    def _rarity(self) -> dict[str, float]:
+        """Inverse document frequency of each word among the facts."""
+        counts = Counter(word for fact in self._facts for word in fact.words)
+        return {word: math.log(1 + len(self._facts) / count) for word, count in counts.items()}
+
+    def _rank(self, question: Question, pointed: Set[Topic]) -> list[tuple[float, Fact]]:
+        foreign = bool(question.subject) and not question.subject & (self._vocabulary | self._public)
+        # without those whose word is a word of the function: there "extra" means its `extra`
+        topics = {
+            topic
+            for topic, words in question.triggers.items()
+            if topic in _FIXED or not words or not words <= self._vocabulary
+        } - (VAGUE if foreign else frozenset())
+        facts = (fact for fact in self._facts if not pointed or fact.topics & pointed)
+        scored = [(self._score(question, fact, topics), fact) for fact in facts]
+        return sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])
+
+    def _score(self, question: Question, fact: Fact, topics: Set[Topic]) -> float:
+        # fsum: the order of a set must not decide between two facts.
+        words = math.fsum(self._rarity[word] for word in question.words & fact.words)
+        words += 0.5 * math.fsum(self._rarity[word] for word in question.words & fact.head)
+        constants = len(question.numbers & fact.numbers) + 1.5 * len(question.texts & fact.texts)
+        score = words + constants + 0.8 * len(topics & fact.topics)
+        if fact.topics & SHAPES and Topic.LABEL not in topics & fact.topics:
+            score *= 0.7 if question.topics & SHAPES else 0.5
+        return score if _gives_constants(fact) else 0.8 * score
+
+    def _told(self, fact: Fact) -> bool:
+        if fact.text.casefold() in self._earlier:
+            return True
+        if fact.parts and all(part.casefold() in self._earlier for part in fact.parts):
+            return True
+        return any(
+            fact.text in other.parts and other.text.casefold() in self._earlier for other in self._facts
+        )
+
+
+def _gives_constants(fact: Fact) -> bool:
+    return bool(fact.numbers or fact.texts)
+
+
+def _adds_to(first: Fact, second: Fact) -> bool:
+    """Whether a second fact says something new, and gives away a constant with it."""
+    if second.text in first.parts or first.text in second.parts or not _gives_constants(second):
+        return False
+    return not (second.numbers <= first.numbers and second.texts <= first.texts)
+
+
+def _after(opening: str, fact: Fact) -> str:
+    """The fact after an opening, if there is room for one."""
+    if not opening or len(opening) + len(fact.text) > MAX_REPLY:
+        return fact.text
+    first = fact.text.split(" ", 1)[0]
+    is_name = len(first) == 1 or first.startswith(('"', "'"))
+    return opening + (fact.text if is_name else fact.text[:1].lower() + fact.text[1:])
+
+
+def _yes_or_no(question: Question, fact: Fact) -> str:
+    """Where the question wants a yes or a no and the fact decides it."""
+    verdict: bool | None = None
+    if question.edge and not question.numbers:
+        verdict = fact.inclusive
+    elif question.numbers and fact.numbers:
+        verdict = question.numbers <= fact.numbers or (None if question.numbers & fact.numbers else False)
+    elif (question.texts and question.texts <= fact.texts) or Topic.ROUND in question.topics & fact.topics:
+        verdict = True
+    return "" if verdict is None or not question.polar else "Yes, " if verdict else "No, "
+
+
+def recites(reply: str, source: str, known: str = "") -> bool:
+    """Whether `reply` repeats a run of six tokens, or a whole line, of `source` that is not in `known`."""
+    tokens = _tokens(reply)
+    runs, lines = _secrets(source, known)
+    if any(run in runs for run in _runs(tokens, _RUN)):
+        return True
+    spoken = _spaced(tokens)
+    return any(line in spoken for line in lines)
+
+
+@lru_cache(maxsize=256)
+def _secrets(source: str, known: str) -> tuple[frozenset[tuple[str, ...]], tuple[str, ...]]:
+    """The runs of tokens and the lines of the source that must not be repeated."""
+    public = _tokens(known)
+    runs = {run for run in _runs(_tokens(source), _RUN) if _is_code(run)} - set(_runs(public, _RUN))
+    lines = [tokens for line in source.splitlines() if len(tokens := _tokens(line)) >= _SHORTEST_LINE]
+    said_before = _spaced(public)
+    texts = [_spaced(line) for line in lines if _is_code(line)]
+    return frozenset(runs), tuple(text for text in texts if text not in said_before)
+
+
+def _spaced(tokens: Sequence[str]) -> str:
+    return f" {' '.join(tokens)} "
+
+
+def _tokens(text: str) -> list[str]:
+    """Without comments; string literals count by their value, whichever quotes they wear."""
+    return [
+        f'"{token.strip(token[0])}"' if token[0] in "\"'" and len(token) > 1 else token
+        for token in _TOKEN.findall(text)
+        if not token.startswith("#")
+    ]
+
+
+def _runs(tokens: Sequence[str], length: int) -> list[tuple[str, ...]]:
+    return [tuple(tokens[start : start + length]) for start in range(len(tokens) - length + 1)]
+
+
+def _is_code(tokens: Sequence[str]) -> bool:
+    """Whether more than constants in a row."""
+    return not all(_LITERAL.match(token) for token in tokens)
+
+
+def answer_served(messages: Sequence[ServedMessage]) -> str:
+    """What the scripted human says to a prompt that holds what it knows."""
+    context = context_of(messages)
+    return ScriptedHuman().answer(context.problem_description, context.hidden_information, context.messages)
+
+
+def context_of(messages: Sequence[ServedMessage]) -> UserContext:
+    """What the human of a request knows."""
+    users = [message.text for message in messages if message.role == "user"]
+    if users and "<hidden_information>" in users[-1]:
+        return parse_simulator_prompt(users[-1])
+    filled = [message for message in messages if message.text.strip()]
+    first = next((at for at, message in enumerate(filled) if message.role not in _SYSTEM), len(filled))
+    place = next(
+        (at for at, message in enumerate(filled[: first + 1]) if _FUNCTION.search(message.text)), None
+    )
+    if place is None:
+        raise ValueError(f"there is no hidden function in the prompt. {LOOKED_FOR}")
+    hidden, rest = _function(filled[place].text)
+    later = [message for message in filled[place + 1 :] if message.role in {"user", "assistant"}]
+    if later:  # a chat, whose human is its assistant, unless an assistant spoke last
+        agent = later[-1].role
+        dialogue = [Message("assistant" if one.role == agent else "user", one.text) for one in later]
+    else:
+        dialogue = _of_text(rest)
+    if not dialogue or dialogue[-1].role != "assistant":
+        what = "there is no dialogue in the prompt" if not dialogue else "the dialogue ends with the human"
+        raise ValueError(f"{what}. {LOOKED_FOR}")
+    asked = next((message.content for message in dialogue if message.role == "user"), "")
+    return UserContext(asked, hidden, tuple(dialogue))
+
+
+def _function(text: str) -> tuple[str, str]:
+    """The first function of a text, with what belongs to it, and what follows."""
+    dialogue = _ENTRY.search(text)
+    left = _MAX_PARSED
+    for found in _FUNCTION.finditer(text, 0, len(text) if dialogue is None else dialogue.start()):
+        lines = text[found.start() :].splitlines(keepends=True)
+        width = len(found["indent"])
+        end = 1
+        while end < len(lines) and _CODE_LINE.match(lines[end][width:] if lines[end].strip() else ""):
+            end += 1
+        for last in range(end, 0, -1):  # the longest part that is Python: prose may follow
+            source = "".join(line[width:] if line.strip() else "\n" for line in lines[:last])
+            left -= len(source)
+            if len(source) > MAX_HIDDEN or left < 0:
+                raise ValueError(f"the hidden function has more than {MAX_HIDDEN:,} characters.")
+            try:
+                body = ast.parse(source).body
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+            if any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in body):
+                return source.strip("\n") + "\n", "".join(lines[last:])
+    raise ValueError(f"there is no Python function before the dialogue that can be read. {LOOKED_FOR}")
+
+
+def _of_text(text: str) -> list[Message]:
+    """The dialogue as entries of a text; a last one without words is the cue to speak."""
+    found = list(_ENTRY.finditer(text))
+    dialogue = []
+    for entry, following in zip_longest(found, found[1:]):
+        content = text[entry.end() : following.start() if following else None]
+        if following is None:
+            if not content.partition("\n")[0].strip():
+                continue
+            if rule := _RULE.search(content):
+                content = content[: rule.start()]
+        role: Literal["user", "assistant"] = "user" if entry["role"].lower() in _HUMAN else "assistant"
+        dialogue.append(Message(role, content.strip()))
+    return dialogue
