@@ -315,10 +315,10 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
 def _begun_with(
     names: Mapping[str, Any], overridden: Collection[str], save_path: Path
 ) -> dict[str, str | None]:
-    from sweet_rl.online.models import find_beginning
+    from sweet_rl.online.models import find_init_weights
 
     path = str(names["checkpoint_path"])
-    found = find_beginning(path)
+    found = find_init_weights(path)
     critic = {} if found.critic is None or "critic_lm" in overridden else {"critic_lm": str(found.critic)}
     if found.weights is not None:
         return {**critic, "checkpoint_path": str(found.weights)}

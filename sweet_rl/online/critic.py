@@ -1,22 +1,21 @@
 """Two Q and two V critics over utterances, on one encoder.
 
-Observations and actions are encoded separately, and what a text becomes does not depend on what else is in
-its batch. So each distinct text is encoded once, in batches of similar lengths; of those that begin each
-other, as an episode's observations do, a causal encoder reads the longest only. Importing this module imports
-torch.
+Observations and actions are encoded separately, and what a text becomes does not depend on what else is in its batch.
+So each distinct text is encoded once, in batches of similar lengths; of those that begin each other, as an episode's
+observations do, a causal encoder reads the longest only. A step's loss is the sum of G means over B rows.
 
-Axes: N texts, B rows, T tokens, H hidden.
+Axes: N texts, B rows, T tokens, H hidden; of a step S rows of a process.
 
-Published behaviour: docs/published/archer.md#critic.
+Published behaviour: docs/published/archer.md#critic, #critic-targets, #deviations, #online-chai.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
-from threading import Lock
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,46 +29,7 @@ from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.steps import padded_batches
 from sweet_rl.training.trees import chains
 
-BUDGET_BYTES = 32 * 2**20  # Of one memory; about ten thousand observations of a question game
-
-_BYTES_OF_A_TOKEN, _BYTES_OF_A_LETTER = 36, 2
-
-Value = TypeVar("Value")
-
-
-class Recent(Generic[Value]):
-    """A function of a text that remembers its newest results; safe to call from several threads."""
-
-    def __init__(
-        self, make: Callable[[str], Value], tokens: Callable[[Value], int], budget: int = BUDGET_BYTES
-    ) -> None:
-        self._make, self._tokens, self._budget = make, tokens, budget
-        self._kept: dict[str, Value] = {}
-        self._held = 0
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __call__(self, text: str) -> Value:
-        """The result for the text."""
-        with self._lock:
-            if text in self._kept:
-                self._kept[text] = value = self._kept.pop(text)  # the newest stand last
-                return value
-        value = self._make(text)
-        with self._lock:
-            if text not in self._kept:
-                self._kept[text] = value
-                self._held += self._size(text, value)
-                while self._held > self._budget and len(self._kept) > 1:
-                    oldest = next(iter(self._kept))
-                    self._held -= self._size(oldest, self._kept.pop(oldest))
-        return value
-
-    def _size(self, text: str, value: Value) -> int:
-        return _BYTES_OF_A_LETTER * len(text) + _BYTES_OF_A_TOKEN * self._tokens(value)
-
+REMEMBERED = 8192  # texts whose tokens are kept: updates come to the same ones again and again
 
 # How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
 # first token), the first token's output as it is, the last token's beside the mean of the tokens' embeddings,
@@ -77,7 +37,6 @@ class Recent(Generic[Value]):
 # utterance the same. Which one it was the embeddings say.
 Pooling = Literal["pooler", "first", "last", "mean"]
 
-_HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
 # Tokens from which on a device is busy with a batch: padding then costs more than another batch. For models
 # 256 wide or wider; narrower ones need more.
 _WORTH = {"cpu": 256, "cuda": 4096}
@@ -117,13 +76,17 @@ class TextEncoder:
         self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
         self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
         self.joined_width = 2 * self.width + (self._hidden if self.pooling == "last" else 0)
-        # Texts that the model was given so far: how a test knows that none was read twice.
-        self.texts_read = 0
-        self._chained = self.pooling == "last" and _looks_back_only(model)
+        self.texts_read = (
+            0  # texts that the model was given so far: how a test knows that none was read twice
+        )
+        causal = [module.is_causal for module in model.modules() if hasattr(module, "is_causal")]
+        self._chained = (
+            self.pooling == "last" and bool(causal) and all(causal)
+        )  # no token sees those behind it
         pad_id = tokenizer.pad_token_id
         self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
         self._adds_begin = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
-        self._ids = Recent(self._tokenize, len)
+        self._ids = lru_cache(REMEMBERED)(self._tokenize)
         accepted = inspect.signature(model.forward).parameters
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
 
@@ -151,15 +114,12 @@ class TextEncoder:
 
     @property
     def device(self) -> torch.device:
-        """The device of the encoder's parameters, where inputs have to be."""
         return next(self.model.parameters()).device
 
     def __call__(self, texts: Sequence[str], max_tokens: int) -> Tensor:
         """Vectors of the texts, as [N, width]; with gradients where they are on."""
         batches = self.batches(texts, max_tokens)
-        features: Tensor = torch.cat(
-            [self._encode([self._ids(texts[n]) for n in batch]) for batch in batches]
-        )
+        features = torch.cat([self._encode([self._ids(texts[n]) for n in batch]) for batch in batches])
         order = torch.tensor([number for batch in batches for number in batch], device=features.device)
         return features[order.argsort()]
 
@@ -176,8 +136,7 @@ class TextEncoder:
         with torch.autocast(device.type, torch.bfloat16, enabled=self.half):
             output = self.model(input_ids=ids_BT, attention_mask=mask_BT, **self._options)
         if self.pooling == "pooler":
-            pooled: Tensor = output.pooler_output
-            return pooled.to(dtype)
+            return output.pooler_output.to(dtype)  # type: ignore[no-any-return]
         hidden_BTH: Tensor = output.last_hidden_state.to(dtype)
         if self.pooling == "first":
             return hidden_BTH[:, 0]
@@ -262,8 +221,7 @@ class DoubleCritic(nn.Module):
     ) -> CriticValues:
         """All four values of texts; every distinct text is encoded once."""
         features = self.encode([*observations, *actions], max_tokens)
-        values: CriticValues = self(features[: len(observations)], features[len(observations) :])
-        return values
+        return CriticValues(*self(features[: len(observations)], features[len(observations) :]))
 
 
 @torch.no_grad()
@@ -284,9 +242,8 @@ def load_critic(
     """
     from transformers import AutoModel
 
-    base, _ = pretrained(
-        name, lambda _: AutoModel, flag="critic_lm", cache_dir=cache_dir, dtype=torch.float32
-    )
+    options: dict[str, Any] = {"flag": "critic_lm", "cache_dir": cache_dir, "dtype": torch.float32}
+    base, _ = pretrained(name, lambda _: AutoModel, **options)
     tokenizer = load_tokenizer(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -303,8 +260,7 @@ def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
     if getattr(model, "pooler", None) is not None:
         return "pooler"
     begins = getattr(tokenizer, "cls_token_id", None)
-    ids = tokenizer("a")["input_ids"]
-    if begins is not None and ids[:1] == [begins]:
+    if begins is not None and tokenizer("a")["input_ids"][:1] == [begins]:
         return "first"
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -316,12 +272,6 @@ def _means(states_BTH: Tensor) -> Tensor:
     """Of all tokens up to each one."""
     counts_T1 = torch.arange(1, states_BTH.shape[1] + 1, device=states_BTH.device)[:, None]
     return states_BTH.cumsum(dim=1) / counts_T1
-
-
-def _looks_back_only(model: nn.Module) -> bool:
-    """Whether it is known that no token of a model sees those behind it."""
-    known = [module.is_causal for module in model.modules() if hasattr(module, "is_causal")]
-    return bool(known) and all(known)
 
 
 def _positions(config: Any) -> int | None:
@@ -382,12 +332,8 @@ def critic_targets(
         where = torch.tensor(following, device=device)
         bootstrap_mask_S[where] = 1
         v1_S[where], v2_S[where] = target.v(nexts)
-    return CriticTargets(
-        losses.td_targets(rewards_S, bootstrap_mask_S, v1_S, settings.gamma),
-        losses.td_targets(rewards_S, bootstrap_mask_S, v2_S, settings.gamma),
-        q1[picked],
-        q2[picked],
-    )
+    y1_S, y2_S = (losses.td_targets(rewards_S, bootstrap_mask_S, v_S, settings.gamma) for v_S in (v1_S, v2_S))
+    return CriticTargets(y1_S, y2_S, q1[picked], q2[picked])
 
 
 def best_places(values: Tensor, owners: Sequence[int]) -> list[int]:
@@ -441,8 +387,7 @@ class HeldFeatures:
             return
         if self._keeps:
             torch.autograd.backward(self._made, gradient)
-            return
-        for batch in self._encoder.batches(self._texts, self._max_tokens):
+        for batch in [] if self._keeps else self._encoder.batches(self._texts, self._max_tokens):
             made = self._encoder([self._texts[n] for n in batch], self._max_tokens)
             torch.autograd.backward(made, gradient[batch])
 

@@ -1,4 +1,14 @@
-"""What the first process broadcasts to the others: one plays, all learn."""
+"""Several processes that compute one update, and a policy that FSDP2 divides over them.
+
+Every process draws the same rows and takes its share; gradients are added up. So an update does not depend on the
+number of processes, unlike the published mean, which made gradients P times smaller. All processes call these functions.
+
+Sharded layers need all processes at every pass, and processes sample different numbers of tokens. So sampling uses
+weights that are gathered before (`gathered`), and every process makes as many passes with gradients as the others. A
+state of models and optimizers is whole in the first process and on disk, and empty in the others.
+
+Published behaviour: docs/published/archer.md#loop.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +42,14 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
+def rank() -> int:
+    """Number of this process among those of the launcher; 0 without one."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
 def is_main() -> bool:
     """Whether this process plays, writes and logs."""
-    return not dist.is_initialized() or dist.get_rank() == 0
+    return rank() == 0
 
 
 def from_main(make: Callable[[], T]) -> T:
@@ -51,16 +66,12 @@ def from_main(make: Callable[[], T]) -> T:
     dist.broadcast_object_list(box)
     if box[1] is not None:
         raise box[1]
-    value: T = box[0]
-    return value
+    return box[0]  # type: ignore[no-any-return]
 
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Meet the other processes of a launcher (`accelerate launch`, `torchrun`) while the block lasts.
-
-    Without a launcher there is no other process.
-    """
+    """Meet the other processes of a launcher (`accelerate launch`, `torchrun`), if any, while the block lasts."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
@@ -73,11 +84,6 @@ def process_group() -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
-
-
-def rank() -> int:
-    """Number of this process among those of the launcher; 0 without one."""
-    return dist.get_rank() if dist.is_initialized() else 0
 
 
 def own_rows(count: int) -> list[int]:
@@ -102,10 +108,7 @@ def all_reduce_max(count: int, device: torch.device) -> int:
 
 
 def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Add up gradients over all processes, in one message for each kind of number.
-
-    Those of sharded parameters have been added up when they were made (`fsdp.shard`).
-    """
+    """Add up gradients over all processes; those of sharded parameters were when they were made (`shard`)."""
     if world_size() == 1:
         return
     parameters = [parameter for parameter in parameters if not is_sharded(parameter)]
@@ -124,10 +127,7 @@ def clipped_step(
     max_norm: float,
     check: Callable[[float], None],
 ) -> None:
-    """Add up gradients over all processes, clip them together, `check` their norm, and step.
-
-    Where there is no gradient, it is 0.
-    """
+    """Add up gradients over all processes (where there is none, it is 0), clip them, `check` their norm, and step."""
     for parameter in parameters:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
@@ -146,7 +146,9 @@ def broadcast_parameters(modules: Iterable[nn.Module]) -> None:
                 dist.broadcast(tensor.data, src=0)
 
 
-_OPEN = "_gathered_by_sweet_rl"  # Set on a model while its weights are gathered
+# -- FSDP2 ------------------------------------------------------------------------------------------------
+
+_OPEN = "_gathered_by_sweet_rl"  # set on a model while its weights are gathered
 
 
 def check_sharding() -> None:
@@ -172,7 +174,6 @@ def check_sharding() -> None:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether this process holds only a part of it."""
     return getattr(tensor, "device_mesh", None) is not None
 
 
@@ -189,9 +190,8 @@ def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) 
         torch.cuda.set_device(device)
     whole = dict(model.state_dict()) if is_main() else {}
     mesh = init_device_mesh(device.type, (world_size(),))
-    precision = MixedPrecisionPolicy()
-    if compute is not None:
-        precision = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
+    reduce = torch.float32 if compute is not None else None
+    precision = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=reduce)
     layers = set(getattr(model, "_no_split_modules", None) or ())
     units = [module for module in model.modules() if type(module).__name__ in layers and module is not model]
     for unit in [*reversed(units), model]:  # what is inside comes first
@@ -242,20 +242,17 @@ def _let_go(units: Sequence[Any]) -> None:
 
     Left in the records, they would have layers fetched in the next backward pass, by some processes only.
     """
-    root = units[0]
-    root.reset_iter_state()
+    units[0].reset_iter_state()
     for unit in units:
-        unit.set_reshard_after_forward(unit is not root, recurse=False)
+        unit.set_reshard_after_forward(unit is not units[0], recurse=False)
 
 
 def first_pass(policy: Any) -> None:
     """The first pass of a sharded policy, the same in every process, so that cached results agree."""
-    units = _units(policy.model)
-    if not units:
-        return
-    with torch.no_grad():
-        policy.scores(["a"], [policy.utterance("a", "a")])
-    _let_go(units)
+    if units := _units(policy.model):
+        with torch.no_grad():
+            policy.scores(["a"], [policy.utterance("a", "a")])
+        _let_go(units)
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
@@ -263,20 +260,16 @@ def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tenso
 
     Gradients of parameters that are not sharded must be equal everywhere.
     """
-    sharded = [parameter for parameter in parameters if is_sharded(parameter)]
-    if not sharded:
+    kinds = [[one for one in parameters if is_sharded(one) == sharded] for sharded in (True, False)]
+    if not kinds[0]:
         return nn.utils.clip_grad_norm_(parameters, max_norm)
-    others = [parameter for parameter in parameters if not is_sharded(parameter)]
-    first: Any = _norm(sharded)
-    parts = torch.stack([first.full_tensor(), _norm(others).to(first.device, first.dtype)])
-    norm: Tensor = torch.linalg.vector_norm(parts)
-    for kind in (sharded, others):
+    grads = [[one.grad for one in kind if one.grad is not None] for kind in kinds]
+    sharded, whole = map(nn.utils.get_total_norm, grads)
+    norms = [sharded.full_tensor(), whole.to(sharded.device, sharded.dtype)]  # type: ignore[attr-defined]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    for kind in kinds:
         nn.utils.clip_grads_with_norm_(kind, max_norm, norm)
     return norm
-
-
-def _norm(parameters: Sequence[nn.Parameter]) -> Tensor:
-    return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
 
 
 def full_weights(model: nn.Module, *, trained_only: bool = False) -> dict[str, Tensor]:
@@ -300,27 +293,10 @@ def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Continue from `optimizer_state`, or from the numbered state that checkpoints had until version 0.1.
-
-    Tensors that are where the optimizer wants them are kept, not copied.
-    """
-    if from_main(lambda: bool(state.get("state"))):
-        named = _named(model, optimizer, state) if state else {}
-        set_optimizer_state_dict(model, optimizer, named, options=_loading())
+    """Continue from `optimizer_state`; tensors that are where the optimizer wants them are kept, not copied."""
+    if from_main(lambda: bool(state)):
+        set_optimizer_state_dict(model, optimizer, dict(state), options=_loading())
 
 
 def _loading() -> StateDictOptions:
     return StateDictOptions(full_state_dict=True, broadcast_from_rank0=world_size() > 1, strict=False)
-
-
-def _named(model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state by names, also where it has the numbers of `Optimizer.state_dict`."""
-    known = {id(parameter): name for name, parameter in model.named_parameters()}
-    order = [known[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
-    names = dict(enumerate(order)) | {name: name for name in order}
-    return {
-        "state": {names[key]: values for key, values in state["state"].items()},
-        "param_groups": [
-            {**group, "params": [names[key] for key in group["params"]]} for group in state["param_groups"]
-        ],
-    }

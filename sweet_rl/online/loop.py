@@ -1,8 +1,7 @@
 """The off-policy loop in the published order: play, store, learn.
 
-One process plays and writes; all of them learn from the same episodes. Every random choice is made from the
-run's seed and the number of what it is for (iteration, episode), so a run that was stopped and continued is
-the run that was not.
+One process plays and writes; all learn from the same episodes. Every random choice is made from the run's seed and the
+number of what it is for (iteration, episode), so a run that was stopped and continued is the run that was not.
 
 Published behaviour: docs/published/archer.md#loop, #configuration, #replay.
 """
@@ -10,8 +9,8 @@ Published behaviour: docs/published/archer.md#loop, #configuration, #replay.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -26,22 +25,23 @@ from sweet_rl.online.distributed import from_main, is_main
 from sweet_rl.online.learner import Learner
 from sweet_rl.online.replay import (
     MC_GAMMA,
-    Catalogue,
     Item,
     Place,
     ReplayBuffer,
     Ring,
     Transition,
     TurnAt,
+    TurnsOnDisk,
+    best_numbers,
     is_learnable,
     rewards_of,
     transitions,
 )
-from sweet_rl.online.run_folder import EpisodeFile, RunFolder, row_of
+from sweet_rl.online.run_folder import EpisodeFile, RunFolder
 from sweet_rl.rollout import Episode, rollout
 from sweet_rl.types import Compat, Failure, Json, Task, Trajectory, derive_seed
 
-Played = tuple[Place, list[Transition]]  # An episode: its place in the run, and its turns
+Played = tuple[Place, list[Transition]]  # an episode: its place in the run, and its turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +113,18 @@ class OnlineRun:
         self._opening, self._folder, self._watchers = playground, folder, watchers
         self._playground: Playground | None = None
         self._buffer = ReplayBuffer(settings.capacity)
-        self._catalogue = Catalogue()  # of learners that filter
+        # Of what it may imitate filtered BC keeps no more: place, length and return of all episodes so far.
+        self._catalogue: list[tuple[Place, int, float]] = []
         self._env_steps = 0
 
     def run(self) -> None:
         """Play and learn until all iterations are done; resume where an earlier run stopped."""
-        with asyncio.Runner() as runner, self._open(runner):
-            start = self._resume()
-            for iteration in range(start, self._settings.iterations):
+        with asyncio.Runner() as runner, ExitStack() as stack:
+            if (opening := self._opening) is not None:
+                self._playground = runner.run(opening.__aenter__())
+                stack.callback(lambda: runner.run(opening.__aexit__(None, None, None)))
+            for iteration in range(self._resume(), self._settings.iterations):
                 self._iterate(iteration, runner)
-
-    @contextmanager
-    def _open(self, runner: asyncio.Runner) -> Iterator[None]:
-        """Where the first process plays, for as long as the block lasts."""
-        if self._opening is None:
-            yield
-            return
-        self._playground = runner.run(self._opening.__aenter__())
-        try:
-            yield
-        finally:
-            runner.run(self._opening.__aexit__(None, None, None))
 
     def _resume(self) -> int:
         """Iterations that are done; models and memory are as they were after them."""
@@ -168,10 +159,14 @@ class OnlineRun:
         info |= _summary("rollout.reward", [step.reward for _, steps in played for step in steps])
         info |= self._learner.update(self._draw(iteration), update_actor=iteration >= settings.warmup_iter)
         info["env_steps"] = self._env_steps
-        if is_main():
-            self._log(done, info)
+        if self._folder is not None:
+            self._folder.log(done, info)
+        for watcher in self._watchers if is_main() else ():
+            watcher.log(done, info)
         if done % settings.save_freq == 0 or done == settings.iterations:
-            self._save(done)
+            state = self._learner.state_dict()  # in every process: sharded policies are gathered
+            if self._folder is not None:
+                self._folder.save(done, state, keep=settings.keep_checkpoints)
 
     def _remember(self, played: Sequence[Played]) -> None:
         if self._settings.on_policy:
@@ -181,14 +176,17 @@ class OnlineRun:
             if self._settings.filter_quantile is None:
                 self._buffer.extend(steps)
             else:
-                self._catalogue.add(place, len(steps), steps[0].trajectory_reward)
+                self._catalogue.append((place, len(steps), steps[0].trajectory_reward))
 
     def _draw(self, iteration: int) -> Callable[[int], Sequence[Transition]]:
         """Draws with replacement from memory, the same in every process."""
         seed = derive_seed(self._settings.seed, "draw", iteration)
         if self._settings.filter_quantile is None:
             return self._sampler(self._buffer, seed)
-        best = self._catalogue.best(self._settings.filter_quantile, self._settings.capacity)
+        returns = [reward for _, _, reward in self._catalogue]
+        kept = [self._catalogue[number] for number in best_numbers(returns, self._settings.filter_quantile)]
+        lengths = [length for _, length, _ in kept]
+        best = TurnsOnDisk([place for place, _, _ in kept], lengths, self._settings.capacity)
         sample = self._sampler(best, seed)
 
         def draw(count: int) -> Sequence[Transition]:
@@ -243,10 +241,8 @@ class OnlineRun:
     def _evaluate(self, iteration: int, runner: asyncio.Runner) -> list[float]:
         """Returns of the greedy policy on held-out tasks; nothing is learned from them."""
         playground, folder = self._here()
-        tasks = [
-            playground.held_out[number % len(playground.held_out)]
-            for number in range(self._settings.eval_size)
-        ]
+        every = playground.held_out
+        tasks = [every[number % len(every)] for number in range(self._settings.eval_size)]
         self._collect("evaluate", tasks, iteration, folder.evaluations, runner)
         numbers = [number for number in folder.evaluations.numbers(iteration) if number < len(tasks)]
         rewards = [folder.evaluations.read((iteration, number)).reward for number in numbers]
@@ -258,16 +254,11 @@ class OnlineRun:
         """Play the episodes of an iteration that are not on disk yet."""
         playground, folder = self._here()
         seed, size = self._settings.seed, len(tasks)
-        known = set(file.numbers(iteration))
-        todo = {
-            (task.task_id, iteration * size + number): (
-                number,
-                Episode(task, iteration * size + number, derive_seed(seed, phase, iteration, number)),
-            )
-            for number, task in enumerate(tasks)
-            if number not in known
-        }
-
+        todo = {}
+        for number in sorted({*range(size)} - {*file.numbers(iteration)}):
+            repeat, task = iteration * size + number, tasks[number]
+            episode = Episode(task, repeat, derive_seed(seed, phase, iteration, number))
+            todo[task.task_id, repeat] = number, episode
         over = size - len(todo)
 
         async def keep(trajectory: Trajectory) -> None:
@@ -276,9 +267,10 @@ class OnlineRun:
             trajectory = await _graded(trajectory, playground)
             rewards_of(trajectory)  # a world without rewards is told at its first episode
             where = file if is_learnable(trajectory) else folder.failures
-            await where.append_soon(row_of(trajectory, iteration, number))
+            await where.append_soon(trajectory, iteration, number)
             over += 1
-            self._say(phase, over, size)
+            for watcher in self._watchers:
+                watcher.say(phase, over, size)
 
         async def collect() -> None:
             policy = self._learner.rollout_policy(greedy=phase == "evaluate")
@@ -298,21 +290,6 @@ class OnlineRun:
 
         if todo:
             runner.run(collect())
-
-    def _save(self, done: int) -> None:
-        state = self._learner.state_dict()  # in every process: sharded policies are gathered
-        if self._folder is not None:
-            self._folder.save(done, state, keep=self._settings.keep_checkpoints)
-
-    def _log(self, done: int, info: Mapping[str, float]) -> None:
-        if self._folder is not None:
-            self._folder.log(done, info)
-        for watcher in self._watchers:
-            watcher.log(done, info)
-
-    def _say(self, phase: str, done: int, total: int) -> None:
-        for watcher in self._watchers:
-            watcher.say(phase, done, total)
 
     def _here(self) -> tuple[Playground, RunFolder]:
         if self._playground is None or self._folder is None:

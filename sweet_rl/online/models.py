@@ -25,6 +25,17 @@ from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import derive_seed
 
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+# Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole.
+POLICY, CRITIC, FINAL = "policy", "critic", "final"
+_WEIGHTS = (
+    *("model.safetensors", "model.safetensors.index.json"),
+    *("pytorch_model.bin", "pytorch_model.bin.index.json"),
+)
+_MAY_BE = (
+    "It may be a folder of run_bc, a model folder (config.json and weights), an adapter's, the folder of a "
+    "run_archer that has ended or one of its checkpoint-N, or a file: .safetensors, or .pt with "
+    "model_state_dict. `sweet-rl run_bc --output_dir FOLDER` makes one from nothing."
+)
 
 
 def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
@@ -32,8 +43,7 @@ def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
     if settings.dtype == "auto":
         half = device.type == "cuda" and torch.cuda.is_bf16_supported()
         return torch.bfloat16 if half else torch.float32
-    dtype: torch.dtype = getattr(torch, settings.dtype)
-    return dtype
+    return getattr(torch, settings.dtype)  # type: ignore[no-any-return]
 
 
 def load_archer_critic(settings: ArcherSettings, device: torch.device) -> DoubleCritic:
@@ -85,11 +95,6 @@ def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
         )
     if settings.checkpoint_path is not None:
         load_weights(model, settings.checkpoint_path)
-    return _adapted(model, settings)
-
-
-def _adapted(model: Any, settings: ArcherSettings) -> Any:
-    """The model with a fresh adapter if one is trained."""
     return with_adapter(model, settings) if settings.use_lora else model
 
 
@@ -107,7 +112,8 @@ def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
     if is_main():
         return loaded[0]
     with torch.device("meta"):
-        model: Any = _adapted(kind(config), settings)
+        model: Any = kind(config)
+        model = with_adapter(model, settings) if settings.use_lora else model
     for name, parameter in model.named_parameters():
         parameter.data = parameter.data.to(dtypes[name])
     model.to_empty(device="cpu")
@@ -120,18 +126,9 @@ def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolic
     """A policy of a model that is at hand, with the settings of utterances."""
     if settings.gradient_checkpointing:
         models.recompute_activations(model, ModelSettings(settings.policy_lm))
-    return TokenPolicy(
-        model,
-        tokenizer,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        eos_str=settings.eos_str,
-        template=settings.template,
-        max_context=settings.max_context,
-        max_tokens_per_batch=settings.max_tokens_per_batch,
-        use_baseline=settings.has_value_head,
-    )
+    names = ("max_new_tokens", "temperature", "top_k", "eos_str", "template", "max_context")
+    options = {name: getattr(settings, name) for name in (*names, "max_tokens_per_batch")}
+    return TokenPolicy(model, tokenizer, use_baseline=settings.has_value_head, **options)
 
 
 def with_adapter(model: Any, settings: ArcherSettings) -> Any:
@@ -185,16 +182,7 @@ def load_weights(model: nn.Module, path: str) -> None:
         )
 
 
-# Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole.
-POLICY, CRITIC, FINAL = "policy", "critic", "final"
-
-_WEIGHTS = (
-    *("model.safetensors", "model.safetensors.index.json"),
-    *("pytorch_model.bin", "pytorch_model.bin.index.json"),
-)
-
-
-class Beginning(NamedTuple):
+class InitWeights(NamedTuple):
     """One of the first three: a whole model, an adapter, or weights of `policy_lm`; a critic beside it."""
 
     model: Path | None = None
@@ -203,29 +191,25 @@ class Beginning(NamedTuple):
     critic: Path | None = None
 
 
-def find_beginning(path: str) -> Beginning:
-    """What there is at `checkpoint_path`.
-
-    A folder that transformers loads, one of `run_bc` (its `policy/` and `critic/`), one of `run_archer` that
-    has ended (its `final/`), one of its checkpoints, an adapter's, or a file of weights.
-    """
+def find_init_weights(path: str) -> InitWeights:
+    """What there is at `checkpoint_path`: one of those that `_MAY_BE` lists."""
     place = Path(path).expanduser()
     if place.is_file():
-        return Beginning(weights=place)
+        return InitWeights(weights=place)
     if not place.is_dir():
         raise UsageError(f"checkpoint_path={path!r}: there is no such file or folder. {_MAY_BE}")
     if (place / "config.json").is_file():
         if any((place / name).is_file() for name in _WEIGHTS):
-            return Beginning(model=place)
+            return InitWeights(model=place)
         raise UsageError(f"checkpoint_path={path!r} has a config.json, but no weights ({_WEIGHTS[0]}).")
     if (place / "adapter_config.json").is_file():
-        return Beginning(adapter=place)
+        return InitWeights(adapter=place)
     if (place / TENSORS).is_file():
-        return Beginning(weights=place)
+        return InitWeights(weights=place)
     for name in (POLICY, FINAL):
         if (place / name).is_dir():
             critic = place / CRITIC
-            found = find_beginning(str(place / name))
+            found = find_init_weights(str(place / name))
             return found._replace(critic=critic) if (critic / "config.json").is_file() else found
     if any(place.glob("checkpoint-*")):
         raise UsageError(
@@ -236,10 +220,3 @@ def find_beginning(path: str) -> Beginning:
     raise UsageError(
         f"checkpoint_path={path!r} holds {', '.join(map(repr, held)) or 'nothing'}, and no model. {_MAY_BE}"
     )
-
-
-_MAY_BE = (
-    "It may be a folder of run_bc, a model folder (config.json and weights), an adapter's, the folder of a "
-    "run_archer that has ended or one of its checkpoint-N, or a file: .safetensors, or .pt with "
-    "model_state_dict. `sweet-rl run_bc --output_dir FOLDER` makes one from nothing."
-)

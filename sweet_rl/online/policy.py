@@ -1,19 +1,14 @@
 """The policy over tokens: one causal language model that writes utterances and scores them.
 
-What it samples from is what it scores: prompts are padded on the left while sampling, positions come from the
-mask, the token that ends an utterance is part of it, and temperature and top-k count both times.
-Importing this module imports torch.
+What it samples from is what it scores: prompts are padded on the left while sampling, positions come from the mask,
+the token that ends an utterance is part of it, and temperature and top-k count both times. Of prompts that begin each
+other (observations of one episode do) only the longest is read; those that are left are laid out as trees where a model
+is wide enough (`sweet_rl.training.trees`).
 
-Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary.
+Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary; of trees P prompts, R rows, T
+places in a row, W places of the longest prompt, H heads, D of a head.
 
-Of prompts that begin each other (observations of one episode do) only the longest is read. Those that are left are laid out as
-trees where a model is wide enough (`sweet_rl.training.trees`), and read in one forward pass; what the model remembers of
-each token is handed to every prompt that goes through it.
-
-Axes there: P prompts, R rows of the layout, T places in a row, W places of the longest prompt, V vocabulary, H
-heads, D of a head.
-
-Published behaviour: docs/published/archer.md#policy, #deviations.
+Published behaviour: docs/published/archer.md#policy, #online-chai, #deviations.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from sweet_rl import tracking
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.online.critic import Recent
+from sweet_rl.online.critic import REMEMBERED
 from sweet_rl.policies.decoding import (
     Decoder,
     Prefill,
@@ -49,7 +44,8 @@ from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.training.trees import chains, lay_out, neighbours
 from sweet_rl.types import Completion, FinishReason, Generation, Observation, derive_seed
 
-WIDE = 256  # Hidden size from which on planning a tree costs less than it saves; a chain is planned at once
+WIDE = 256  # hidden size from which on planning a tree costs less than it saves; a chain is planned at once
+OBSERVATION = "{obs}"  # where the observation stands in a template
 
 
 class TreePrefill:
@@ -60,7 +56,7 @@ class TreePrefill:
         config = model.config.get_text_config()
         self._span = attention_span(model)
         slides = getattr(config, "sliding_window", None) is not None
-        self.serves = self._span > 0 and not slides  # Whether this model's prompts can share tokens
+        self.serves = self._span > 0 and not slides  # whether this model's prompts can share tokens
         if config.hidden_size < WIDE:
             self._span = 0
 
@@ -76,8 +72,7 @@ class TreePrefill:
         of = {number: at for chain, at in zip(found, layout.places, strict=True) for number in chain}
         places = [of[number][: len(ids)] for number, ids in enumerate(prompts)]
         device = self._model.device
-        where = [at[-1] for at in places]
-        question = to_device(question_of(layout, np.asarray(where)), device)
+        question = to_device(question_of(layout, np.asarray([at[-1] for at in places])), device)
         width = max(map(len, places))
         padded = [[*[0] * (width - len(at)), *at.tolist()] for at in places]
         mask = [[*[0] * (width - len(at)), *[1] * len(at)] for at in places]
@@ -87,22 +82,15 @@ class TreePrefill:
             inputs["attention_mask"] = torch.from_numpy(layout.ends_RT > 0).long().to(device)
         with asked_at(self._model.get_output_embeddings(), question["predictors_K"]):
             output = self._model(**inputs)
+
+        def picked(states_RHTD: Tensor) -> Tensor:
+            """Keys or values of each prompt's own tokens, as [P, H, W, D]."""
+            return states_RHTD.transpose(1, 2).flatten(0, 1)[where_PW].transpose(1, 2)
+
         cache = output.past_key_values
         for layer in cache.layers:
-            layer.keys, layer.values = _picked(layer.keys, where_PW), _picked(layer.values, where_PW)
+            layer.keys, layer.values = picked(layer.keys), picked(layer.values)
         return output.logits, torch.tensor(mask, device=device), cache
-
-
-def _picked(states_RHTD: Tensor, where_PW: Tensor) -> Tensor:
-    """Keys or values of each prompt's own tokens, as [P, H, W, D]."""
-    rows, heads, places, size = states_RHTD.shape
-    flat = states_RHTD.transpose(1, 2).reshape(rows * places, heads, size)
-    return flat[where_PW].transpose(1, 2)
-
-
-_SAID = 4096  # Utterances whose text is remembered: of short ones many are alike
-
-OBSERVATION = "{obs}"  # Where the observation stands in a template
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +123,6 @@ class TokenScores(NamedTuple):
 
     @property
     def logps_B(self) -> Tensor:
-        """Log-probabilities of whole utterances [B]: the sum over their tokens."""
         return self.logps_BT.sum(dim=1)
 
 
@@ -164,9 +151,8 @@ class TokenPolicy:
         self.max_new_tokens, self.temperature, self.top_k = max_new_tokens, temperature, top_k
         self.eos_str, self.template = eos_str, template
         self.max_tokens_per_batch = max_tokens_per_batch
-        config: Any = model.config
-        text_config = config.get_text_config()
-        self._positions: int | None = getattr(text_config, "max_position_embeddings", None)
+        config = model.config.get_text_config()  # type: ignore[union-attr,operator]
+        self._positions: int | None = getattr(config, "max_position_embeddings", None)
         self.max_context = max_context
         if self._positions is not None:
             self.max_context = min(max_context, self._positions - max_new_tokens)
@@ -176,12 +162,12 @@ class TokenPolicy:
         self._decoder = Decoder(model, self._stop_ids, self._spells_end, self._prefill)
         self._head = ResponseHead(model, self._logprobs_of)
         self._reader = Reader(pad_id=0, attention_span=attention_span(model))
-        self.prompt = Recent(self._make_prompt, lambda prompt: len(prompt.ids))
-        self._ids = Recent(self._encode, len)
-        self._text_of = lru_cache(_SAID)(self._make_text)
+        self.prompt = lru_cache(REMEMBERED)(self._make_prompt)
+        self._ids = lru_cache(REMEMBERED)(self._encode)
+        self._text_of = lru_cache(REMEMBERED)(self._make_text)
         self.value_head: nn.Linear | None = None
         if use_baseline:
-            self.value_head = nn.Linear(text_config.hidden_size, 1, device=self.device, dtype=self.dtype)
+            self.value_head = nn.Linear(config.hidden_size, 1, device=self.device, dtype=self.dtype)
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
         if self.max_context < 1 or len(self.prompt("a").ids) > self.max_context:
@@ -192,7 +178,6 @@ class TokenPolicy:
 
     @property
     def device(self) -> torch.device:
-        """The device of the model's parameters, where inputs have to be."""
         return next(self.model.parameters()).device
 
     @property

@@ -126,8 +126,8 @@ class PublishedLearner:
         self._say: Say = say or (lambda _phase, _done, _total: None)
         self._updates = 0
         self.lm_optimizer = torch.optim.Adam(policy.model.parameters(), lr=settings.lm_lr)
-        self.target: DoubleCritic | None = None
-        self.critic_optimizer: torch.optim.Optimizer | None = None
+        self.target: Any = None
+        self.critic_optimizer: Any = None
         if critic is not None:
             self.target = copied(critic)
             self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
@@ -143,11 +143,10 @@ class PublishedLearner:
 
     def _update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         settings, infos = self.settings, []
-        if self.critic is None or self.critic_optimizer is None or self.target is None:
+        if self.critic is None:
             for _ in range(settings.actor_epochs if update_actor else 0):
-                infos += self._epoch(
-                    draw, self.lm_optimizer, self.bc_loss, self._rows_of("llama", LLAMA_ROWS)
-                )
+                rows = self._rows_of("llama", LLAMA_ROWS)
+                infos += self._epoch(draw, self.lm_optimizer, self.bc_loss, rows)
             return losses.means(infos)
         for number in range(settings.epochs):
             infos += self._epoch(draw, self.critic_optimizer, self.critic_loss, settings.batch_size)
@@ -186,17 +185,16 @@ class PublishedLearner:
         return infos
 
     def parameters(self) -> list[nn.Parameter]:
-        """The parameters of policy, critic and target that are clipped together."""
-        modules = (self.policy.model, self.critic, self.target)
-        return [p for module in modules if module is not None for p in module.parameters()]
+        """Those of policy, critic and target, which are clipped together."""
+        modules: list[Any] = [self.policy.model, *([self.critic, self.target] if self.critic else [])]
+        return [parameter for module in modules for parameter in module.parameters()]
 
     def critic_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
         """The critic loss of a micro-batch and its 28 numbers."""
-        if self.critic is None or self.target is None:
-            raise RuntimeError("filtered BC has no critic")
+        critic: Any = self.critic
         observations = [row.observation for row in rows]
-        weight = next(self.critic.parameters())
-        values = self.critic.read(observations, [row.action for row in rows])
+        weight = next(critic.parameters())
+        values = critic.read(observations, [row.action for row in rows])
         with torch.no_grad():
             chosen = self.target.read(observations, self.choose(observations))
             nexts = self.target.read([row.next_observation for row in rows], observations)
@@ -215,12 +213,11 @@ class PublishedLearner:
 
     def actor_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
         """The policy-gradient loss of a micro-batch and its 14 numbers."""
-        if self.critic is None:
-            raise RuntimeError("filtered BC has no critic")
+        critic: Any = self.critic
         observations = [row.observation for row in rows]
         with torch.no_grad():
             actions = self.choose(observations)
-            advantages_B = losses.advantages(self.critic.read(observations, actions))
+            advantages_B = losses.advantages(critic.read(observations, actions))
         logps_B = self.policy.get_log_prob(observations, actions)
         losses_B = losses.policy_gradient_losses(logps_B, advantages_B)
         return losses_B.mean(), losses.actor_metrics(losses_B, advantages_B)
@@ -234,19 +231,17 @@ class PublishedLearner:
 
     def choose(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
         """What the agent does: one sample, or the best of five for the target critic."""
-        if self.settings.agent_type != "chai" or self.target is None:
+        if self.settings.agent_type != "chai":
             return self.policy.get_action(observations, greedy=greedy)
-        rounds = [
-            self.policy.get_action(observations, greedy=greedy) for _ in range(self.settings.candidates)
-        ]
+        count = self.settings.candidates
+        rounds = [self.policy.get_action(observations, greedy=greedy) for _ in range(count)]
         with torch.no_grad():
             values = [self.target.read(observations, actions) for actions in rounds]
         least_CB = torch.stack([torch.minimum(found.q1_B, found.q2_B) for found in values])
         return [rounds[number][row] for row, number in enumerate(least_CB.argmax(dim=0).tolist())]
 
     def gathered(self) -> AbstractContextManager[None]:
-        """Do nothing: there is one process, which holds all weights."""
-        return nullcontext()
+        return nullcontext()  # there is one process, which holds all weights
 
     def rollout_policy(self, *, greedy: bool) -> Policy:
         """The agent at play; a batch draws from the seed of its first turn."""
@@ -271,7 +266,7 @@ class PublishedLearner:
             "lm_optimizer_state_dict": self.lm_optimizer.state_dict(),
             "updates": self._updates,
         }
-        if self.critic is not None and self.target is not None and self.critic_optimizer is not None:
+        if self.critic is not None:
             state |= {
                 "critic_state_dict": dict(self.critic.state_dict()),
                 "target_critic_state_dict": dict(self.target.state_dict()),
@@ -280,20 +275,18 @@ class PublishedLearner:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what `state_dict` gave, gradients left from the last phase included."""
         self.policy.model.load_state_dict(state["model_state_dict"])
         for name, parameter in self.policy.model.named_parameters():
             left = state["gradients_left"].get(name)
             parameter.grad = None if left is None else left.to(parameter, copy=True)
         self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
         self._updates = state["updates"]
-        if self.critic is not None and self.target is not None and self.critic_optimizer is not None:
+        if self.critic is not None:
             self.critic.load_state_dict(state["critic_state_dict"])
             self.target.load_state_dict(state["target_critic_state_dict"])
             self.critic_optimizer.load_state_dict(state["critic_optimizer_state_dict"])
 
     def save_policy(self, folder: Path) -> None:
-        """The policy as a folder that transformers loads."""
         whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
         whole.save_pretrained(folder)
         self.policy.tokenizer.save_pretrained(folder)

@@ -67,9 +67,7 @@ class Transition:
 
     def to_row(self) -> dict[str, Json]:
         """The transition as plain data, for JSON Lines."""
-        row = asdict(self)
-        row["action_ids"] = list(self.action_ids) if self.action_ids is not None else None
-        return row
+        return asdict(self) | {"action_ids": None if self.action_ids is None else list(self.action_ids)}
 
 
 def transitions(
@@ -78,16 +76,14 @@ def transitions(
     """An episode's transitions in order; none for one that failed, whose end is unknown, or cannot be graded."""
     if not is_learnable(trajectory):
         return []
-    history = trajectory.dialogue_history
-    places = [place for place, entry in enumerate(history) if isinstance(entry, AgentTurn)]
-    turns = [entry for entry in history if isinstance(entry, AgentTurn)]
-    rewards = rewards_of(trajectory)
-    ends = [*places[1:], len(history)][: len(places)]
+    history, rewards = trajectory.dialogue_history, rewards_of(trajectory)
+    turns = [(place, entry) for place, entry in enumerate(history) if isinstance(entry, AgentTurn)]
     truncated = trajectory.stop_reason is None or trajectory.stop_reason.truncated
     total, returns = float(sum(rewards)), mc_returns(rewards, mc_gamma)
     made = []
-    for number, (turn, place, end) in enumerate(zip(turns, places, ends, strict=True)):
+    for number, (place, turn) in enumerate(turns):
         last = number == len(turns) - 1
+        end = len(history) if last else turns[number + 1][0]
         unknown = end == place + 1  # the world had no last words
         made.append(
             Transition(
@@ -140,11 +136,8 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
             value=whole,
             repair="It is the grade of the whole episode: let the grader return another number, or None.",
         )
-    number, wrong = next(
-        (number, turn.reward)
-        for number, turn in enumerate(turns)
-        if turn.reward is None or not math.isfinite(turn.reward)
-    )
+    odd = [turn.reward is None or not math.isfinite(turn.reward) for turn in turns]
+    number, wrong = odd.index(True), turns[odd.index(True)].reward
     raise DataError(
         "is missing" if wrong is None else "must be a finite number",
         field=f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}",
@@ -175,7 +168,7 @@ class Ring(ABC, Generic[Item]):
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
-        self.inserted = 0  # Items inserted so far, those that have made room included
+        self.inserted = 0  # items so far, those that have made room included
 
     def __len__(self) -> int:
         return min(self.inserted, self.capacity)
@@ -234,15 +227,12 @@ class ReplayBuffer(Ring[Transition]):
         self._slots: list[Transition] = []
 
     def at(self, slot: int) -> Transition:
-        """The transition in a slot of the ring, counted from 0."""
         return self._slots[slot]
 
     def begins(self, slot: int) -> bool:
-        """Whether the transition before it was its episode's last."""
         return self._slots[slot - 1].done
 
     def insert(self, transition: Transition) -> None:
-        """Put one in, in the place of the oldest when the buffer is full."""
         if len(self._slots) < self.capacity:
             self._slots.append(transition)
         else:
@@ -250,7 +240,6 @@ class ReplayBuffer(Ring[Transition]):
         self.inserted += 1
 
     def extend(self, many: Iterable[Transition]) -> None:
-        """Insert transitions in the order given; the oldest drop out beyond the capacity."""
         for transition in many:
             self.insert(transition)
 
@@ -272,30 +261,7 @@ class TurnsOnDisk(Ring[TurnAt]):
         return self._places[episode], newest - begin
 
     def begins(self, slot: int) -> bool:
-        """Whether the turn is its episode's first."""
         return self.at(slot)[1] == 0
-
-
-class Catalogue:
-    """All episodes so far by place, length and return: of what it may imitate filtered BC keeps no more."""
-
-    def __init__(self) -> None:
-        self._places: list[Place] = []
-        self._lengths: list[int] = []
-        self._returns: list[float] = []
-
-    def add(self, place: Place, length: int, reward: float) -> None:
-        """One more: where it is in the run, how many turns it has, and its return."""
-        self._places.append(place)
-        self._lengths.append(length)
-        self._returns.append(reward)
-
-    def best(self, quantile: float, capacity: int) -> TurnsOnDisk:
-        """The turns of the episodes that `best_numbers` keeps."""
-        kept = best_numbers(self._returns, quantile)
-        return TurnsOnDisk(
-            [self._places[number] for number in kept], [self._lengths[number] for number in kept], capacity
-        )
 
 
 def best_numbers(returns: Sequence[float], quantile: float = 0.9) -> list[int]:
@@ -303,8 +269,7 @@ def best_numbers(returns: Sequence[float], quantile: float = 0.9) -> list[int]:
     if not returns:
         return []
     found = np.asarray(returns, dtype=np.float64)
-    kept: list[int] = np.flatnonzero(found >= np.quantile(found, quantile)).tolist()
-    return kept
+    return [*np.flatnonzero(found >= np.quantile(found, quantile)).tolist()]
 
 
 class Successes(deque[Item]):

@@ -21,9 +21,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.errors import DataError, StorageError, UsageError
@@ -34,29 +34,16 @@ from sweet_rl.training import checkpoints
 from sweet_rl.training.checkpoints import MetricsLog, last_step
 from sweet_rl.types import Json, Trajectory
 
-FREE_KEYS = frozenset(
-    {
-        "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
-        "shard_with", "log_to", "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet",
-        "overwrite", "env_base_url",
-    }
-)  # fmt: skip
-"""Settings that may change when a run is continued: they decide about nothing that was made."""
-
-
-SETTINGS = "settings.json"  # The configuration of a run in its folder
-
-METRICS = "metrics.jsonl"  # One line an iteration
-
-MODELS = "models"  # What a run begins with and was made for it
-
-_PLAYED = "trajectories.jsonl"  # What memory is read from again when a run resumes
-
+# Settings that may change when a run is continued: they decide about nothing that was made.
+FREE_KEYS = frozenset({
+    "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
+    "shard_with", "log_to", "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet",
+    "overwrite", "env_base_url",
+})  # fmt: skip
+SETTINGS, METRICS, MODELS = "settings.json", "metrics.jsonl", "models"
+_PLAYED = "trajectories.jsonl"  # what memory is read from again when a run resumes
 _EPISODES = (_PLAYED, "evaluations.jsonl", "failures.jsonl")
-
 _INSTEAD = "name another save_path, or pass overwrite=true to start again"
-
-_ONCE = "run.json"  # Its name until version 0.1, which is now the record's
 
 
 class RunFolder:
@@ -87,8 +74,8 @@ class RunFolder:
             (path / MODELS).rename(self._before)
         self._config = [json.dumps(config, indent=1).encode() + b"\n"]
         self._metrics: MetricsLog | None = None
-        self.learned = 0  # Iterations that were learned from, before and since the newest checkpoint
-        self.made_from: dict[str, Json] = {}  # Digests of models and tasks; a checkpoint of others is refused
+        self.learned = 0  # iterations that were learned from, before and since the newest checkpoint
+        self.made_from: dict[str, Json] = {}  # digests of models and tasks; a checkpoint of others is refused
 
     def close(self) -> None:
         """Close the files of the run and free their locks; a run that was refused before it began leaves what it found."""
@@ -111,7 +98,7 @@ class RunFolder:
         tracking.writes(self.path, folder=True, continues=not self._overwrite)
         replace_file(self.path / SETTINGS, self._config)
         self.trajectories, self.evaluations, self.failures = (
-            self._files.enter_context(EpisodeFile(self.path / name)) for name in _EPISODES
+            self._files.enter_context(closing(EpisodeFile(self.path / name))) for name in _EPISODES
         )
         return (checkpoints.step_of(found), checkpoints.load_state(found)) if found else None
 
@@ -136,28 +123,24 @@ class RunFolder:
             self._metrics.append({"step": done, **info})
 
     def _check(self, config: Mapping[str, Json], *, overwrite: bool) -> None:
-        theirs = self._settings(overwrite=overwrite)
-        if overwrite or theirs is None or not self._played_before():
+        theirs, played = self._settings(overwrite=overwrite), self.path / _PLAYED
+        any_ = checkpoints.checkpoints_in(self.path) or (played.exists() and played.stat().st_size)
+        if overwrite or theirs is None or not any_:  # nothing that the configuration decided about
             return
         where = f"save_path={str(self.path)!r}"
         checkpoints.check_same(theirs, config, where, instead=_INSTEAD, free=FREE_KEYS)
-        if wrong := checkpoints.covered(self.path, self.path / _PLAYED):
+        if wrong := checkpoints.covered(self.path, played):
             raise StorageError(
-                f"{str(self.path / _PLAYED)!r} {wrong}, which was made with these episodes. Restore the file "
+                f"{str(played)!r} {wrong}, which was made with these episodes. Restore the file "
                 f"from a copy, or {_INSTEAD}. Nothing was changed."
             )
 
     def _settings(self, *, overwrite: bool) -> dict[str, Json] | None:
         """The configuration of the run that is there; None in a new folder, and of one that is to go."""
-        for name in (SETTINGS, _ONCE):
-            file = self.path / name
-            if not file.exists():
-                continue
+        file = self.path / SETTINGS
+        if file.exists():
             try:
-                found = json.loads(file.read_text(encoding="utf-8"))
-                if name == _ONCE and isinstance(found, dict) and "stage" in found:  # any stage's record
-                    continue
-                return dict(found)
+                return dict(json.loads(file.read_text(encoding="utf-8")))
             except (ValueError, TypeError) as error:
                 if overwrite:
                     return None
@@ -166,18 +149,12 @@ class RunFolder:
                 ) from error
         # A record alone is of a run that was stopped before it wrote its settings.
         names = (entry.name for entry in self.path.iterdir())
-        others = sorted(name for name in names if name != _ONCE and not name.endswith(".lock"))
-        if others:
+        if others := sorted(name for name in names if name != "run.json" and not name.endswith(".lock")):
             raise UsageError(
                 f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
                 "Name an empty or a new folder."
             )
         return None
-
-    def _played_before(self) -> bool:
-        """Whether there is anything that the configuration decided about."""
-        played = self.path / _PLAYED
-        return bool(checkpoints.checkpoints_in(self.path)) or (played.exists() and played.stat().st_size > 0)
 
 
 class EpisodeFile:
@@ -191,10 +168,7 @@ class EpisodeFile:
         self._starts: dict[int, dict[int, int]] = {}
         self._journal = Journal(path, each=self._note)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._journal.close()
 
     def iterations(self) -> list[int]:
@@ -210,10 +184,10 @@ class EpisodeFile:
         iteration, number = place
         return trajectory_from_row(self._journal.read(self._starts[iteration][number]), path=self.path)
 
-    async def append_soon(self, row: dict[str, Json]) -> None:
-        """Write an episode's row (`row_of`); returns when it is on the disk."""
-        start = await self._journal.append_soon(row)
-        self._starts.setdefault(row["iteration"], {})[row["episode"]] = start
+    async def append_soon(self, trajectory: Trajectory, iteration: int, number: int) -> None:
+        """Write an episode with its place in the run; returns when it is on the disk."""
+        row = {**trajectory_to_row(trajectory), "iteration": iteration, "episode": number}
+        self._starts.setdefault(iteration, {})[number] = await self._journal.append_soon(row)
 
     async def flush(self) -> None:
         """Wait until every row that was handed over is on the disk."""
@@ -222,18 +196,8 @@ class EpisodeFile:
     def _note(self, line: int, start: int, row: dict[str, Json]) -> None:
         place = row.get("iteration"), row.get("episode")
         if not (isinstance(place[0], int) and isinstance(place[1], int)):
-            raise DataError(
-                "must give its place in the run",
-                path=self.path,
-                line=line,
-                field="iteration, episode",
-                value=place,
-                repair="Remove the row: it was not written by run_archer.",
-            )
+            where: Any = {"path": self.path, "line": line, "field": "iteration, episode", "value": place}
+            repair = "Remove the row: it was not written by run_archer."
+            raise DataError("must give its place in the run", **where, repair=repair)
         trajectory_from_row(row, path=self.path, line=line)  # a broken one is reported now
         self._starts.setdefault(place[0], {})[place[1]] = start
-
-
-def row_of(trajectory: Trajectory, iteration: int, number: int) -> dict[str, Json]:
-    """The trajectory's row, with its place in the run."""
-    return {**trajectory_to_row(trajectory), "iteration": iteration, "episode": number}

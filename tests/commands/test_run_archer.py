@@ -58,18 +58,17 @@ class Stopped(Exception):
 
 def stop_after(monkeypatch, count):
     """Break off in the middle of the run, at the count-th episode that is written."""
-    from sweet_rl.online import loop
+    from sweet_rl.online.run_folder import EpisodeFile
 
-    rows = []
+    rows, whole = [], EpisodeFile.append_soon
 
-    def row_of(*arguments):
+    async def append_soon(*arguments):
         rows.append(arguments)
         if len(rows) > count:
             raise Stopped
-        return whole(*arguments)
+        await whole(*arguments)
 
-    whole = loop.row_of
-    monkeypatch.setattr(loop, "row_of", row_of)
+    monkeypatch.setattr(EpisodeFile, "append_soon", append_soon)
 
 
 def same_runs(one, other):

@@ -10,13 +10,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.online.models import actor_of, with_adapter
 from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.settings import ArcherSettings
-from tests.online.models import (
-    byte_names,
-    byte_tokenizer,
-    logprobs,
-    policy_model,
-    policy_tokenizer,
-)
+from tests.online.models import byte_names, byte_tokenizer, logprobs, policy_model, policy_tokenizer
 from tests.tiny_models import tiny_tokenizer
 
 OBSERVATIONS = [

@@ -1,7 +1,6 @@
 """The learners: what an update needs and changes, resume to the bit, and that nothing depends on how it is cut."""
 
 import asyncio
-import copy
 import io
 import json
 from dataclasses import replace
@@ -128,23 +127,6 @@ def _saved(state):
     return file
 
 
-def test_numbered_states_of_optimizers_that_older_checkpoints_hold_are_taken():
-    learner = make(use_baseline=True)
-    draw = drawing()
-    learner.update(draw, update_actor=True)
-    state = torch.load(_saved(learner.state_dict()), weights_only=True)
-    old = {
-        "lm_optimizer_state_dict": learner.lm_optimizer.state_dict(),
-        "critic_optimizer_state_dict": learner.critic_optimizer.state_dict(),
-    }
-    assert set(old["lm_optimizer_state_dict"]["state"]) == set(range(30))
-    one, other = make(use_baseline=True), make(use_baseline=True)
-    one.load_state_dict(copy.deepcopy(state) | old)
-    other.load_state_dict(state)
-    assert one.update(drawing(1), update_actor=True) == other.update(drawing(1), update_actor=True)
-    assert distance(weights(one), weights(other)) == 0
-
-
 def test_an_optimizer_that_made_no_step_is_saved_and_loaded_without_one():
     learner = make()
     learner.update(drawing(), update_actor=False)
@@ -158,10 +140,7 @@ def test_an_optimizer_that_made_no_step_is_saved_and_loaded_without_one():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_update_does_not_depend_on_how_its_rows_are_cut(kind):
-    whole, cut = (
-        make(kind, use_baseline=True),
-        make(kind, use_baseline=True, max_tokens_per_batch=40),
-    )
+    whole, cut = (make(kind, use_baseline=True), make(kind, use_baseline=True, max_tokens_per_batch=40))
     infos = [learner.update(drawing(), update_actor=True) for learner in (whole, cut)]
     assert infos[0] == pytest.approx(infos[1], rel=1e-5, abs=1e-6)
     assert distance(weights(whole), weights(cut)) < 1e-6

@@ -13,13 +13,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.online import distributed
 from sweet_rl.online.archer import make_learner
 from sweet_rl.online.settings import ArcherSettings
-from tests.online.models import (
-    Joined,
-    critic_model,
-    critic_tokenizer,
-    policy_model,
-    policy_tokenizer,
-)
+from tests.online.models import Joined, critic_model, critic_tokenizer, policy_model, policy_tokenizer
 from tests.online.sharded_processes import CASES, goes_on, settings_of, train
 from tests.online.test_learners import NEVER_MOVE
 

@@ -92,13 +92,7 @@ def test_epochs_differ_and_the_files_order_can_be_kept():
     sampler.epoch = 0
     assert list(sampler) == first
     kept = StepSampler(
-        [5, 1, 4],
-        train_batch=2,
-        packs=one_pack,
-        seed=0,
-        shuffle=False,
-        group_by_length=False,
-        drop_last=True,
+        [5, 1, 4], train_batch=2, packs=one_pack, seed=0, shuffle=False, group_by_length=False, drop_last=True
     )
     assert list(kept) == [[(0, 0.5), (1, 0.5)]]
 

@@ -339,10 +339,7 @@ def test_what_only_rounds_may_change_and_is_said(stopped, tmp_path, capsys):
         ({"mean_log_prob": "yes"}, "--mean_log_prob must be none, trajectory or turn"),
         ({"eval_only": True}, "--eval_only needs --metrics_path"),
         ({"max_len": 12}, "None of the 37 pairs"),
-        (
-            {"compat": "published", "train_batch_size": 64},
-            "37 rows do not fill one --train_batch_size of 64",
-        ),
+        ({"compat": "published", "train_batch_size": 64}, "37 rows do not fill one --train_batch_size of 64"),
         ({"attention": "flash_attention_2"}, "--attention flash_attention_2 needs a CUDA device"),
         ({"loss": "dop"}, r"no preference loss 'dop' \(did you mean dpo\?\).*module:ATTRIBUTE"),
         ({"loss": "hinge", "ipo": True}, "--ipo and --loss hinge name two losses"),
