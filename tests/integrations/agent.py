@@ -5,7 +5,7 @@ from random import Random
 
 from sweet_rl.mini.backend.extras import PLAYERS
 from sweet_rl.policies.scripted import TeacherPolicy
-from sweet_rl.types import Message, derive_seed
+from sweet_rl.types import NO_RESPONSE, Failure, Message, UserReply, derive_seed
 from sweet_rl.users.faults import FaultProfile
 from sweet_rl.users.server_process import serve
 
@@ -25,6 +25,18 @@ def policy():
 def served(messages):
     """The agent as a server's model."""
     return say([Message(message.role, message.text) for message in messages])
+
+
+class Silent:
+    """A human who cannot be asked."""
+
+    name = "silent"
+
+    async def reply(self, context):
+        return UserReply(NO_RESPONSE, Failure("timeout"))
+
+    async def close(self):
+        pass
 
 
 def designs(messages):

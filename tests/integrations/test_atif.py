@@ -28,7 +28,7 @@ def episodes():
     """Sampled tokens, rewards at turns, thoughts, a grade, and an episode that failed."""
     sampled = sweet_rl.grade(sweet_rl.simulate("code", "mini:test", agent="embedded", num_tasks=2))
     game = sweet_rl.simulate("twenty_questions", num_tasks=1, options={"max_turns": 3})
-    silent = "tests.integrations.broken:Silent"
+    silent = "tests.integrations.agent:Silent"
     failed = sweet_rl.simulate("code", "mini:test", agent="expert", num_tasks=3, human=silent)[-1]
     asked, said, *rest = game[0].dialogue_history
     thought = replace(game[0], dialogue_history=(asked, replace(said, thoughts="Is it?"), *rest))

@@ -1,16 +1,24 @@
-"""Pairs for other trainers: what they are given is what was sampled, and what cannot be given is refused."""
+"""Pairs for other trainers: they are given what was sampled, whose own packages read it; what cannot be given is refused."""
 
 import json
+import math
+import random
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.command_line import read, values
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export_pairs import export_pairs
+from sweet_rl.training.data import read_pairs
+from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.settings import DataSettings
 from tests.conftest import ROOT
-from tests.tiny_models import BEGIN, TURN_END, tiny_tokenizer
+from tests.tiny_models import BEGIN, TURN_END, save_tiny_llama, tiny_tokenizer
 
 USER, AGENT = "<|header|>user<|end_header|>\n\n", "<|header|>assistant<|end_header|>\n\n"
 PROMPT = f"{BEGIN}{USER}Write.{TURN_END}{AGENT}"
@@ -26,12 +34,12 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture
 def export(tmp_path, tokenizer):
-    def run(*rows, **flags):
+    def run(*rows, ids=False, **flags):
         source, target = tmp_path / "pairs.jsonl", tmp_path / "out" / "train.jsonl"
         source.write_text("".join(json.dumps(row) + "\n" for row in rows))
         export_pairs(str(source), str(target), **{"tokenizer": tokenizer, "overwrite": True} | flags)
         rows = [json.loads(line) for line in target.read_text().splitlines()]
-        return [{name: row[name] for name in row if not name.endswith("_ids")} for row in rows]
+        return [{name: row[name] for name in row if ids or not name.endswith("_ids")} for row in rows]
 
     return run
 
@@ -237,3 +245,195 @@ def test_the_script(tmp_path, tokenizer):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "1 pairs are in out.jsonl.\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(save_tiny_llama(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture
+def tok(model):
+    return load_tokenizer(model)
+
+
+@pytest.fixture
+def sampled(export, model):
+    """As `export`, with the ids in the rows, by the tok of a model."""
+    return lambda rows, **flags: export(*rows, ids=True, **{"tokenizer": model} | flags)
+
+
+@pytest.fixture
+def pair(tok):
+    """Makes pairs of single turns from the ids that were sampled."""
+
+    def make(chosen, rejected, prompt=LATER):
+        text = {side: tok.decode(ids) for side, ids in (("chosen", chosen), ("rejected", rejected))}
+        ids = {"chosen_token_ids": chosen, "rejected_token_ids": rejected}
+        return {"prompt": prompt, "tokenizer": tokenizer_digest(tok)} | text | ids
+
+    return make
+
+
+def random_pairs(pair, tok, count=12):
+    """As an untrained model samples: any tokens, some turns cut by the limit."""
+    draw, end = random.Random(0), tok.eos_token_id
+    ordinary = [i for i in range(len(tok)) if i not in tok.all_special_ids]
+
+    def turn():
+        ids = draw.choices(ordinary, k=draw.randint(3, 9))
+        return ids if draw.random() < 0.3 else [*ids, end]
+
+    return [pair(turn(), turn()) for _ in range(count)]
+
+
+def as_trained_here(tmp_path, tok):
+    """What `train_dpo` sees of the same pairs: prompt and sides together."""
+    rows = read_pairs(DataSettings(str(tmp_path / "pairs.jsonl"), find_prompt=True), seed=0).train
+    return [
+        [list(branch.ids) for branch in one.branches]
+        for one in TurnEncoder(tok, max_len=10_000).encode(rows)[0]
+    ]
+
+
+def whole(row):
+    return [row["prompt_ids"] + row["chosen_ids"], row["prompt_ids"] + row["rejected_ids"]]
+
+
+@pytest.mark.parametrize("conversational", [False, True])
+def test_rows_for_trl_carry_the_sampled_ids(sampled, pair, tok, tmp_path, conversational):
+    end = tok.eos_token_id
+    letters = [tok.convert_tokens_to_ids(letter) for letter in "list"]
+    assert tok("list", add_special_tokens=False)["input_ids"] != letters
+    (row,) = sampled([pair([*letters, end], letters)], conversational=conversational)
+    assert row["prompt_ids"] == tok(LATER, add_special_tokens=False)["input_ids"]
+    assert (row["chosen_ids"], row["rejected_ids"]) == ([*letters, end], letters)  # no end token is invented
+    assert [whole(row)] == as_trained_here(tmp_path, tok)
+
+
+def test_rows_without_sampled_ids_carry_those_that_training_here_makes(sampled, tok, tmp_path):
+    dialogues = [
+        {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"},
+        {"chosen": f"{LATER}\n\nab", "rejected": f"{LATER}b"},  # line breaks that the header's merge with
+        {"prompt": LATER, "chosen": "\n\na", "rejected": "b"},
+    ]
+    rows = sampled(dialogues)
+    assert [whole(row) for row in rows] == as_trained_here(tmp_path, tok)
+    assert rows[0]["prompt_ids"] == tok(PROMPT, add_special_tokens=False)["input_ids"]
+    assert all(row["chosen_ids"] and row["rejected_ids"] for row in rows)
+
+
+def test_drift_is_counted_and_told(sampled, pair, tok, capsys):
+    plain = tok("What?", add_special_tokens=False)["input_ids"]
+    letters = [tok.convert_tokens_to_ids(letter) for letter in "list"]
+    same, other = pair([*plain, tok.eos_token_id], plain), pair(plain, letters)
+    sampled([same, other, other, {"prompt": PROMPT, "chosen": "a", "rejected": "b"}])
+    said = capsys.readouterr().out
+    assert "The texts of 2 of 3 pairs become other tokens than were sampled (" in said
+    assert "pairs.jsonl:2" in said
+    assert "docs/export.md#exact-tokens" in said
+    sampled([same])
+    assert "The texts of 0 of 1 pairs become other tokens than were sampled.\n" in capsys.readouterr().out
+
+
+def test_more_drift_than_may_be_is_refused(sampled, pair, tok, tmp_path):
+    letters = [tok.convert_tokens_to_ids(letter) for letter in "list"]
+    plain = tok("What?", add_special_tokens=False)["input_ids"]
+    rows = [pair(plain, plain[:1]), pair(plain, letters)]
+    with pytest.raises(
+        UsageError, match=r"1 of 2 pairs \(50%\) .*jsonl:2; at most 5% may \(--max_drift\).*--format trl"
+    ):
+        sampled(rows, format="openrlhf")
+    assert not (tmp_path / "out").exists()
+    assert len(sampled(rows, format="openrlhf", max_drift=0.5)) == 2
+    assert set(sampled(rows, format="openrlhf", max_drift=0.5)[0]) == {"prompt", "chosen", "rejected"}
+    with pytest.raises(UsageError, match="at most 0% may"):
+        sampled(rows, max_drift=0)
+    assert len(sampled(rows)) == 2
+
+
+def exact_trainer():
+    """The class that docs/export.md shows."""
+    code = re.search(
+        r"^from trl.*?return dataset.*?$", (ROOT / "docs/export.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    found = {}
+    exec(code[0], found)
+    return found["ExactDPOTrainer"]
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_trl_trains_three_steps_on_the_sampled_tokens(sampled, pair, tok, model, tmp_path, precomputed):
+    trl = pytest.importorskip("trl", reason="the trainer of the package trl reads the rows")
+    from datasets import load_dataset
+
+    rows = sampled(random_pairs(pair, tok))
+    seen = []
+
+    class Watched(exact_trainer()):
+        def compute_loss(self, model, inputs, *args, **kwargs):
+            for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True):
+                seen.append(ids[mask.bool()].tolist())
+            return super().compute_loss(model, inputs, *args, **kwargs)
+
+    settings = trl.DPOConfig(
+        str(tmp_path / "trained"), max_length=None, max_steps=3, per_device_train_batch_size=2, use_cpu=True, bf16=False,
+        report_to="none", save_strategy="no", precompute_ref_log_probs=precomputed, disable_tqdm=True,
+    )  # fmt: skip
+    pairs = load_dataset(
+        "json", data_files=str(tmp_path / "out/train.jsonl"), cache_dir=str(tmp_path / "cache")
+    )
+    trainer = Watched(model=model, args=settings, train_dataset=pairs["train"])
+    trained = trainer.train()
+    assert trained.global_step == 3
+    assert math.isfinite(trained.training_loss)
+    given = [tuple(ids) for row in rows for ids in whole(row)]
+    assert len(seen) == 12
+    assert {tuple(ids) for ids in seen} <= set(given)
+
+
+@pytest.mark.filterwarnings("default")
+def test_trl_by_itself_makes_other_tokens_of_the_texts(sampled, pair, tok, model, tmp_path, capsys):
+    """What the drift says: as many pairs as it counts are others for `trl dpo`."""
+    trl = pytest.importorskip("trl", reason="the trainer of the package trl reads the rows")
+    from datasets import Dataset
+
+    rows = sampled(random_pairs(pair, tok))
+    drifted = int(re.search(r"The texts of (\d+) of 12 pairs", capsys.readouterr().out)[1])
+    settings = trl.DPOConfig(
+        str(tmp_path / "trained"), max_length=None, use_cpu=True, bf16=False, report_to="none"
+    )
+    trainer = trl.DPOTrainer(model=model, args=settings, train_dataset=Dataset.from_list(rows))
+    end = [tok.eos_token_id]
+    closed = [[ids if ids[-1:] == end else ids + end for ids in whole(row)] for row in rows]
+    differing = sum(whole(made) != want for made, want in zip(trainer.train_dataset, closed, strict=True))
+    assert 0 < differing == drifted
+
+
+@pytest.mark.filterwarnings("default")
+def test_openrlhf_reads_the_texts_as_training_here(sampled, pair, tok, tmp_path):
+    package = pytest.importorskip(
+        "openrlhf.datasets", reason="the dataset code of the package openrlhf reads the rows"
+    )
+    from datasets import Dataset
+
+    plain = tok("What should it return?", add_special_tokens=False)["input_ids"]
+    step = pair([*plain, tok.eos_token_id], plain[:3])
+    dialogues = [
+        step,
+        {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"},
+    ]
+    rows = sampled(dialogues, format="openrlhf")
+    data = SimpleNamespace(prompt_key="prompt", chosen_key="chosen", rejected_key="rejected")
+    strategy = SimpleNamespace(args=SimpleNamespace(data=data))
+    read = package.RewardDataset(
+        Dataset.from_list(rows), tok, 10_000, strategy, is_dpo=True, num_processors=1
+    )
+    end = [tok.eos_token_id]
+    wanted = [
+        [ids if ids[-1:] == end else ids + end for ids in sides] for sides in as_trained_here(tmp_path, tok)
+    ]
+    assert [[read[i][0][0].tolist(), read[i][2][0].tolist()] for i in range(2)] == wanted
+    prompts = [tok(row["prompt"], add_special_tokens=False)["input_ids"] for row in rows]
+    assert [read[i][4] for i in range(2)] == [len(ids) for ids in prompts]  # what is not scored

@@ -73,7 +73,7 @@ def test_a_game_rewards_its_turns():
 
 def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward():
     (row,) = rows(WorldChoice(world="code", num_tasks=1))
-    env = skyrl_gym.make(NAME, env_config={"human": "tests.integrations.broken:Silent"}, extras=row)
+    env = skyrl_gym.make(NAME, env_config={"human": "tests.integrations.agent:Silent"}, extras=row)
     env.init(row["prompt"])
     with pytest.raises(EpisodeError, match="timeout"):
         env.step("What should it do?")

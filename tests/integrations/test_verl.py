@@ -163,7 +163,7 @@ def test_a_human_who_cannot_be_asked_ends_the_batch_after_some_tries(tmp_path):
         "world": "code",
         "tasks": "mini:test",
         "num_tasks": 1,
-        "human": "tests.integrations.broken:Silent",
+        "human": "tests.integrations.agent:Silent",
     }
     with pytest.raises(EpisodeError, match="timeout"):
         play(tmp_path, choice, tries=2)

@@ -14,7 +14,7 @@ from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app
 from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.viewer.samples import FIRST, SECOND, TARGET, index_by, listed, page_rows, read, write_rows
-from tests.viewer.test_page import BLOCK
+from tests.viewer.test_export import BLOCK
 
 
 def contents(folder, rows=None, **how):

@@ -1,11 +1,11 @@
-"""What all integrations share: a world that is open, and episodes that are played one turn at a time."""
+"""What all integrations share: a choice of a world, a world that is open, episodes played one turn at a time."""
 
 import asyncio
 
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.integrations.worlds import SharedWorld, choice_of, open_world
+from sweet_rl.integrations.worlds import SharedWorld, choice_of, open_world, tasks_of
 from sweet_rl.types import UserReply
 
 GAME = {"world": "twenty_questions", "num_tasks": 1}
@@ -110,3 +110,34 @@ def test_repeats_are_counted_on_when_a_shared_world_opens_again():
     played = asyncio.run(three())
     assert [index for index, _ in played] == [0, 1, 2]
     assert len({seed for _, seed in played}) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"wrold": "code"}, "no setting of a world 'wrold' .did you mean world"),
+        ({"world": "cod"}, "no world 'cod'"),
+        ({"num_tasks": "abc"}, "--num_tasks must be a whole number, got 'abc'"),
+        ({"num_tasks": 0}, "--num_tasks must be at least 1, got 0"),
+        ({"seed": "x"}, "--seed must be a whole number, got 'x'"),
+        ({"num_tasks": 2.0}, "--num_tasks must be a whole number, got 2.0"),
+        ({"world": 5}, "--world must be a text, got 5"),
+        ({"tasks": ["mini:test"]}, "--tasks must be a text, got .'mini:test'."),
+        ({"human": 5}, "--human must be a text, got 5"),
+        ({"human_url": 5}, "--human_url must be a text, got 5"),
+        ({"options": "max_turns"}, "options of a world must be names with values, .* got 'max_turns'"),
+        ({"grading": ["workers"]}, "grading of a world must be names with values"),
+        ({"tasks": "nowhere.jsonl"}, "'nowhere.jsonl' is no file that exists"),
+        (
+            {"tasks": "twenty-questions"},
+            "'twenty-questions' holds tasks of a game: add --world twenty_questions",
+        ),
+        (
+            {"world": "twenty_questions", "tasks": "mini:test"},
+            "'mini:test' holds no tasks of twenty_questions",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_named(settings, says):
+    with pytest.raises(UsageError, match=says):
+        tasks_of(choice_of(settings))

@@ -1,13 +1,14 @@
-"""The viewer of pages in a real Chromium: pictures compared, sources that stay text, one file that is enough."""
+"""Pages and games in a real Chromium: pictures compared, sources that stay text, rewards of turns and nothing of tests."""
 
 import pytest
 
+from sweet_rl.commands.view import visualize_dialogue_histories
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.driving import Viewer
-from tests.viewer.samples import ATTACK, FIRST, HOSTILE_PAGE, page_rows, write_rows
+from tests.viewer.samples import ATTACK, ERRAND, FIRST, HOSTILE_PAGE, game_rows, page_rows, write_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -166,3 +167,92 @@ def test_narrow_window_holds_the_stage(viewer):
             assert control.accessible_name or not control.is_displayed(), control.get_attribute("outerHTML")
     finally:
         viewer.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.fixture(scope="module")
+def exported_games(tmp_path_factory):
+    """The address of the page that the real command makes of the file."""
+    saved = write_rows(tmp_path_factory.mktemp("games") / "games.jsonl", game_rows())
+    visualize_dialogue_histories(str(saved), export=str(saved.with_suffix(".html")))
+    return saved.with_suffix(".html").as_uri()
+
+
+@pytest.fixture
+def games(browser, exported_games):
+    return Viewer(browser, exported_games)
+
+
+def test_games_summary_filters_and_titles(games):
+    games.open()
+    assert games.texts("#figures dt") == ["Rows", "Mean return", "Ended by the world", "Failed"]
+    assert games.texts("#figures dd") == ["53 tasks", "1.39[\u22126.83, 9.61] · \u22122 to 5", "60.0 %", "1"]
+    assert games.texts(".segments button") == ["All5", "Ended3", "Cut short2"]
+    assert games.texts(".entry-title")[:2] == ["river", ERRAND]
+    assert games.texts(".entry-meta")[:2] == [
+        "1 of 2 endedmean return \u22121.5",
+        "1 of 2 endedmean return 0.67⚑ 1",
+    ]
+    assert games.classes(".entry:first-child .chip") == ["chip ended", "chip cut"]
+    assert games.text(".detail-head h2") == "river"
+    assert "EndedBy the world" in games.text(".facts")
+    games.press("3")
+    games.wait_for_count("2 rows of 5")
+    assert games.texts("#figures dd") == ["22 tasks", "\u22122", "0.0 %"]
+    assert games.complaints() == []
+
+
+def test_every_turn_shows_its_reward(games):
+    games.open("#twenty_questions%2F7/0")
+    assert games.texts(".turn-reward") == ["reward \u22121", "reward 0"]
+    assert games.texts(".turn.user .speaker") == ["Worldbegins", "World", "World"]
+    games.press("j", "j")
+    games.until("return document.querySelector('.facts').textContent.includes('webshop/3')")
+    assert games.texts(".turn-reward") == ["reward 0", "reward 0.67"]
+    assert games.classes(".turn-reward") == ["turn-reward", "turn-reward gain"]
+    assert games.text(".facts .reward") == "Return 0.67"
+
+
+def test_nothing_is_shown_that_games_do_not_have(games):
+    games.open()
+    assert games.all("#answer, #tests, .reward-bar, .chip-bar, .handed-in, .turn-reward:empty") == []
+    assert games.texts(".jumps button") == ["Dialogue"]
+    games.press(*"jk][g2tpdae")
+    assert games.complaints() == []
+
+
+def test_a_row_without_rewards_has_no_badge(games):
+    games.open()
+    games.search("the shop is closed")
+    games.wait_for_count("1 row of 5")
+    games.press("Enter")
+    games.until("return document.querySelector('.stepper').textContent.includes('Repeat 1')")
+    assert games.all(".turn-reward") == []
+    assert games.texts("#figures dd") == ["11 task", "\u2013", "0.0 %"]
+
+
+def test_search_in_the_page_covers_what_is_hidden(games):
+    games.open()
+    games.search("blue kettle")
+    games.wait_for_count("2 rows of 5")
+
+
+def test_chips_say_returns_and_ends(games):
+    games.open()
+    chips = games.script("return Array.from(document.querySelectorAll('.chip'), e => e.ariaLabel)")
+    assert chips == [
+        "Repeat 0: reward \u22121, ended, 2 turns",
+        "Repeat 1: reward \u22122, turn limit, 2 turns",
+        "Repeat 0: reward 0.67, ended, 2 turns",
+        "Repeat 1: ungraded, world failed, 1 turn",
+    ]
+
+
+def test_a_reflection_opens_with_the_thoughts(games):
+    games.open("#lantern%2F5/0")
+    assert games.shown(".folded.thoughts") == [False]
+    games.press("t")
+    assert games.shown(".folded.thoughts") == [True]
+    assert games.text(".folded.thoughts") == "There may be a tower up north."
+    games.search("a tower up north")
+    games.wait_for_count("1 row of 5")
+    assert games.complaints() == []
