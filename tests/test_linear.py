@@ -28,8 +28,7 @@ from sweet_rl.grading.pages.judge import read_verdict
 from sweet_rl.mini.backend.human import ScriptedHuman, answer_served
 from sweet_rl.mini.cities.oracle import _rules
 from sweet_rl.mini.cities.question import read_question
-from sweet_rl.mini.frontend.agents.canvas import Canvas
-from sweet_rl.mini.frontend.agents.edits import apply_remarks
+from sweet_rl.mini.frontend.agents import Canvas, apply_remarks
 from sweet_rl.mini.objects.language import _SHELLS, read_words
 from sweet_rl.openai_client.replies import server_error
 from sweet_rl.openai_client.urls import shown
@@ -77,7 +76,7 @@ MADE = {
     "mini.backend.questions: f'(?<!\\\\w)(?:{either})(?!\\\\w)'": [
         r"(?i)(?<!\w)(?:multiplied\s+by\s+0\w*|more\s+than)(?!\w)"
     ],
-    "mini.frontend.agents.sketch: f'\\\\b{name}\\\\b'": [r"(?i)\bred\b"],
+    "mini.frontend.agents: f'\\\\b{name}\\\\b'": [r"(?i)\bred\b"],
     "mini.cities.oracle: self.like": {rule.like for rules in _rules().values() for rule in rules},
     "mini.cities.oracle: self.unlike": {rule.unlike for rules in _rules().values() for rule in rules},
     "mini.cities.oracle: f'\\\\b{re.escape(name)}\\\\b'": [r"\bnew york\b"],

@@ -11,15 +11,16 @@ from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.frontend.agents import (
     BlankDesigner,
+    Block,
+    Canvas,
     GenericDesigner,
     ImproverDesigner,
     TargetDesigner,
+    Words,
+    apply_remarks,
+    sketch,
 )
-from sweet_rl.mini.frontend.agents.canvas import Block, Canvas, Words
-from sweet_rl.mini.frontend.agents.edits import apply_remarks
-from sweet_rl.mini.frontend.agents.sketch import sketch
-from sweet_rl.mini.frontend.human import ScriptedViewer
-from sweet_rl.mini.frontend.human.words import ALIKE
+from sweet_rl.mini.frontend.human import ALIKE, ScriptedViewer
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds.dialogue import parse_fixed, parse_published
 from tests.mini.frontend.scenes import canvas_page, context

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet_rl.browsers import Box, PageContext, RenderedPage
-from sweet_rl.mini.frontend.human import ScriptedViewer
-from sweet_rl.mini.frontend.human.page_parser import parse_page
-from sweet_rl.mini.frontend.human.words import ALIKE, NOTHING_SHOWN
+from sweet_rl.mini.frontend.human import ALIKE, NOTHING_SHOWN, ScriptedViewer
+from sweet_rl.mini.frontend.scene import parse_page
 from sweet_rl.types import UserContext
 from tests.mini.frontend.scenes import area, context, page, text
 

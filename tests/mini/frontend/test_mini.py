@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 from sweet_rl.browsers.page import extract_html, normalise_urls
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.frontend import pages as mini_web
-from sweet_rl.mini.frontend.pages.draw import Draw
-from sweet_rl.mini.frontend.pages.look import draw_look
-from sweet_rl.mini.frontend.pages.markup import arrangement, parse, to_html
-from sweet_rl.mini.frontend.pages.site import Site
-from sweet_rl.mini.frontend.pages.words import topics_for, words
+from sweet_rl.mini.frontend.pages import WORDS, Draw, Site, arrangement, draw_look, parse, to_html, topics_for
 from sweet_rl.worlds import load_tasks
 
 VOID = {"br", "hr", "img", "input", "link"}
@@ -106,7 +102,7 @@ def test_a_request_says_what_for_and_not_how(kind, seed):
         r"columns?|rows?|grid|sidebar|header|footer|navigation|left|right|top|bottom|cent(?:er|re)d|cards?"
     )
     assert not re.search(rf"\b(?:{layout})\b", told, re.IGNORECASE)
-    brand = {name for topic in words()["topics"] for name in topic["names"]}
+    brand = {name for topic in WORDS["topics"] for name in topic["names"]}
     assert not [name for name in brand if name in told]
 
 
@@ -152,14 +148,14 @@ def test_no_arrangement_stands_in_both_splits(kind):
 
 
 def test_every_kind_has_a_template_purposes_and_something_to_be_about():
-    templates = (files(mini_web) / "templates/kinds").iterdir()
+    templates = (files("sweet_rl.mini.frontend") / "templates/kinds").iterdir()
     assert {path.name.removesuffix(".html.j2") for path in templates} == set(mini_web.KINDS)
-    assert set(words()["only_for"]) <= set(mini_web.KINDS)
+    assert set(WORDS["only_for"]) <= set(mini_web.KINDS)
     for kind in mini_web.KINDS:
-        assert words()["purposes"][kind]
+        assert WORDS["purposes"][kind]
         assert len(topics_for(kind)) >= 3
-    abouts = {topic["about"] for topic in words()["topics"]}
-    assert set().union(*words()["only_for"].values()) <= abouts
+    abouts = {topic["about"] for topic in WORDS["topics"]}
+    assert set().union(*WORDS["only_for"].values()) <= abouts
 
 
 def test_pages_differ_in_their_parts():
@@ -194,7 +190,7 @@ def test_text_and_attributes_are_escaped():
 
 def test_what_a_template_inserts_is_escaped_and_what_macros_rendered_is_not_escaped_again():
     draw = Draw(0)
-    topic = dict.fromkeys(words()["topics"][0], ["A <b> & \"c\" 'd'"] * 9) | {
+    topic = dict.fromkeys(WORDS["topics"][0], ["A <b> & \"c\" 'd'"] * 9) | {
         "offer": "<i>",
         "prices": (1, 2),
     }
