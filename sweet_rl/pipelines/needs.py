@@ -104,7 +104,7 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
     talks = [step for step in steps if step.run == "simulate_interactions"]
     for step in steps:
         flags = _flags(step)
-        if step.run == "simulate_interactions" and not _is_in(flags.input_path, folder):
+        if step in talks and not _is_in(flags.input_path, folder):
             yield look_at_tasks(
                 f"tasks of {step.name}",
                 flags.input_path,
@@ -118,7 +118,22 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
             named = f"--set stages.{step.name}.with.input_path"
             yield look_at_dialogues(flags.input_path, repeats=repeats, flag=named)
     yield from _models(steps, folder, every)
-    yield from look_at_programs(*_programs(steps))
+    programs, packages = list[str](), list[str]()
+    for step in steps:
+        flags = _flags(step)
+        programs += step.launcher[:1]
+        if step.run in _TRAINS:
+            packages += ["torch", "transformers"]
+            wants_deepspeed = step.launcher[:1] == ("deepspeed",) or flags.deepspeed_config
+            packages += ["deepspeed"] if wants_deepspeed else []
+            packages += ["flash_attn"] if flags.flash_attn else []
+        if getattr(flags, "agent", None) == "vllm":
+            programs += [flags.vllm_python] if flags.vllm_python else []
+            packages += [] if flags.vllm_python else ["vllm"]
+        if step in talks and _draws(flags):
+            programs.append(flags.browser)
+            packages.append("PIL")
+    yield from look_at_programs(list(dict.fromkeys(programs)), list(dict.fromkeys(packages)))
     if not talks:
         return
     late = any(step.run == _COPIES for step in every)  # dialogues that there are already come first
@@ -209,26 +224,6 @@ def _processes(launcher: Iterable[str]) -> int:
     words = [part for word in launcher for part in word.split("=")]
     numbers = [after for word, after in pairwise(words) if word in _PROCESSES]
     return next((int(number) for number in numbers if number.isdigit()), 1)
-
-
-def _programs(steps: Sequence[Step]) -> tuple[list[str], list[str]]:
-    """Programs and packages that the stages will ask for."""
-    programs, packages = list[str](), list[str]()
-    for step in steps:
-        flags = _flags(step)
-        programs += step.launcher[:1]
-        if step.run in _TRAINS:
-            packages += ["torch", "transformers"]
-            wants_deepspeed = step.launcher[:1] == ("deepspeed",) or flags.deepspeed_config
-            packages += ["deepspeed"] if wants_deepspeed else []
-            packages += ["flash_attn"] if flags.flash_attn else []
-        if getattr(flags, "agent", None) == "vllm":
-            programs += [flags.vllm_python] if flags.vllm_python else []
-            packages += [] if flags.vllm_python else ["vllm"]
-        if step.run == "simulate_interactions" and _draws(flags):
-            programs.append(flags.browser)
-            packages.append("PIL")
-    return list(dict.fromkeys(programs)), list(dict.fromkeys(packages))
 
 
 def _question(human: Human) -> str:

@@ -6,8 +6,7 @@ import importlib
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -113,11 +112,13 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
             it names: for all that name it in the first round that does. A folder whose path has other signs
             than letters, digits, / . _ and - is as none.
     """
-    return list(_in_rounds(rounds, folder))
-
-
-def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None) -> Iterator[Step]:
-    makers = _Makers()
+    told = folder is not None and _PLAIN.fullmatch(str(folder))
+    made_at, made_within = (
+        defaultdict[Path, set[str]](set),
+        defaultdict[Path, set[str]](set),
+    )  # by which steps
+    order: dict[str, int] = {}
+    steps: list[Step] = []
     last: tuple[str, ...] = ()
     for chains in rounds:
         new: list[tuple[Path, str]] = []
@@ -125,45 +126,25 @@ def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None) 
             needs: tuple[str, ...] = ()
             for step in chain:
                 after = last
-                if folder is not None and _PLAIN.fullmatch(str(folder)):
-                    named = {place: makers.of(place) for place in _places(step, folder)}
-                    after = makers.in_order(set().union(*named.values()))
-                    new += [(place, step.name) for place, found in named.items() if not found]
-                yield replace(step, needs=needs, after=after)
+                if told:  # files and folders there that it names, also within a word: `critic_lm=FOLDER/start/policy`
+                    words = map(str, (*step.words, *step.flags.values()))
+                    paths = {Path(one) for word in words for one in _PLAIN.findall(word)}
+                    makers = {
+                        path: made_within[path].union(*(made_at[above] for above in path.parents))
+                        for path in paths
+                        if folder in path.parents
+                    }
+                    after = tuple(sorted(set[str]().union(*makers.values()), key=order.__getitem__))
+                    new += [(path, step.name) for path, names in makers.items() if not names]
+                steps.append(replace(step, needs=needs, after=after))
                 needs = (step.name,)
-        for place, name in new:
-            makers.add(place, name)
+        for path, name in new:
+            order.setdefault(name, len(order))
+            made_at[path].add(name)
+            for around in (path, *path.parents):
+                made_within[around].add(name)
         last = tuple(chain[-1].name for chain in chains if chain)
-
-
-class _Makers:
-    """Names of the steps that made places."""
-
-    def __init__(self) -> None:
-        self._at: dict[Path, set[str]] = defaultdict(set)
-        self._within: dict[Path, set[str]] = defaultdict(set)
-        self._number: dict[str, int] = {}
-
-    def add(self, place: Path, name: str) -> None:
-        self._number.setdefault(name, len(self._number))
-        self._at[place].add(name)
-        for around in (place, *place.parents):
-            self._within[around].add(name)
-
-    def of(self, place: Path) -> set[str]:
-        """Of a place, of what is in it, and of what it is in."""
-        return self._within.get(place, set()).union(*(self._at.get(one, ()) for one in place.parents))
-
-    def in_order(self, names: AbstractSet[str]) -> tuple[str, ...]:
-        """As they were added."""
-        return tuple(sorted(names, key=self._number.__getitem__))
-
-
-def _places(step: Step, folder: Path) -> frozenset[Path]:
-    """Files and folders there that a step names, also within a word: `critic_lm=FOLDER/start/policy`."""
-    words = (str(value) for value in (*step.words, *step.flags.values()))
-    paths = (Path(found) for word in words for found in _PLAIN.findall(word))
-    return frozenset(path for path in paths if folder in path.parents)
+    return steps
 
 
 @recorded("copy", reads=("input_path",))

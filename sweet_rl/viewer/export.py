@@ -31,8 +31,6 @@ _AT_ONCE = 8
 _IN_A_FILE = 50
 """Rows in each script of a folder: read together when one of them is looked at."""
 
-_PIECE = 1 << 20
-
 
 @dataclass(slots=True)
 class Exported:
@@ -50,15 +48,19 @@ def export(library: Library, out: str | Path, *, picture_bytes: int = 0, one_fil
     A folder is called as the page without its suffix. `picture_bytes` is the room for pictures in one file: those that come
     too late are left out, and the page says so. A folder holds all. The library is closed at the end.
     """
-    target = Path(out)
-    folder = None if one_file else folder_of(library, target)
     with asyncio.Runner() as runner:
         try:
             for one in library.files:
                 one.bring_up()
+            folder = None if one_file else folder_of(library, Path(out))
             if folder is not None:
-                return _Folder(library, folder, runner).write()
-            return _one_file(library, target, runner, picture_bytes)
+                return _folder(library, folder, runner)
+            exported = Exported(Path(out))
+            with tempfile.TemporaryFile("w+") as spool:
+                album = _Album(spool, picture_bytes, exported)
+                chunks = _chunks(library, runner, album, exported)
+                replace_file(exported.path, (chunk.encode() for chunk in chunks))
+            return exported
         finally:
             runner.run(library.close())
 
@@ -69,22 +71,22 @@ def folder_of(library: Library, out: str | Path) -> Path | None:
     return Path(out).with_suffix("") if size > ONE_FILE_BYTES else None
 
 
-def _one_file(library: Library, out: Path, runner: asyncio.Runner, picture_bytes: int) -> Exported:
-    exported = Exported(out)
-    with tempfile.TemporaryFile("w+") as spool:
-        album = _Album(spool, picture_bytes, exported)
-        replace_file(out, (chunk.encode() for chunk in _chunks(library, runner, album, exported)))
-    return exported
-
-
 def _chunks(library: Library, runner: asyncio.Runner, album: _Album, exported: Exported) -> Iterator[str]:
     """One row at a time: prompts and all, a file can be larger than what one would like to hold twice."""
+
+    def counted(shown: Shown) -> Iterator[Json]:
+        for position, row in _rows(shown, runner):
+            exported.rows += 1
+            for name, picture in _pictures(shown, position):
+                album.add(f"{shown.number}/{position}/{name}", picture)
+            yield row
+
     page = build_page(library.title, served=False)
     yield page.head
     yield from _listings(library)
     for shown in library.files:
         if shown.kind in LAYOUTS:
-            yield from data_block(f"rows-{shown.number}", _counted(shown, runner, album, exported))
+            yield from data_block(f"rows-{shown.number}", counted(shown))
     yield from album.blocks()
     yield page.tail
 
@@ -104,15 +106,6 @@ def _listings(library: Library) -> Iterator[str]:
             yield from data_block(f"document-{shown.number}", [shown.document()])
 
 
-def _counted(shown: Shown, runner: asyncio.Runner, album: _Album, exported: Exported) -> Iterator[Json]:
-    for position, row in _rows(shown, runner):
-        exported.rows += 1
-        if shown.pictures is not None:
-            for name in shown.pictures.pictures(position):
-                album.add(f"{shown.number}/{position}/{name}", shown.pictures.picture(position, name))
-        yield row
-
-
 def _rows(shown: Shown, runner: asyncio.Runner) -> Iterator[tuple[int, dict[str, Json]]]:
     """Every row of a file with its position, prepared."""
     if shown.kind not in LAYOUTS or shown.index is None:
@@ -128,68 +121,54 @@ def _rows(shown: Shown, runner: asyncio.Runner) -> Iterator[tuple[int, dict[str,
         yield from ((position, shown.row(position)) for position in positions)
 
 
-class _Folder:
-    """A page with scripts of rows and pictures beside it, made elsewhere and then put in its place."""
-
-    def __init__(self, library: Library, out: Path, runner: asyncio.Runner) -> None:
-        self._library, self._out, self._runner = library, out, runner
-        self._exported = Exported(out / "index.html")
-        self._pictures: list[str] = []
-
-    def write(self) -> Exported:
-        """Write it, at once or not at all."""
-        made = Path()
-        try:
-            self._out.parent.mkdir(parents=True, exist_ok=True)
-            made = Path(tempfile.mkdtemp(dir=self._out.parent, prefix=f".{self._out.name}."))
-            for name in ("rows", "pictures"):
-                (made / name).mkdir()
-            for shown in self._library.files:
-                self._write_rows(shown, made)
-            (made / "index.html").write_text("".join(self._page()), encoding="utf-8")
-            made.chmod(0o755)
-            if self._out.exists():
-                shutil.rmtree(self._out)
-            made.rename(self._out)
-        except OSError as error:
-            raise StorageError(f"Cannot write {str(self._out)!r}: {error.strerror}.") from error
-        finally:
-            if made != Path():
-                with contextlib.suppress(OSError):
-                    shutil.rmtree(made)
-        return self._exported
-
-    def _write_rows(self, shown: Shown, made: Path) -> None:
-        rows = _rows(shown, self._runner)
-        for part in itertools.count():
-            chunk = list(itertools.islice(rows, _IN_A_FILE))
-            if not chunk:
-                return
-            name = f"{shown.number}-{part}"
-            with (made / "rows" / f"{name}.js").open("w", encoding="ascii") as file:
-                file.write(f'Source.arrived("{name}", [\n')
-                file.writelines(f"{embed(embed(row))},\n" for _, row in chunk)
-                file.write("]);\n")
-            self._exported.rows += len(chunk)
-            for position, _ in chunk:
-                self._write_pictures(shown, position, made)
-
-    def _write_pictures(self, shown: Shown, position: int, made: Path) -> None:
-        if shown.pictures is None:
-            return
+def _pictures(shown: Shown, position: int) -> Iterator[tuple[str, bytes]]:
+    """The pictures of a prepared row by their names."""
+    if shown.pictures is not None:
         for name in shown.pictures.pictures(position):
-            picture = shown.pictures.picture(position, name)
-            if picture is not None:
-                (made / "pictures" / f"{shown.number}-{position}-{name}.png").write_bytes(picture)
-                self._pictures.append(f"{shown.number}/{position}/{name}")
-                self._exported.pictures += 1
+            if (picture := shown.pictures.picture(position, name)) is not None:
+                yield name, picture
 
-    def _page(self) -> Iterator[str]:
-        page = build_page(self._library.title, served=False, folder=True)
-        yield page.head
-        yield from data_block("folder", [{"rows": _IN_A_FILE, "pictures": self._pictures}])
-        yield from _listings(self._library)
-        yield page.tail
+
+def _folder(library: Library, out: Path, runner: asyncio.Runner) -> Exported:
+    """A page with scripts of rows and pictures beside it, made elsewhere and put in its place at once or not at all."""
+    exported, pictures, made = Exported(out / "index.html"), list[str](), Path()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        for name in ("rows", "pictures"):
+            (made / name).mkdir()
+        for shown in library.files:
+            rows = _rows(shown, runner)
+            for part in itertools.count():
+                chunk = list(itertools.islice(rows, _IN_A_FILE))
+                if not chunk:
+                    break
+                place = f"{shown.number}-{part}"
+                with (made / "rows" / f"{place}.js").open("w", encoding="ascii") as file:
+                    file.write(f'Source.arrived("{place}", [\n')
+                    file.writelines(f"{embed(embed(row))},\n" for _, row in chunk)
+                    file.write("]);\n")
+                exported.rows += len(chunk)
+                for position, _ in chunk:
+                    for name, picture in _pictures(shown, position):
+                        (made / "pictures" / f"{shown.number}-{position}-{name}.png").write_bytes(picture)
+                        pictures.append(f"{shown.number}/{position}/{name}")
+        exported.pictures = len(pictures)
+        page = build_page(library.title, served=False, folder=True)
+        facts = data_block("folder", [{"rows": _IN_A_FILE, "pictures": pictures}])
+        text = "".join([page.head, *facts, *_listings(library), page.tail])
+        (made / "index.html").write_text(text, encoding="utf-8")
+        made.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        made.rename(out)
+    except OSError as error:
+        raise StorageError(f"Cannot write {str(out)!r}: {error.strerror}.") from error
+    finally:
+        if made != Path():
+            with contextlib.suppress(OSError):
+                shutil.rmtree(made)
+    return exported
 
 
 class _Album:
@@ -204,10 +183,8 @@ class _Album:
         self._no_room: set[bytes] = set()
         self._places: dict[str, int] = {}
 
-    def add(self, name: str, picture: bytes | None) -> None:
+    def add(self, name: str, picture: bytes) -> None:
         """Keep a picture under a name, if there is room."""
-        if picture is None:
-            return
         digest = hashlib.sha256(picture).digest()
         if digest in self._no_room:
             return
@@ -227,7 +204,7 @@ class _Album:
         """The pictures, one a line, and the lines' numbers by name."""
         yield '<script type="application/json" id="pictures">'
         self._spool.seek(0)
-        while piece := self._spool.read(_PIECE):
+        while piece := self._spool.read(1 << 20):
             yield piece
         yield "</script>\n"
         yield from data_block("picture-lines", [self._places])

@@ -6,6 +6,7 @@ those of the same task, repeat and turn, and of the same prompt.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import json
@@ -116,9 +117,22 @@ class Shown:
         elif self.kind == "code":
             name = "reward"
         number = {"name": name, "unit": unit, **asdict(found)} if graded else None
+        report = self.path.with_name("report.json")
+        try:
+            if (
+                self.path.name == "episodes.jsonl"
+                and report.stat().st_mtime_ns >= self.path.stat().st_mtime_ns
+            ):
+                name, told = next(iter(read_object(report)["measures"].items()))
+                mean = {key: told[key] for key in ("mean", "low", "high")}
+                unit = "number" if told["unit"] == "number" else "share"
+                if all(value is None or isinstance(value, (int, float)) for value in mean.values()):
+                    number = {"name": str(name), "unit": unit, **mean}
+        except (OSError, UsageError, LookupError, AttributeError, TypeError, StopIteration):
+            pass  # none, another program's, or being written
         said = first.get("provenance") or {}
         return {
-            "number": self._reported() or number,
+            "number": number,
             "rows": len(self.index),
             "tasks": len(rewards),
             "failed": failed,
@@ -128,19 +142,6 @@ class Shown:
             "world": world_named_in(said),
             "page": self.report_page() is not None,
         }
-
-    def _reported(self) -> dict[str, Json] | None:
-        report = self.path.with_name("report.json")
-        try:
-            if self.path.name != "episodes.jsonl" or report.stat().st_mtime_ns < self.path.stat().st_mtime_ns:
-                return None
-            name, found = next(iter(read_object(report)["measures"].items()))
-            numbers = {key: found[key] for key in ("mean", "low", "high")}
-            unit = "number" if found["unit"] == "number" else "share"
-        except (OSError, UsageError, LookupError, AttributeError, TypeError, StopIteration):
-            return None  # none, another program's, or being written
-        finite = all(value is None or isinstance(value, (int, float)) for value in numbers.values())
-        return {"name": str(name), "unit": unit, **numbers} if finite else None
 
     def report_page(self) -> Path | None:
         """The page of its report, beside it, if there is one."""
@@ -237,7 +238,18 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
             raise UsageError(
                 f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
             )
-        for file in _in_folder(path) if path.is_dir() else [path]:
+        files = [path]
+        if path.is_dir():  # what a run leaves; records of single files go with these
+            files = [
+                one
+                for one in entries_of(path)
+                if one.suffix == ".jsonl" or one.name == "run.json" or is_report(one)
+            ]
+            if len(files) > MOST_FILES:
+                raise UsageError(
+                    f"{str(path)!r} has more than {MOST_FILES} files to show; name a folder in it."
+                )
+        for file in files:
             place = file.resolve()
             try:
                 kind = kind_of(file) if place not in seen else None
@@ -251,19 +263,6 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
             seen.add(place)
             if kind is not None:
                 yield file, kind
-
-
-def _in_folder(folder: Path) -> list[Path]:
-    """What a run leaves; records of single files go with these."""
-    found = []
-    for path in entries_of(folder):
-        if path.suffix == ".jsonl" or path.name == "run.json" or is_report(path):
-            found.append(path)
-            if len(found) > MOST_FILES:
-                raise UsageError(
-                    f"{str(folder)!r} has more than {MOST_FILES} files to show; name a folder in it."
-                )
-    return found
 
 
 def _shown(number: int, path: Path, name: str, kind: FileKind, drawing: Making | None) -> Shown:
@@ -286,36 +285,25 @@ def _shown(number: int, path: Path, name: str, kind: FileKind, drawing: Making |
 
 def _described(one: Shown) -> dict[str, Json]:
     try:
-        about = one.path.stat()
-        size = about.st_size
-        changed = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
+        state = one.path.stat()
+        size = state.st_size
+        changed = datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds")
     except OSError:
         size, changed = 0, None
     record = read_record(one.path if one.kind == "record" else place_of(one.path, folder=False))
     if record is None:  # of a run whose output is the folder
         record = read_record(place_of(one.path.parent, folder=True))
-    return {
-        "id": one.number,
-        "name": one.name,
-        "kind": one.kind,
-        "bytes": size,
-        "changed": changed,
-        "record": None if record is None else _short(record),
-    }
-
-
-def _short(record: Mapping[str, Json]) -> dict[str, Json]:
-    """What the application says of a run at once; the whole record is a page of its own."""
-    usage = record.get("usage")
-    used = usage.values() if isinstance(usage, Mapping) else ()
-    models = [model for each in used if isinstance(each, Mapping) for model in each if model]
-    known = {
-        name: record.get(name)
-        for name in ("id", "stage", "status", "started", "wall_s", "command", "cost", "numbers")
-    }
-    versions = record.get("versions")
-    version = versions.get("sweet_rl") if isinstance(versions, Mapping) else None
-    return known | {"models": list(dict.fromkeys(map(str, models))), "version": version}
+    said = None
+    if record is not None:  # of a run at once; the whole record is a page of its own
+        names = ("id", "stage", "status", "started", "wall_s", "command", "cost", "numbers")
+        usage, versions = record.get("usage"), record.get("versions")
+        used = usage.values() if isinstance(usage, Mapping) else ()
+        models = [str(model) for each in used if isinstance(each, Mapping) for model in each if model]
+        version = versions.get("sweet_rl") if isinstance(versions, Mapping) else None
+        said = {name: record.get(name) for name in names}
+        said |= {"models": list(dict.fromkeys(models)), "version": version}
+    about = {"id": one.number, "name": one.name, "kind": one.kind, "bytes": size}
+    return about | {"changed": changed, "record": said}
 
 
 def _turns(trajectory: Trajectory) -> list[AgentTurn | None]:
@@ -398,8 +386,11 @@ Curve: TypeAlias = list[tuple[float, float]]
 
 def read_metrics(path: Path) -> dict[str, Json]:
     """The curves of a metrics file. Torn and foreign lines are passed over."""
+    rows: list[dict[str, Json]] = []
     with _opened(path) as file:
-        rows = [row for number, line in enumerate(file) if (row := _row(line, path, number)) is not None]
+        for number, line in enumerate(file):
+            with contextlib.suppress(DataError):
+                rows += [parse_line(line, path, number)] if line.strip() else []
     thin = max(1, -(-len(rows) // MOST_POINTS))
     return {
         "rows": len(rows),
@@ -438,13 +429,6 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
-
-
-def _row(line: bytes, path: Path, number: int) -> dict[str, Json] | None:
-    try:
-        return parse_line(line, path, number) if line.strip() else None
-    except DataError:
-        return None
 
 
 def _numbers(row: Mapping[str, Json], prefix: str = "") -> list[tuple[str, float]]:

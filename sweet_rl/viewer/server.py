@@ -45,12 +45,13 @@ def serve(
     `on_ready` is called with the page's address, token and all, once it can be opened.
     """
     token = secrets.token_urlsafe(24)
-    app = make_app(library, token=token, host=host)
-    asyncio.run(
-        serving.serve(
-            app, host, port, on_ready=lambda actual: on_ready(f"{_url(host, actual)}?token={token}")
-        )
-    )
+    name = socket.gethostname() if host in {"0.0.0.0", "::"} else host
+    name = f"[{name}]" if ":" in name else name
+
+    def ready(actual: int) -> None:
+        on_ready(f"http://{name}:{actual}/?token={token}")
+
+    asyncio.run(serving.serve(make_app(library, token=token, host=host), host, port, on_ready=ready))
 
 
 def make_app(
@@ -234,11 +235,6 @@ def _only_with(token: str) -> Middleware:
         return await handler(request)
 
     return checked
-
-
-def _url(host: str, port: int) -> str:
-    name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # a comparison
-    return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
 
 
 def _json(value: Json, *, status: int = 200) -> web.Response:
