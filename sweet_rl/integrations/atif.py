@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from sweet_rl.errors import DataError
 from sweet_rl.integrations.foreign import trajectory_of
-from sweet_rl.preferences.credit import Scored, credit_in
+from sweet_rl.preferences.credit import credit_in
 from sweet_rl.preferences.trajectory_pairs import KEY_FIELDS
 from sweet_rl.records import replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
@@ -136,7 +136,11 @@ def again(
 
 def _messages(steps: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
     for step in steps:
-        said = "\n".join(filter(None, (_text(step["message"]), *map(_call, step.get("tool_calls") or ()))))
+        parts = [_text(step["message"])]
+        for call in step.get("tool_calls") or ():
+            named = {"name": call["function_name"], "arguments": call["arguments"]}
+            parts.append(f"<tool_call>\n{json.dumps(named, ensure_ascii=False)}\n</tool_call>")
+        said = "\n".join(filter(None, parts))
         metrics, extra = step.get("metrics") or {}, step.get("extra") or {}
         if is_turn(step):
             ids, logprobs = metrics.get("completion_token_ids"), metrics.get("logprobs")
@@ -154,11 +158,6 @@ def _messages(steps: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
         results = (step.get("observation") or {}).get("results") or ()
         if told := "\n".join(filter(None, (_text(one.get("content")) for one in results))):
             yield Message("user", told)
-
-
-def _call(call: Mapping[str, Any]) -> str:
-    named = {"name": call["function_name"], "arguments": call["arguments"]}
-    return f"<tool_call>\n{json.dumps(named, ensure_ascii=False)}\n</tool_call>"
 
 
 def _text(content: Json) -> str:
@@ -212,17 +211,16 @@ def trajectory_in(document: Mapping[str, Any], path: Path) -> Trajectory:
             raise DataError("is no step", path=path, field=f"steps[{place}]", value=step, repair=repair)
     try:
         row = (document.get("extra") or {}).get(OURS)
-        row = trajectory_to_row(read_foreign(document, path)) if row is None else _row_of_ours(row, steps)
+        if row is None:
+            row = trajectory_to_row(read_foreign(document, path))
+        else:
+            history = [entry_of(step) for step in steps]
+            turns = (step for step, entry in zip(steps, history, strict=True) if "input" in entry)
+            row = {**row, "dialogue_history": history, **step_credit(turns)}
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         repair = "Every field has the type that ATIF gives it."
         raise DataError(f"is no ATIF trajectory ({error!r})", path=path, repair=repair) from error
     return trajectory_from_row(row, path=path)
-
-
-def _row_of_ours(row: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
-    history = [entry_of(step) for step in steps]
-    credit = step_credit(step for step, entry in zip(steps, history, strict=True) if "input" in entry)
-    return {**row, "dialogue_history": history, **credit}
 
 
 ENDING = ".atif.json"
@@ -270,15 +268,13 @@ def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]
     if not any(row for scored in found for row in scored):
         repair = "Name what sweet-rl credit wrote about this trajectory file."
         raise DataError("has no score of any of these turns", path=path, repair=repair)
-    return [
-        replace(one, extra={**one.extra, CREDIT: list(_column(one, scored))})
-        for one, scored in zip(trajectories, found, strict=True)
-    ]
-
-
-def _column(one: Trajectory, scored: Sequence[Scored | None]) -> Iterator[Scored | None]:
-    """Of the turns that a model wrote."""
-    said = (message for message in one.dialogue_history if message.role == "assistant")
-    for message, row in zip(said, scored, strict=True):
-        if isinstance(message, AgentTurn):
-            yield row and {name: value for name, value in row.items() if name not in KEY_FIELDS}
+    credited_ones = []
+    for one, scored in zip(trajectories, found, strict=True):
+        said = (message for message in one.dialogue_history if message.role == "assistant")
+        column = [  # of the turns that a model wrote
+            row and {name: value for name, value in row.items() if name not in KEY_FIELDS}
+            for message, row in zip(said, scored, strict=True)
+            if isinstance(message, AgentTurn)
+        ]
+        credited_ones.append(replace(one, extra={**one.extra, CREDIT: column}))
+    return credited_ones

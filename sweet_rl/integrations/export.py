@@ -66,53 +66,34 @@ def export(flags: ExportFlags, /) -> None:
     source, target = Path(flags.input_path), Path(flags.output_path)
     if not source.is_file() and not (flags.to == "trajectories" and source.is_dir()):
         raise UsageError(f"--input_path {flags.input_path!r} is no file.")
-    found = {"inspect": _to_inspect, "atif": _to_atif, "trajectories": _from_others}[flags.to](
-        source, target, flags
-    )
+    from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
+    from sweet_rl.runs import new_file, new_folder
+
+    to_folder = flags.to == "atif"
+    (new_folder if to_folder else new_file)(target, "output_path", overwrite=flags.overwrite)
+    found = trajectories_of(source) if flags.to == "trajectories" else load_trajectories(source)
+    key, count = Counter(one.key for one in found).most_common(1)[0] if found else (None, 0)
+    if count > 1 and flags.to != "trajectories":  # the second would take the place of the first, there
+        problem, repair = f"is the same in {count} rows", "Export the file of each run by itself."
+        raise DataError(problem, path=source, field="task_id, sample_index", value=key, repair=repair)
+    if flags.credit is not None:
+        from sweet_rl.commands.crediting import warn_of_a_file
+        from sweet_rl.integrations.atif import credited
+
+        found = credited(found, Path(flags.credit))
+        warn_of_a_file(flags.credit, found)
+    tracking.writes(target, folder=to_folder)
+    if flags.to == "inspect":
+        _logs().write_log(found, target)
+    elif flags.to == "trajectories":
+        replace_rows(target, map(trajectory_to_row, found))
+    else:
+        from sweet_rl.integrations.atif import write_documents
+
+        write_documents(found, target)
     print(f"{len(found)} trajectories are in {flags.output_path}")
     if flags.to == "trajectories" and (unrewarded := sum(one.reward is None for one in found)):
         print(f"{unrewarded} of them have no reward.")
-
-
-def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
-    from sweet_rl import tracking
-    from sweet_rl.records import load_trajectories
-    from sweet_rl.runs import new_file
-
-    new_file(target, "output_path", overwrite=flags.overwrite)
-    found = _distinct(load_trajectories(source), source)
-    tracking.writes(target)
-    _logs().write_log(found, target)
-    return found
-
-
-def _to_atif(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
-    from sweet_rl import tracking
-    from sweet_rl.commands.crediting import warn_of_a_file
-    from sweet_rl.integrations.atif import credited, write_documents
-    from sweet_rl.records import load_trajectories
-    from sweet_rl.runs import new_folder
-
-    new_folder(target, "output_path", overwrite=flags.overwrite)
-    found = _distinct(load_trajectories(source), source)
-    if flags.credit is not None:
-        found = credited(found, Path(flags.credit))
-        warn_of_a_file(flags.credit, found)
-    tracking.writes(target, folder=True)
-    write_documents(found, target)
-    return found
-
-
-def _from_others(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
-    from sweet_rl import tracking
-    from sweet_rl.records import replace_rows, trajectory_to_row
-    from sweet_rl.runs import new_file
-
-    new_file(target, "output_path", overwrite=flags.overwrite)
-    found = trajectories_of(source)
-    tracking.writes(target)
-    replace_rows(target, map(trajectory_to_row, found))
-    return found
 
 
 def trajectories_of(source: Path) -> list[Trajectory]:
@@ -135,21 +116,6 @@ def trajectories_of(source: Path) -> list[Trajectory]:
         f"{str(source)!r} is none of another tool's files: logs of inspect_ai end with .eval or .json, ATIF "
         "documents with .json."
     )
-
-
-def _distinct(found: list[Trajectory], source: Path) -> list[Trajectory]:
-    """The same; a second one of its name would take the place of the first, there."""
-    key, count = Counter(one.key for one in found).most_common(1)[0] if found else (None, 0)
-    if count > 1:
-        repair = "Export the file of each run by itself."
-        raise DataError(
-            f"is the same in {count} rows",
-            path=source,
-            field="task_id, sample_index",
-            value=key,
-            repair=repair,
-        )
-    return found
 
 
 def _logs() -> Any:

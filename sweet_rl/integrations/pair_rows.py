@@ -107,7 +107,9 @@ class PairExporter:
         if self._end is None:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
         self._end_id = tokenizer(self._end, add_special_tokens=False)["input_ids"][-1]
-        self._begin = tokenizer.bos_token if _adds_begin(tokenizer) else None
+        begin = tokenizer.bos_token_id  # which the tokenizer may put before everything that it is given
+        adds_begin = begin is not None and tokenizer("a")["input_ids"][:1] == [begin]
+        self._begin = tokenizer.bos_token if adds_begin else None
         self._template = TurnTemplate(TokenizerChat(tokenizer)) if conversational else None
         self._layout, self._name = layout, tokenizer.name_or_path
         self._tokenizer, self._digest = tokenizer, tokenizer_digest(tokenizer)
@@ -120,7 +122,12 @@ class PairExporter:
         for pair in pairs:
             parts = self._parts(pair)
             try:
-                row = self._messages(parts, pair) if self._template else self._texts(parts)
+                row: dict[str, Json] = parts._asdict()
+                if self._template:
+                    row = self._messages(parts, pair)
+                elif self._layout == "trl" and self._begin:
+                    self.report.text_before_begin += not parts.prompt.startswith(self._begin)
+                    row["prompt"] = parts.prompt.removeprefix(self._begin)
             except _InexactError:
                 if not skip_inexact:
                     raise
@@ -171,19 +178,13 @@ class PairExporter:
         ids = pair.chosen.ids and pair.rejected.ids
         return bool(ids and pair.prompt.text) and pair.tokenizer == self._digest
 
-    def _texts(self, parts: _Parts) -> dict[str, Json]:
-        prompt = parts.prompt
-        if self._layout == "trl" and self._begin:
-            self.report.text_before_begin += not prompt.startswith(self._begin)
-            prompt = prompt.removeprefix(self._begin)
-        return {"prompt": prompt, "chosen": parts.chosen, "rejected": parts.rejected}
-
     def _ids(self, parts: _Parts, pair: PairRow) -> dict[str, Json]:
         """The tokens that training here sees, in three parts."""
         encoded, _ = self._encoder.encode([pair])
         chosen, rejected = (side.branches[-1].ids for side in encoded[0].sides)
         # of whole dialogues: a blank behind the header may be one token with what follows
-        shared = _same(self._tokens(parts.prompt), chosen, rejected)
+        columns = zip(self._tokens(parts.prompt), chosen, rejected, strict=False)
+        shared = sum(1 for _ in itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns))
         if pair.prompt:
             shared = encoded[0].sides[0].branches[-1].scored[0].start
         return {
@@ -257,17 +258,5 @@ def _inexact(pair: PairRow, side: str, text: str, problem: str, repair: str = _A
     return _InexactError(problem, path=pair.path, line=pair.line, field=side, value=text, repair=repair)
 
 
-def _same(*sequences: Sequence[int]) -> int:
-    """How many tokens they all begin with."""
-    columns = zip(*sequences, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns))
-
-
 def _rows(messages: Sequence[Message]) -> list[Json]:
     return [{"role": message.role, "content": message.content} for message in messages]
-
-
-def _adds_begin(tokenizer: Any) -> bool:
-    """Whether the tokenizer puts its begin token before whatever it is given."""
-    begin = tokenizer.bos_token_id
-    return begin is not None and tokenizer("a")["input_ids"][:1] == [begin]

@@ -20,7 +20,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from sweet_rl import serving
-from sweet_rl.errors import DataError, SweetRLError
+from sweet_rl.errors import SweetRLError
 from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json
 from sweet_rl.viewer.library import Library, Shown
@@ -76,7 +76,10 @@ def make_app(
     @web.middleware
     async def harden(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            response = await handler(request)
+            try:
+                response = await handler(request)
+            except SweetRLError as error:  # has to be repaired first: shown in the page
+                raise web.HTTPInternalServerError(text=f"{error}\n") from error
         except web.HTTPException as error:
             error.headers.update(headers)
             raise
@@ -130,18 +133,12 @@ class _Asked:
             read, size = shown.progress()
             return _json({"done": read, "of": size}, status=202)
         del self._making[shown.number]
-        try:
-            return web.Response(text=making.result(), content_type="application/json")
-        except SweetRLError as error:
-            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+        return web.Response(text=making.result(), content_type="application/json")
 
     async def result(self, request: web.Request) -> web.Response:
         shown = self._of(request)
-        try:
-            await asyncio.to_thread(shown.bring_up)
-            return _json(await asyncio.to_thread(shown.result))
-        except SweetRLError as error:
-            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+        await asyncio.to_thread(shown.bring_up)
+        return _json(await asyncio.to_thread(shown.result))
 
     async def report(self, request: web.Request) -> web.Response:
         """A run's own page: a file that anybody may have made, so it may run nothing and load nothing."""
@@ -162,7 +159,7 @@ class _Asked:
             await asyncio.wait(self._beside, timeout=_PATIENCE_S)
         try:
             return _json(await asyncio.to_thread(shown.row, position))
-        except (SweetRLError, OSError) as error:
+        except OSError as error:
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
 
     async def search(self, request: web.Request) -> web.Response:
@@ -172,11 +169,7 @@ class _Asked:
         return _json(await asyncio.to_thread(shown.index.search, request.query.get("text", "")))
 
     async def document(self, request: web.Request) -> web.Response:
-        shown = self._of(request)
-        try:
-            return _json(await asyncio.to_thread(shown.document))
-        except SweetRLError as error:
-            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+        return _json(await asyncio.to_thread(self._of(request).document))
 
     async def picture(self, request: web.Request) -> web.Response:
         shown, position = await self._prepared(request)
@@ -211,11 +204,8 @@ class _Asked:
         count = 0 if shown.index is None else await asyncio.to_thread(shown.index.__len__)
         if position >= count or shown.kind not in LAYOUTS:
             raise web.HTTPNotFound(text=f"{shown.name} has {count} rows; {position} is not one.\n")
-        try:
-            if shown.pictures is not None:
-                await shown.pictures.prepare(position)
-        except (SweetRLError, DataError) as error:  # has to be repaired first: shown in the page
-            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+        if shown.pictures is not None:
+            await shown.pictures.prepare(position)
         return shown, position
 
 
