@@ -162,7 +162,9 @@ def test_the_published_flags_mean_the_same():
 def test_of_an_online_run_what_is_typed_goes_before_what_a_file_says(config, typed, kinds):
     usual = {"log_to": None, "use_wandb": False, "tensorboard": False, "project_name": "p", "run_name": "r"}
     if isinstance(kinds, tuple):
-        assert destination_of(usual | config, typed).kinds == kinds
+        found = destination_of(usual | config, typed)
+        assert found.kinds == kinds
+        assert ("wandb" in found.may_lack) == ("log_to" not in config)  # published configurations ask for it
         return
     with pytest.raises(UsageError, match=kinds):
         destination_of(usual | config, typed)

@@ -497,7 +497,7 @@ def test_wandb_without_a_login_is_told_before_anything_is_made(installed, tmp_pa
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
-    told = [*options("archer_20q", tmp_path / "run"), "use_wandb=true"]
+    told = [*options("archer_20q", tmp_path / "run"), "log_to=wandb"]
     with pytest.raises(UsageError, match=r"log_to=none.* continues without it"):
         run_archer(*told, config_name="archer_20q")
     assert not (tmp_path / "run").exists()
