@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import pytest
 
-from sweet_rl.tiny_models.reflect_models import make_reflect_model
+from sweet_rl.online.tiny_models import make_reflect_model
 from tests.conftest import ROOT
 from tests.stub_server import model_server, said
 from tests.tiny_models import tiny_tokenizer
 
-AGENT = ROOT / "sweet_rl/tiny_models/agent"
+AGENT = ROOT / "sweet_rl/mini/agent"
 KEY = "0123456789abcdef0123456789abcdef01234567"
 TINY_ARCHER = "iterations=1 rollout_size=2 eval_size=1 warmup_iter=0 epochs=1 actor_epochs=1 grad_accum_steps=1 batch_size=2"
 DPO = (
