@@ -31,10 +31,8 @@ from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
-from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
-from sweet_rl.studies.archer.settings import ARCHER, LAYERS, Overrides
-from sweet_rl.studies.chains import Chain, call
-from sweet_rl.studies.outcome import finish
+from sweet_rl.studies.archer.recipe import ARCHER, LAYERS, START, OnlineStudy, Overrides, rounds
+from sweet_rl.studies.outcome import Chain, call, finish
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -116,7 +114,7 @@ class Critics(OnlineStudy):
 
     def policy(self, seed: int) -> Path:
         """The folder of the model that a run begins with."""
-        return self.start(seed) / "policy"
+        return self.run(START, seed) / "policy"
 
     def critic(self, method: str, seed: int) -> Path:
         """The folder of the model that a run's critic begins as."""
@@ -132,7 +130,7 @@ class Critics(OnlineStudy):
         """Run what is missing."""
         begins, runs = rounds(self)
         starts = {self.teacher(seed).name for seed in self.numbers} | {
-            self.start(seed).name for seed in self.numbers
+            self.run(START, seed).name for seed in self.numbers
         }
         run_steps(in_rounds([only(begins, starts)]), self.folder, how)
         self.make_critics()
@@ -207,7 +205,7 @@ class OnTrades(Critics):
             own["iterations"] = self.iterations
         output, overrides = self.run(method, seed), tuple(f"{name}={value}" for name, value in own.items())
         if method.startswith(SHUFFLED):
-            shuffled = "sweet_rl.studies.archer.shuffled:learn_shuffled"
+            shuffled = "sweet_rl.studies.archer.exact:learn_shuffled"
             return (call(shuffled, output, ("archer_code", *overrides)),)
         return (call("run_archer", output, overrides, {"config_name": "archer_code"}),)
 

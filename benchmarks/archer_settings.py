@@ -1,7 +1,7 @@
 """Settings for the ArCHer study, chosen on development seeds: every method gets three learning rates.
 
 All settings of all methods begin with the same policies and play as many games. The winner has the highest
-mean return over the seeds and stands in `sweet_rl/studies/archer/settings.py`; ablations take those of the
+mean return over the seeds and stands in `sweet_rl/studies/archer/recipe.py`; ablations take those of the
 whole. The seeds of the study are never touched.
 
 Run: python benchmarks/archer_settings.py [--methods archer,ppo,...] [--seeds 3] [--folder FOLDER]
@@ -24,10 +24,9 @@ from _machine import circumstances
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import replace_file
-from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
+from sweet_rl.studies.archer.recipe import METHODS, START, OnlineStudy, rounds
 from sweet_rl.studies.archer.results import mean_return
-from sweet_rl.studies.archer.settings import METHODS
-from sweet_rl.studies.chains import Chain
+from sweet_rl.studies.outcome import Chain
 
 FIRST_SEED = 100
 
@@ -86,7 +85,7 @@ def _rounds(study: OnlineStudy) -> list[list[Chain]]:
     }
     runs = {study.run(method, seed).name for method in study.methods for seed in study.numbers}
     begins = {study.teacher(seed).name for seed in study.numbers} | {
-        study.start(seed).name for seed in study.numbers
+        study.run(START, seed).name for seed in study.numbers
     }
     kept = games | runs | begins
     return [only(chains, kept) for chains in rounds(study)]

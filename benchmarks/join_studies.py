@@ -18,9 +18,8 @@ from typing import Any
 from sweet_rl.errors import DataError
 from sweet_rl.records import replace_file
 from sweet_rl.studies.archer.results import with_claims as claims_of_archer
-from sweet_rl.studies.brought_along import read_study
 from sweet_rl.studies.reflect.results import with_claims as claims_of_reflect
-from sweet_rl.studies.results import Comparison, Method
+from sweet_rl.studies.results import Comparison, Method, read_study
 
 CLAIMS = {"archer": claims_of_archer, "reflect": claims_of_reflect}
 

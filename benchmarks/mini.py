@@ -41,10 +41,16 @@ from sweet_rl.studies.sweet.full_study import (
     read_full_study,
     write_full_study,
 )
-from sweet_rl.studies.sweet.results import METHODS, measured_in, results, settings_of
+from sweet_rl.studies.sweet.results import (
+    METHODS,
+    choosing_agents,
+    comparison_at_test_time,
+    measured_in,
+    results,
+    settings_of,
+)
+from sweet_rl.studies.sweet.results import SUCCESS as AT_TEST_TIME
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
-from sweet_rl.studies.sweet.test_time import SUCCESS as AT_TEST_TIME
-from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
 from sweet_rl.types import Json
 
 HABITS = {

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.studies.archer.recipe import OnlineStudy
-from sweet_rl.studies.archer.settings import METHODS
+from sweet_rl.studies.archer.recipe import METHODS, OnlineStudy
 from sweet_rl.studies.sweet.full_study import FullStudy, Seed, write_full_study
 from tests.conftest import ROOT
 

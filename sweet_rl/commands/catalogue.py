@@ -76,9 +76,9 @@ _ELSEWHERE = {
     "export": "sweet_rl.integrations.export",
     "export_credit": "sweet_rl.integrations.export",
     "serve_env": "sweet_rl.integrations.serve_env",
-    "demo": "sweet_rl.studies.sweet.demo",
-    "demo_archer": "sweet_rl.studies.archer.demo",
-    "demo_reflect": "sweet_rl.studies.reflect.demo",
+    "demo": "sweet_rl.studies.demos",
+    "demo_archer": "sweet_rl.studies.demos",
+    "demo_reflect": "sweet_rl.studies.demos",
 }
 """Stages in modules of other names: what is declared together, and clients of the other stages."""
 

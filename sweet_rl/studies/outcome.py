@@ -1,4 +1,4 @@
-"""The end of every study: its results in a file, as a table and as a page."""
+"""How every study is run: steps of `sweet_rl.pipelines`, then its results in a file, as a table and as a page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,30 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.errors import missing_package
-from sweet_rl.pipelines.steps import Step
+from sweet_rl.flags.common import Jobs, OutputDir, Overwriting
+from sweet_rl.pipelines.steps import Step, in_rounds
 from sweet_rl.records import replace_file
-from sweet_rl.studies.flags import StudyFlags
 from sweet_rl.studies.report import words
 from sweet_rl.studies.results import Claim, Comparison, Results
+
+Flags: TypeAlias = Mapping[str, Any]
+
+Chain: TypeAlias = tuple[Step, ...]
+"""Steps that follow each other; the chains of a round do not wait for each other."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StudyFlags(OutputDir, Jobs, Overwriting):
+    """The study."""
+
+
+def call(run: str, output: Path, words: tuple[str, ...] = (), flags: Flags | None = None) -> Step:
+    """A step under the name of what it makes; `words` have no name on its command line."""
+    return Step(output.name, run, words, flags or {})
 
 
 def check_packages() -> None:
@@ -39,12 +55,15 @@ def prepared(flags: StudyFlags) -> Path:
 
 
 def run_study(
-    flags: StudyFlags, steps: Sequence[Step], results: Callable[[Mapping[str, float]], Results]
+    flags: StudyFlags,
+    rounds: Sequence[Sequence[Chain]],
+    results: Callable[[Mapping[str, float]], Results],
 ) -> None:
     """Run the missing steps; write `study.json` and `report.html`, and print the table."""
     from sweet_rl.pipelines.running import How, run_steps, seconds_of
 
     started, folder = time.perf_counter(), Path(flags.output_dir)
+    steps = in_rounds(rounds, folder)
     run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
     finish(folder, results(seconds_of(folder, steps)))
     took = time.perf_counter() - started
@@ -72,11 +91,11 @@ def _lines(part: Comparison) -> Iterator[str]:
     shown = [each for each in shown if any(method.estimate(each.name) for method in part.methods)]
     widths = [max(len(measure.title), 22 if place == 0 else 9) for place, measure in enumerate(shown)]
     known = [method for method in part.methods if any(run.measures for run in method.runs)]
-    names = max((len(method.title) for method in known), default=0)
+    names = max(len(part.title), *(len(method.title) for method in known), 0)
     heads = "".join(f"  {measure.title:>{width}}" for measure, width in zip(shown, widths, strict=True))
-    yield f"{part.title:<{max(names, len(part.title))}}{heads}"
+    yield f"{part.title:<{names}}{heads}"
     for method in known:
-        line = f"{method.title:<{max(names, len(part.title))}}"
+        line = f"{method.title:<{names}}"
         for place, (measure, width) in enumerate(zip(shown, widths, strict=True)):
             found = measure.of(method)
             text = words.writer(measure.unit)(found.mean if found else None)

@@ -1,18 +1,20 @@
 """The results of a study: seeds x methods x measurements, paired differences, and how they were made; as JSON.
 
-Every study ends in one `Results`, which its table and its page are made of. Shares are of 1.
+Every study ends in one `Results`, which its table and its page are made of. Shares are of 1. A study that was run
+before, on several seeds, comes with the package; other runs show its results before their own.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
+import json
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.errors import DataError
@@ -22,6 +24,10 @@ from sweet_rl.version import __version__
 
 FORMAT = "sweet_rl.study/1"
 """Of the file: what its numbers mean."""
+
+ORIGIN: Final = "Of the full study that the package brings along, not of this run."
+
+_THIS: Final = "This run: "
 
 Points: TypeAlias = tuple[tuple[float, float], ...]
 """A curve: (x, y) with rising x."""
@@ -51,8 +57,8 @@ class Run:
     """One seed of a method; measures and curves by their names in the comparison."""
 
     seed: int
-    measures: Mapping[str, Counted] = dataclasses.field(default_factory=dict)
-    curves: Mapping[str, Points] = dataclasses.field(default_factory=dict)
+    measures: Mapping[str, Counted] = field(default_factory=dict)
+    curves: Mapping[str, Points] = field(default_factory=dict)
     endings: tuple[Ending, ...] = ()
 
 
@@ -69,17 +75,21 @@ class Method:
     title: str
     text: str = ""
     runs: tuple[Run, ...] = ()
-    facts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, int] = field(default_factory=dict)
     bound: bool = False
+
+    def measured(self, measure: str) -> dict[int, Counted]:
+        """A measure of the seeds that have it."""
+        return {run.seed: run.measures[measure] for run in self.runs if measure in run.measures}
 
     def mean(self, measure: str) -> float | None:
         """The mean of a measure over the seeds that have it."""
-        known = [run.measures[measure].mean for run in self.runs if measure in run.measures]
+        known = [each.mean for each in self.measured(measure).values()]
         return fmean(known) if known else None
 
     def estimate(self, measure: str) -> Counted | None:
         """The measure over seeds; with one seed, that run's own interval."""
-        known = [run.measures[measure] for run in self.runs if measure in run.measures]
+        known = list(self.measured(measure).values())
         if len(known) < 2:
             return known[0] if known else None
         found = mean_of([each.mean for each in known])
@@ -108,7 +118,7 @@ class Measure:
         found = method.estimate(self.name)
         if found is None or found.low is None or found.high is None or self.unit != "share":
             return found
-        return dataclasses.replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+        return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +188,7 @@ class Comparison:
 
     def method(self, name: str) -> Method:
         """A method by its name."""
-        for method in self.methods:
-            if method.name == name:
-                return method
-        raise DataError("must be the name of a method", field=f"methods of {self.name}", value=name)
+        return {method.name: method for method in self.methods}[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +256,9 @@ class Results:
     comparisons: tuple[Comparison, ...] = ()
     dialogues: tuple[Dialogue, ...] = ()
     strips: tuple[Strip, ...] = ()
-    settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
-    provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     format: str = FORMAT
@@ -273,16 +280,10 @@ def provenance() -> dict[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
-# ---- differences
-
-
 def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, among: int = 1) -> Claim:
     """The claim with its result, paired over the seeds that both methods have; `among` as of `Claim`."""
-    ours, theirs = (
-        {run.seed: run.measures[measure].mean for run in each.runs if measure in run.measures}
-        for each in (better, worse)
-    )
-    each = tuple((seed, ours[seed] - theirs[seed]) for seed in sorted(ours.keys() & theirs.keys()))
+    ours, theirs = better.measured(measure), worse.measured(measure)
+    each = tuple((seed, ours[seed].mean - theirs[seed].mean) for seed in sorted(ours.keys() & theirs.keys()))
     claim = Claim(text, better.name, worse.name, "seeds", each=each, among=among)
     return _measured(claim, [value for _, value in each])
 
@@ -313,10 +314,72 @@ def claim_over_tasks(
     return _measured(Claim(text, better[0], worse[0], "tasks"), each, low=-1.0, high=1.0)
 
 
-def _measured(
-    claim: Claim, differences: Sequence[float], *, low: float | None = None, high: float | None = None
-) -> Claim:
+def _measured(claim: Claim, differences: Sequence[float], **ends: float) -> Claim:
     if not differences:
         return claim
-    found = mean_of(differences, among=claim.among, low=low, high=high)
-    return dataclasses.replace(claim, mean=found.mean, low=found.low, high=found.high)
+    found = mean_of(differences, among=claim.among, **ends)
+    return replace(claim, mean=found.mean, low=found.low, high=found.high)
+
+
+def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Results:
+    """The results of one run after the comparisons of a full study, which are marked as such."""
+    full = (
+        replace(part, name=f"full-{part.name}", title=f"Full study: {part.title}", origin=ORIGIN)
+        for part in study
+    )
+    own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
+    notes = (*results.notes, f"The full study was made with {made}.")
+    return replace(results, comparisons=(*full, *own), notes=notes)
+
+
+def beside(results: Results, path: Path) -> Results:
+    """`beside_study`, of a file; what it says of the same worlds comes first. Without the file, results stay as they are."""
+    if not path.exists():
+        return results
+    found, parts = read_study(path)
+    here = {part.name for part in results.comparisons}
+    made = {**found["settings"], **found["provenance"]}
+    return beside_study(
+        results,
+        sorted(parts, key=lambda part: part.name not in here),
+        "; ".join(f"{name}: {value}" for name, value in made.items()),
+    )
+
+
+def read_study(path: Path) -> tuple[dict[str, Any], tuple[Comparison, ...]]:
+    """A `study.json` as it is, and its own comparisons: not those of a study that was shown beside it."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        repair = "Put the study.json of a finished study there."
+        raise DataError(f"must have the format {FORMAT}", path=path, repair=repair)
+    try:
+        parts = tuple(_comparison(row) for row in found["comparisons"] if not row["origin"])
+        found["settings"].keys(), found["provenance"].keys(), found["seconds"].keys()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"is no whole study ({type(error).__name__}: {error})",
+            path=path,
+            repair="Restore it, or put the study.json of a finished study there.",
+        ) from None
+    return found, tuple(replace(part, title=part.title.removeprefix(_THIS)) for part in parts)
+
+
+def _comparison(row: Mapping[str, Any]) -> Comparison:
+    def pairs(rows: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
+        return tuple((first, second) for first, second in rows)
+
+    def run(row: Mapping[str, Any]) -> Run:
+        measures = {name: Counted(**each) for name, each in row["measures"].items()}
+        return Run(row["seed"], measures, {name: pairs(points) for name, points in row["curves"].items()})
+
+    parts: dict[str, Any] = {
+        "measures": tuple(Measure(**each) for each in row["measures"]),
+        "curves": tuple(
+            Axes(**{**each, "changes": pairs(each.get("changes", ()))}) for each in row["curves"]
+        ),
+        "methods": tuple(
+            Method(**{**each, "runs": tuple(map(run, each["runs"]))}) for each in row["methods"]
+        ),
+        "claims": tuple(Claim(**{**each, "each": pairs(each["each"])}) for each in row["claims"]),
+    }
+    return Comparison(**{**row, **parts})

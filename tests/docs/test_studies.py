@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl import studies
-from sweet_rl.studies.brought_along import beside
+from sweet_rl.studies.results import beside
 from tests.conftest import ROOT
 from tests.studies.samples import sample_results
 

@@ -19,20 +19,23 @@ from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.online.tiny_models import make_models
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer import recipe
-from sweet_rl.studies.archer.demo import demo_archer
-from sweet_rl.studies.archer.recipe import START, OnlineStudy, learner_of, rounds
-from sweet_rl.studies.archer.results import CLAIMS, SAVED, TITLES, games_until, results
-from sweet_rl.studies.archer.settings import (
+from sweet_rl.studies.archer.recipe import (
     ABLATIONS,
     BOUNDS,
     CONFIG,
     EXACT,
     METHODS,
+    START,
     TASKS,
     TEACHER,
+    OnlineStudy,
     has_critic,
+    learner_of,
+    rounds,
 )
+from sweet_rl.studies.archer.results import CLAIMS, SAVED, TITLES, games_until, results
 from sweet_rl.studies.archer.swaps import _area, swap
+from sweet_rl.studies.demos import demo_archer
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.training.checkpoints import save_state
@@ -64,7 +67,7 @@ def test_every_command_is_one_that_a_person_can_type(tmp_path):
 def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_their_own_settings_only(tmp_path):
     study = OnlineStudy(tmp_path / "it's a folder", iterations=3)
     configs = {method: load_config(CONFIG, study.overrides(method, 1)) for method in METHODS}
-    start = str(study.start(1) / "policy")
+    start = str(study.run(START, 1) / "policy")
     assert {config["policy_lm"] for config in configs.values()} == {start}
     assert {config["critic_lm"] for config in configs.values()} == {start}
     shared = [
@@ -243,7 +246,7 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
     from sweet_rl.studies.archer.exact import exact_learner
 
     study = OnlineStudy(tmp_path)
-    make_models(study.start(0), seed=0)
+    make_models(study.run(START, 0), seed=0)
     settings = settings_of(load_config(CONFIG, study.overrides(EXACT, 0)))
     learner = exact_learner(settings, chat_format=world_of("twenty_questions").transcript())
     opening, asked = "Questions:\n", "Questions:\nIs it made of metal? No.\n"
@@ -263,7 +266,7 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
 
 
 def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
-    from sweet_rl.studies.archer.shuffled import dealt_anew
+    from sweet_rl.studies.archer.exact import dealt_anew
 
     def turn(reward, *, done=False, cut=False):
         return Transition("asked", f"said {reward}", reward, "", done, cut, reward, reward)
@@ -280,13 +283,13 @@ def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
 
 def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_path, monkeypatch):
     from sweet_rl.online.archer import ArcherLearner
-    from sweet_rl.studies.archer import shuffled
+    from sweet_rl.studies.archer import exact
 
     study = OnlineStudy(tmp_path)
-    make_models(study.start(0), seed=0)
+    make_models(study.run(START, 0), seed=0)
     settings = settings_of(load_config(CONFIG, study.overrides("archer", 0)))
-    learner = shuffled.shuffled_learner(settings, chat_format=world_of("twenty_questions").transcript())
-    monkeypatch.setattr(shuffled, "dealt_anew", lambda rows, rng: [*rows, rng])
+    learner = exact.shuffled_learner(settings, chat_format=world_of("twenty_questions").transcript())
+    monkeypatch.setattr(exact, "dealt_anew", lambda rows, rng: [*rows, rng])
     drawn = []
     for name in ("_train_critic", "_train_actor"):
         monkeypatch.setattr(ArcherLearner, name, lambda self, draw: drawn.append(draw(2)) or [{}])
@@ -296,12 +299,12 @@ def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_p
 
 
 def test_the_shuffled_run_is_run_archer_with_the_shuffled_learner(monkeypatch):
-    from sweet_rl.studies.archer import shuffled
+    from sweet_rl.studies.archer import exact
 
     ran = []
     monkeypatch.setattr("sweet_rl.commands.archer.run", lambda *given: ran.append(given))
-    shuffled.learn_shuffled.__wrapped__("archer_code", "seed=1")
-    assert ran == [("archer_code", ("seed=1",), None, shuffled.shuffled_learner)]
+    exact.learn_shuffled.__wrapped__("archer_code", "seed=1")
+    assert ran == [("archer_code", ("seed=1",), None, exact.shuffled_learner)]
 
 
 def test_every_step_of_the_study_runs(tmp_path, monkeypatch):
@@ -342,7 +345,7 @@ def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(s
     games = [game(0, first, 3, solved=False)]
     games += [game(0, word, 2, solved=True, thing=f"thing {number}") for number, word in enumerate(others)]
     write_games(study.games("archer", 0, greedy=False), games)
-    make_models(study.start(0), seed=0)
+    make_models(study.run(START, 0), seed=0)
     overrides = study.overrides("archer", 0)
     learner = learner_of(overrides, trained=False)
 

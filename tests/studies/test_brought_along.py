@@ -6,9 +6,9 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError
-from sweet_rl.studies.brought_along import ORIGIN, beside
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.results import ORIGIN, beside
 from tests.studies.samples import sample_results
 from tests.studies.test_page import Reader
 

@@ -5,10 +5,9 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError
-from sweet_rl.studies.brought_along import beside_study
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.results import Results
+from sweet_rl.studies.results import Results, beside_study
 from sweet_rl.studies.sweet.full_study import FullStudy, Seed, read_full_study, write_full_study
 
 RUN = {"warm start": "embedded (a1)", "day": "2026-11-23"}

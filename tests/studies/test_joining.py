@@ -9,8 +9,8 @@ import pytest
 from sweet_rl import studies
 from sweet_rl.errors import DataError
 from sweet_rl.studies.archer.results import with_claims as claims_of_archer
-from sweet_rl.studies.brought_along import read_study
 from sweet_rl.studies.reflect.results import with_claims as claims_of_reflect
+from sweet_rl.studies.results import read_study
 from tests.conftest import ROOT
 
 FOLDER = Path(studies.__file__).parent

@@ -13,12 +13,10 @@ import pytest
 from sweet_rl import studies
 from sweet_rl.errors import UsageError
 from sweet_rl.statistics import Estimate
-from sweet_rl.studies.brought_along import beside
 from sweet_rl.studies.outcome import check_packages
 from sweet_rl.studies.report import charts, words
-from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.report.sections import _table, colours_of
-from sweet_rl.studies.results import Comparison, Ending, Method, Results, claim_over_seeds
+from sweet_rl.studies.report.page import _table, colours_of, results_page
+from sweet_rl.studies.results import Comparison, Ending, Method, Results, beside, claim_over_seeds
 from tests.studies.samples import PICTURE, method, sample_results
 from tests.viewer.samples import ATTACK
 

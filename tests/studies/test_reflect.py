@@ -9,8 +9,8 @@ from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
+from sweet_rl.studies.demos import demo_reflect
 from sweet_rl.studies.outcome import table
-from sweet_rl.studies.reflect.demo import demo_reflect
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
 from sweet_rl.studies.reflect.worlds import (

@@ -20,11 +20,11 @@ from sweet_rl.studies.archer import recipe as archer
 from sweet_rl.studies.reflect import recipe as reflect
 from sweet_rl.studies.sweet.recipe import (
     OWN_STEPS,
-    choosing,
     dialogue_dpo,
     first_round,
     rejection,
     rounds,
+    second_round,
     sweet,
     two_rounds,
 )
@@ -150,7 +150,7 @@ def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_
     (dpo, *_), (rft, *_) = dialogue_dpo(study), rejection(study)
     assert dpo.flags["dataset"] == study.path("pairs_guarded.jsonl")
     assert (rft.flags["dataset"], rft.flags["min_reward"]) == (study.dialogues, 1.0)
-    chosen = [chain[0].flags for chain in choosing(replace(study, best_of=(2,)))]
+    chosen = [chain[0].flags for chain in second_round(replace(study, ways=(), best_of=(2,)))]
     assert [(str(one["critic"]), one["critic_sees"], one["agent_best_of_n"]) for one in chosen] == [
         (str(study.path("critic")), "solution", 2),
         (str(study.path("critic_blind")), "dialogue", 2),

@@ -32,7 +32,6 @@ def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):
 
     monkeypatch.setattr("sweet_rl.browsers.open_renderer", no_browser)
     assert "Install it: apt install" in study_pages.why_no_pages(study)
-    assert study_pages.page_results(study) is None
 
 
 def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch):

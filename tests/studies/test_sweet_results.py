@@ -12,9 +12,8 @@ from sweet_rl.records import replace_rows
 from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Ending, Turn
-from sweet_rl.studies.sweet.results import METHODS, agreement, results, settings_of
+from sweet_rl.studies.sweet.results import METHODS, agreement, choosing_agents, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, SWEETS
-from sweet_rl.studies.sweet.test_time import choosing_agents
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
 TOLD = {

@@ -1,9 +1,8 @@
 """The steps of `demo_archer`: games of a teacher, policies that imitate them, online algorithms.
 
 Every seed has games of the teacher, a policy that imitates them and test games of its own; all methods of a
-seed begin with that policy and are measured on those games. Steps are run by `sweet_rl.pipelines`: two at a
-time, each once, and an interrupted study resumes where it stopped. What all runs have in common is in
-configs/archer/demo_20q.yaml, what each method has of its own in `settings`.
+seed begin with that policy and are measured on those games. What all runs have in common is in
+configs/archer/demo_20q.yaml, what each method has of its own in `METHODS`.
 """
 
 from __future__ import annotations
@@ -12,31 +11,72 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.mini.objects.asker import BestAsker
+from sweet_rl.mini.objects.oracle import answer
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.studies.archer.settings import (
-    BOUNDS,
-    CONFIG,
-    EXACT,
-    IMITATION,
-    LAYERS,
-    METHODS,
-    SKILL,
-    TASKS,
-    TEACHER,
-    TEACHER_GAMES,
-    TEST_GAMES,
-    WIDTH,
-    Overrides,
-    has_critic,
-)
-from sweet_rl.studies.chains import Chain, call
-from sweet_rl.types import Trajectory
-from sweet_rl.worlds import world_of
+from sweet_rl.studies.outcome import Chain, call
+from sweet_rl.worlds import load_tasks, world_of
+
+Overrides: TypeAlias = Mapping[str, Any]
+"""What a method has beside the configuration that all share."""
+
+CONFIG: Final = "demo_20q"
+TASKS: Final = "twenty-questions:sixteen"
+
+TEACHER: Final = "hasty"
+SKILL: Final = 0.3
+"""Of the teacher: the share of games in which it asks. In the others it only names words, and so wins its
+soonest games by luck."""
+
+TEACHER_GAMES, TEST_GAMES = 160, 20
+"""Games for each word: to imitate, and to measure every policy on."""
+
+WIDTH, LAYERS = 64, 2
+"""Of the policy. A critic begins with the policy's own layers, so that it can read a dialogue."""
+
+IMITATION: Final[Overrides] = {
+    "learning_rate": 2e-3,
+    "iterations": 12,
+    "batch_size": 128,
+    "grad_accum_steps": 1,
+    "max_grad_norm": 1.0,
+    "whole_games": True,
+}
+"""How the policies are made that online learning begins with: after half as many iterations most of them name
+words whatever the answers were (docs/archer_demo.md#other-seeds)."""
+
+ARCHER: Final[Overrides] = {"agent_type": "archer", "critic_lr": 1e-3, "lm_lr": 3e-4}
+
+EXACT: Final = "archer_exact"
+"""ArCHer with the exact advantage of the best play in the place of its critic's (`exact`)."""
+
+METHODS: Final[Mapping[str, Overrides]] = {
+    "archer": ARCHER,
+    "chai": {"agent_type": "chai", "critic_lr": 1e-3},
+    "online_filteredbc": {"agent_type": "online_filteredbc", "lm_lr": 1e-4},
+    "ppo": {"agent_type": "ppo", "lm_lr": 1e-3, "critic_lr": 1e-2, "actor_epochs": 12, "warmup_iter": 0},
+    "reinforce": {"agent_type": "reinforce", "lm_lr": 5e-4, "actor_epochs": 4, "warmup_iter": 0},
+    "archer_single": {**ARCHER, "double_critic": "false"},
+    "archer_at_once": {**ARCHER, "warmup_iter": 0},
+    EXACT: {**ARCHER, "warmup_iter": 0, "actor_epochs": 12},
+}
+"""Of each method its own settings. The ablations take the settings of the whole; without a critic that has to
+learn first, the policy makes as many steps as PPO's, and from the first iteration on."""
+
+ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT, "chai")
+"""Run where they are asked for: they take as long as ArCHer does, and the slowest rival even longer."""
+
+BOUNDS: Final = {"best": 1, "namer": 1, "random": TEST_GAMES}
+"""Scripted players that bound what can be reached, and how many games of each word say how good they are."""
+
+LEVEL: Final = -5.5
+"""The return whose cost in games is counted: half of the way from naming the words in order to the best play."""
 
 START = "start"
 """What stands for the policy before online learning, where methods are named."""
@@ -66,6 +106,10 @@ class OnlineStudy:
         """The seeds."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
+    def run(self, method: str, seed: int) -> Path:
+        """The folder that the run of a method with a seed writes to; of `START`, that of the policy before it."""
+        return self.folder / f"{method}-{seed}"
+
     def teacher(self, seed: int) -> Path:
         """The games that are imitated."""
         return self.folder / f"{TEACHER}-{seed}.jsonl"
@@ -73,14 +117,6 @@ class OnlineStudy:
     def bound(self, name: str) -> Path:
         """Games of a scripted player."""
         return self.folder / f"{name}.jsonl"
-
-    def start(self, seed: int) -> Path:
-        """Folder with the policy of a seed, before it learns online."""
-        return self.folder / f"{START}-{seed}"
-
-    def run(self, method: str, seed: int) -> Path:
-        """The folder that the run of a method with a seed writes to."""
-        return self.folder / f"{method}-{seed}"
 
     def games(self, method: str, seed: int, *, greedy: bool) -> Path:
         """Games that a policy was measured on."""
@@ -92,7 +128,7 @@ class OnlineStudy:
 
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
         """Overrides of a run beside its configuration; of `START`, what a policy needs to play."""
-        policy = _quoted(self.start(seed) / "policy")
+        policy = _quoted(self.run(START, seed) / "policy")
         own = self.methods[method] if method != START else {"agent_type": "online_filteredbc"}
         overrides = {
             **own,
@@ -109,9 +145,18 @@ class OnlineStudy:
 
 def rounds(study: OnlineStudy) -> list[list[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
-    begins: list[Chain] = [
-        (_teach(study, seed), _imitate(study, seed), *_measure(study, START, seed)) for seed in study.numbers
-    ]
+    begins: list[Chain] = []
+    for seed in study.numbers:
+        games, start = study.teacher(seed), study.run(START, seed)
+        playing = {"skill": study.skill, "repeats": study.teacher_games, "seed": seed}
+        imitating = {"seed": seed, "width": WIDTH, "layers": LAYERS, **IMITATION}
+        begins.append(
+            (
+                _scripted(games, TEACHER, playing),
+                call("sweet_rl.studies.archer.recipe:imitate", start, (str(games), str(start)), imitating),
+                *_measure(study, START, seed),
+            )
+        )
     bounds: list[Chain] = [
         (_scripted(study.bound(name), name, {"repeats": games}),) for name, games in BOUNDS.items()
     ]
@@ -123,27 +168,10 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
     return [[*begins, *bounds], runs]
 
 
-def _teach(study: OnlineStudy, seed: int) -> Step:
-    flags = {"skill": study.skill, "repeats": study.teacher_games, "seed": seed}
-    return _scripted(study.teacher(seed), TEACHER, flags)
-
-
-def _scripted(output: Path, player: str, flags: dict[str, Any]) -> Step:
-    flags = {
-        "task_type": "twenty_questions",
-        "agent_model": player,
-        **flags,
-        "overwrite": True,
-        "quiet": True,
-    }
+def _scripted(output: Path, player: str, flags: Mapping[str, Any]) -> Step:
+    first = {"task_type": "twenty_questions", "agent_model": player}
+    flags = {**first, **flags, "overwrite": True, "quiet": True}
     return call("simulate_interactions", output, (TASKS, str(output)), flags)
-
-
-def _imitate(study: OnlineStudy, seed: int) -> Step:
-    output = study.start(seed)
-    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, **IMITATION}
-    words = (str(study.teacher(seed)), str(output))
-    return call("sweet_rl.studies.archer.recipe:imitate", output, words, flags)
 
 
 def _learn(study: OnlineStudy, method: str, seed: int) -> Step:
@@ -155,15 +183,20 @@ def _learn(study: OnlineStudy, method: str, seed: int) -> Step:
 
 def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
     """Sampled games, and a greedy one for each word: there is only one of those."""
-    overrides = study.overrides(method, seed)
     calls = []
     for greedy in (False, True):
         output = study.games(method, seed, greedy=greedy)
         flags: dict[str, Any] = {"games": 1 if greedy else study.test_games, "seed": _TEST_SEED + seed}
         flags |= {"greedy": True} if greedy else {}
         flags |= {"trained": True} if method != START else {}
-        calls.append(call("sweet_rl.studies.archer.recipe:measure", output, (str(output), *overrides), flags))
+        words = (str(output), *study.overrides(method, seed))
+        calls.append(call("sweet_rl.studies.archer.recipe:measure", output, words, flags))
     return calls
+
+
+def has_critic(method: str, overrides: Overrides) -> bool:
+    """Whether a method learns a critic of utterances."""
+    return method != EXACT and overrides["agent_type"] in ("archer", "chai")
 
 
 def _swap(study: OnlineStudy, method: str, seed: int) -> list[Step]:
@@ -172,6 +205,12 @@ def _swap(study: OnlineStudy, method: str, seed: int) -> list[Step]:
     output = study.swap(method, seed)
     words = (str(study.games(method, seed, greedy=False)), str(output), *study.overrides(method, seed))
     return [call("sweet_rl.studies.archer.swaps:swap", output, words)]
+
+
+@cache
+def best_asker() -> BestAsker:
+    """The best play of the study's words, which knows what an utterance gains and which names fit."""
+    return BestAsker(answer, [task.hidden_information for task in load_tasks(TASKS)])
 
 
 # ---- the steps that are no commands, each in a worker
@@ -209,12 +248,20 @@ def measure(
     Args:
         trained: as its run left it; else as it began.
     """
+    from sweet_rl.interface import asimulate
     from sweet_rl.records import replace_rows, trajectory_to_row
 
-    learner = learner_of(overrides, trained=trained)
-    played = asyncio.run(_played(learner.rollout_policy(greedy=greedy), games, seed))
+    policy = learner_of(overrides, trained=trained).rollout_policy(greedy=greedy)
+
+    async def played() -> list[Any]:
+        try:
+            return await asimulate("twenty_questions", TASKS, agent=policy, repeats=games, seed=seed)
+        finally:
+            await policy.close()
+
+    rows = map(trajectory_to_row, asyncio.run(played()))
     tracking.writes(output)
-    replace_rows(output, map(trajectory_to_row, played))
+    replace_rows(output, rows)
 
 
 def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
@@ -229,15 +276,6 @@ def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
     if trained:
         learner.load_state_dict(load_state(complete_checkpoints(Path(str(config["save_path"])))[-1]))
     return learner
-
-
-async def _played(policy: Any, games: int, seed: int) -> list[Trajectory]:
-    from sweet_rl.interface import asimulate
-
-    try:
-        return await asimulate("twenty_questions", TASKS, agent=policy, repeats=games, seed=seed)
-    finally:
-        await policy.close()
 
 
 def _quoted(path: Path) -> str:

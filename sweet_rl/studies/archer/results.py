@@ -16,16 +16,17 @@ from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError
 from sweet_rl.mini.objects.asker import guess
 from sweet_rl.records import load_trajectories, read_rows
-from sweet_rl.studies.archer.recipe import START, OnlineStudy
-from sweet_rl.studies.archer.settings import (
+from sweet_rl.studies.archer.recipe import (
     BOUNDS,
     CONFIG,
     EXACT,
     IMITATION,
     LAYERS,
     LEVEL,
+    START,
     TEACHER,
     WIDTH,
+    OnlineStudy,
     best_asker,
     has_critic,
 )
@@ -95,19 +96,17 @@ SAVED = (
 )
 """What it takes to learn: the claim, the slower method, the faster one. Published of PPO; and whether it depends on the critic."""
 
-_SHOWN_GAMES = 3
 _KEPT = (
-    "iterations",
-    "rollout_size",
-    "warmup_iter",
-    "epochs",
-    "actor_epochs",
-    "batch_size",
-    "grad_accum_steps",
-    "gamma",
-    "tau",
-    "capacity",
-    "normalize_advantages",
+    *(
+        "iterations",
+        "rollout_size",
+        "warmup_iter",
+        "epochs",
+        "actor_epochs",
+        "batch_size",
+        "grad_accum_steps",
+    ),
+    *("gamma", "tau", "capacity", "normalize_advantages"),
 )
 
 
@@ -154,11 +153,10 @@ CURVES = (
 
 def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     """Methods with their curves and measurements, and games before and after."""
-    methods = {name: _method(study, name) for name in (START, *study.methods)}
-    bounds = (
-        Method(TEACHER, *TITLES[TEACHER], tuple(_teacher(study, seed) for seed in study.numbers), bound=True),
-        *(Method(name, *TITLES[name], (_bound(study, name),), bound=True) for name in BOUNDS),
-    )
+
+    def method(name: str, *runs: Run, bound: bool = False) -> Method:
+        return Method(name, *TITLES[name], runs, bound=bound)
+
     part = Comparison(
         "twenty_questions",
         "Twenty Questions",
@@ -166,7 +164,21 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         start=START,
         measures=MEASURES,
         curves=CURVES,
-        methods=(*methods.values(), *bounds),
+        methods=(
+            *(
+                method(name, *(_run(study, name, seed) for seed in study.numbers))
+                for name in (START, *study.methods)
+            ),
+            method(
+                TEACHER,
+                *(Run(seed, _measured(_whole(study.teacher(seed)))) for seed in study.numbers),
+                bound=True,
+            ),
+            *(
+                method(name, Run(study.first_seed, _measured(_whole(study.bound(name)))), bound=True)
+                for name in BOUNDS
+            ),
+        ),
     )
     return Results(
         "archer",
@@ -196,20 +208,15 @@ def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     methods = {method.name: method for method in part.methods}
     pairs, saved = claims_about(CLAIMS, methods), claims_about(SAVED, methods)
     among = len(pairs) + len(saved)
-    claims = claims_over_seeds(pairs, methods, "return", among=among)
-    return (replace(part, claims=claims), *([_games_needed(methods, saved, among)] if saved else []))
-
-
-def _games_needed(
-    methods: Mapping[str, Method], saved: Sequence[tuple[str, str, str]], among: int
-) -> Comparison:
-    """How many games each method plays until its return reaches the level."""
+    claimed = replace(part, claims=claims_over_seeds(pairs, methods, "return", among=among))
+    if not saved:
+        return (claimed,)
     counted = {
         name: replace(method, runs=tuple(Run(run.seed, _until(run.curves["return"])) for run in method.runs))
         for name, method in methods.items()
         if name != START and not method.bound
     }
-    return Comparison(
+    games = Comparison(
         "games",
         f"Games until a mean return of {LEVEL:g}",
         own="archer",
@@ -219,6 +226,7 @@ def _games_needed(
         methods=tuple(counted.values()),
         claims=claims_over_seeds(saved, counted, "games", among=among),
     )
+    return claimed, games
 
 
 def _until(curve: Points) -> dict[str, Counted]:
@@ -238,20 +246,14 @@ def games_until(curve: Points, level: float) -> float | None:
     )
 
 
-def _method(study: OnlineStudy, name: str) -> Method:
-    return Method(name, *TITLES[name], tuple(_run(study, name, seed) for seed in study.numbers))
-
-
-def _teacher(study: OnlineStudy, seed: int) -> Run:
-    return Run(seed, _measured(_whole(study.teacher(seed))))
-
-
-def _bound(study: OnlineStudy, name: str) -> Run:
-    return Run(study.first_seed, _measured(_whole(study.bound(name))))
-
-
 def _measured(games: Sequence[Trajectory]) -> dict[str, Counted]:
-    fits = [fit for game in games for fit in _fits(game)]
+    # of the names in a game, whether the answers leave them, where they rule out any
+    found = [
+        best_asker().fits(said[:turn], words)
+        for said in map(_exchanges, games)
+        for turn, (words, _) in enumerate(said)
+    ]
+    fits = [fit for fit in found if fit is not None]
     return {
         "return": Counted(fmean(game.reward or 0.0 for game in games)),
         "success": Counted(fmean(game.stop_reason is StopReason.ENDED for game in games)),
@@ -260,19 +262,11 @@ def _measured(games: Sequence[Trajectory]) -> dict[str, Counted]:
     }
 
 
-def _fits(game: Trajectory) -> Iterator[bool]:
-    """Whether the answers leave the words that are named, where they rule out any."""
-    said = [(words, reply or "") for words, reply in _exchanges(game)]
-    found = (best_asker().fits(said[:turn], words) for turn, (words, _) in enumerate(said))
-    return (fit for fit in found if fit is not None)
-
-
 def _run(study: OnlineStudy, method: str, seed: int) -> Run:
     curves: dict[str, Points] = {}
-    sampled = _games(study, method, seed, greedy=False)
-    measures = _measured(sampled)
-    greedy = _games(study, method, seed, greedy=True)
-    measures["greedy"] = Counted(fmean(game.reward or 0.0 for game in greedy))
+    sampled = _whole(study.games(method, seed, greedy=False))
+    greedy = _whole(study.games(method, seed, greedy=True))
+    measures = _measured(sampled) | {"greedy": Counted(fmean(game.reward or 0.0 for game in greedy))}
     if method != START:
         rows = [row for _, row in read_rows(study.run(method, seed) / "metrics.jsonl")]
         size = int(load_config(CONFIG, study.overrides(method, seed))["rollout_size"])
@@ -281,7 +275,10 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
         curves["return"] = tuple((x, row["rollout.mean"]) for x, row in zip(played, rows, strict=False))
         curves["loss"] = tuple((row["step"], row["q1.loss"]) for row in rows if "q1.loss" in row)
         if has_critic(method, study.methods[method]):
-            measures |= _swapped(study.swap(method, seed))
+            swapped = json.loads(study.swap(method, seed).read_text())
+            for key, name in {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}.items():
+                if swapped[key] is not None:
+                    measures[name] = Counted(swapped[key])
             if (exact := area(named for game in sampled for named in _named(game))) is not None:
                 measures["auc_exact"] = Counted(exact)
     return Run(seed, measures, curves)
@@ -289,27 +286,16 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
 
 def _named(game: Trajectory) -> Iterator[tuple[bool, float]]:
     """Of the names in a game: whether it is the one that wins, and what it gains on the best play."""
-    said, known = [(words, reply or "") for words, reply in _exchanges(game)], names()
+    said, known = _exchanges(game), names()
     for turn, (words, _) in enumerate(said):
         if words in known:
             wins = words == guess(game.task.hidden_information)
             yield wins, best_asker().advantage(said[:turn], words)
 
 
-def _swapped(path: Path) -> dict[str, Counted]:
-    found = json.loads(path.read_text())
-    names = {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}
-    return {name: Counted(found[key]) for key, name in names.items() if found[key] is not None}
-
-
 def mean_return(study: OnlineStudy, method: str, seed: int) -> float:
     """Of the games that a policy was measured on."""
-    return fmean(game.reward or 0.0 for game in _games(study, method, seed, greedy=False))
-
-
-def _games(study: OnlineStudy, method: str, seed: int, *, greedy: bool) -> list[Trajectory]:
-    """Games that a policy was measured on."""
-    return _whole(study.games(method, seed, greedy=greedy))
+    return fmean(game.reward or 0.0 for game in _whole(study.games(method, seed, greedy=False)))
 
 
 def _whole(path: Path) -> list[Trajectory]:
@@ -320,34 +306,29 @@ def _whole(path: Path) -> list[Trajectory]:
     return games
 
 
-def _exchanges(game: Trajectory) -> list[tuple[str, str | None]]:
-    """What the agent said, and the answer to it; None where the game ends without one."""
+def _exchanges(game: Trajectory) -> list[tuple[str, str]]:
+    """What the agent said, and the answer to it; empty where the game ends without one."""
     history = game.dialogue_history
     return [
-        (entry.content, history[place + 1].content if place + 1 < len(history) else None)
+        (entry.content, history[place + 1].content if place + 1 < len(history) else "")
         for place, entry in enumerate(history)
         if isinstance(entry, AgentTurn)
     ]
 
 
-def _dialogues(study: OnlineStudy) -> list[Dialogue]:
-    """Greedy games of the first seed about the same words: of the start and of ArCHer, most changed first."""
+def _dialogues(study: OnlineStudy) -> Iterator[Dialogue]:
+    """Greedy games of the first seed about the same words: of the start and of ArCHer, the three most changed."""
     before, after = (
-        {game.task.task_id: game for game in _games(study, method, study.first_seed, greedy=True)}
+        {game.task.task_id: game for game in _whole(study.games(method, study.first_seed, greedy=True))}
         for method in (START, "archer")
     )
     order = sorted(before, key=lambda key: -abs((after[key].reward or 0) - (before[key].reward or 0)))
-    return [
-        _dialogue(name, games[key])
-        for key in order[:_SHOWN_GAMES]
-        for name, games in ((START, before), ("archer", after))
-    ]
-
-
-def _dialogue(method: str, game: Trajectory) -> Dialogue:
-    turns = [Turn(said, reply) for said, reply in _exchanges(game)]
-    word = game.task.hidden_information
-    return Dialogue(method, TITLES[method][0], game.reward, solution=word, turns=tuple(turns))
+    for key in order[:3]:
+        for method, games in ((START, before), ("archer", after)):
+            game = games[key]
+            turns = tuple(Turn(said, reply or None) for said, reply in _exchanges(game))
+            word = game.task.hidden_information
+            yield Dialogue(method, TITLES[method][0], game.reward, solution=word, turns=turns)
 
 
 def _settings(study: OnlineStudy) -> dict[str, Json]:
@@ -368,8 +349,10 @@ def _settings(study: OnlineStudy) -> dict[str, Json]:
 
 def _by_kind(study: OnlineStudy, seconds: Mapping[str, float]) -> dict[str, float]:
     """Seconds of steps of one kind, added up over seeds."""
-    kinds = {"games of the demonstrator": [study.teacher(seed).name for seed in study.numbers]}
-    kinds["imitation"] = [study.start(seed).name for seed in study.numbers]
+    kinds = {
+        "games of the demonstrator": [study.teacher(seed).name for seed in study.numbers],
+        "imitation": [study.run(START, seed).name for seed in study.numbers],
+    }
     kinds |= {
         TITLES[method][0]: [study.run(method, seed).name for seed in study.numbers]
         for method in study.methods

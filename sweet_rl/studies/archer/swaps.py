@@ -19,8 +19,7 @@ from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.preferences.ranking import moved
 from sweet_rl.records import load_trajectories, replace_file
 from sweet_rl.statistics import area_under_curve
-from sweet_rl.studies.archer.recipe import learner_of
-from sweet_rl.studies.archer.settings import TASKS
+from sweet_rl.studies.archer.recipe import TASKS, learner_of
 from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.question_games.game import SOLVED_REWARD
 
@@ -43,11 +42,12 @@ def swap(games: str, output: str, *overrides: str) -> None:
     observations = [own.observation for own, _ in pairs], [other.observation for _, other in pairs]
     own, other = (advantages(critic.read(each, actions)).tolist() for each in observations)
     found = moved([(own, other)])
+    turns = [turn for turn, _ in pairs]
     content = {
         "turns": len(own),
         "correlation": found and found.correlation,
-        "auc": _area([turn for turn, _ in pairs], own),
-        "auc_swapped": _area([turn for turn, _ in pairs], other),
+        "auc": _area(turns, own),
+        "auc_swapped": _area(turns, other),
     }
     tracking.writes(output)
     replace_file(output, [json.dumps(content).encode()])
@@ -55,12 +55,8 @@ def swap(games: str, output: str, *overrides: str) -> None:
 
 def _area(turns: Sequence[Transition], values: Sequence[float]) -> float | None:
     """How often a name that wins is above one that does not; None where there are not both."""
-    known = names()
-    return area(
-        (turn.reward == SOLVED_REWARD, value)
-        for turn, value in zip(turns, values, strict=True)
-        if turn.action in known
-    )
+    valued = zip(turns, values, strict=True)
+    return area((turn.reward == SOLVED_REWARD, value) for turn, value in valued if turn.action in names())
 
 
 def area(valued: Iterable[tuple[bool, float]]) -> float | None:

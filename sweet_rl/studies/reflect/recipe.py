@@ -1,9 +1,8 @@
 """The steps of `demo_reflect`: data of an expert teacher, two models of one seed, five ways to learn.
 
-Worlds are the taxi, repositories to explore, and households (`worlds`; their data: `data`). Every seed has data,
+Worlds are the taxi, repositories to explore, and households (`worlds`). Every seed has data,
 a tiny Llama and test games of its own, so that differences between seeds are those between tasks, too. The Llama
-is fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by
-`sweet_rl.pipelines.running`: two at a time, each once, and an interrupted study resumes where it stopped.
+is fine-tuned on texts, learns online, or both, with or without a reflection model beside it.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.studies.chains import Chain, call
-from sweet_rl.studies.reflect import data
-from sweet_rl.studies.reflect.data import REPOSITORIES
+from sweet_rl.studies.outcome import Chain, call
 from sweet_rl.studies.reflect.worlds import (
     AMOUNTS,
     BEST,
@@ -35,6 +32,19 @@ from sweet_rl.studies.reflect.worlds import (
     Online,
     Tuning,
 )
+from sweet_rl.worlds.alfworld.tasks import TOMATO
+
+RECORDS: Final = {TAXI: 8000, HOUSEHOLD: 3000}
+"""States that the teacher reflects on; of households, those of some 400 games."""
+
+HOUSEHOLDS: Final = 250
+"""Homes of the published family of tasks; every fifth is held out."""
+
+RANDOM_SHARE: Final = 0.2
+"""Of a recorded player's moves, which the policy imitates: an imitator that has something left to learn."""
+
+REPOSITORIES: Final = 40
+"""To explore; each has about twenty questions. Those that are measured on are in no training text."""
 
 TEST_GAMES = 100
 """Of each of the taxi's levels, that every policy is measured on."""
@@ -68,6 +78,9 @@ ONLINE: Mapping[str, Any] = {
 
 REFLECTION_TEMPERATURE = 0.2
 """A tiny model is never quite sure of a token, and of thirty drawn ones some are wrong."""
+
+_AT_ONCE: Final = 256
+"""Of the teacher's work: what is finished together goes to the disk together."""
 
 _TOKENIZED = 2_000
 """Texts that the tokenizer of a tiny model is learned from, or nearly so many; their words are those of all."""
@@ -108,10 +121,14 @@ class ReflectStudy:
         """The numbers of its seeds."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
+    def made(self, world: str, what: str, seed: int) -> Path:
+        """A file or folder of a world's data."""
+        return self.folder / f"{world}_{what}-{seed}"
+
     def texts(self, world: str, kind: str, seed: int) -> Path:
         """Path of a file of training texts."""
         name = "sft.jsonl" if kind in {"sft", LONG, BEST} else f"sft_{kind}.jsonl"
-        return data.texts_folder(self.folder, world, seed, kind) / name
+        return self.made(world, BEST if kind == BEST else "texts", seed) / name
 
     def base(self, world: str, seed: int) -> Path:
         """The tiny model that all policies of a seed begin with, before it has learned anything."""
@@ -167,7 +184,7 @@ class ReflectStudy:
             return {"env": TAXI, "max_turns": 20}
         if world == HOUSEHOLD:
             return {"env": HOUSEHOLD}
-        return {"env": EXPLORE, "repo_dir": data.repositories(self.folder, world, seed)}
+        return {"env": EXPLORE, "repo_dir": self.made(world, "repositories", seed)}
 
     def writing(self, world: str) -> dict[str, Any]:
         """Flags of reflections, the same when a policy learns and when it is measured."""
@@ -180,20 +197,23 @@ class ReflectStudy:
         """Flags for the tasks of a part, train or test; the taxi draws its own."""
         if world == TAXI:
             return {}
-        named = (
-            data.households(part, seed) if world == HOUSEHOLD else data.split(self.folder, world, seed, part)
-        )
-        return {"task_file": named}
+        file = self.made(world, "lessons", seed) / f"{part}.json"
+        return {"task_file": households(part, seed) if world == HOUSEHOLD else file}
+
+
+def households(part: str, seed: int) -> str:
+    """The household games of a part, train or test: all seeds learn in the same homes, each is measured in others."""
+    if part == "train":
+        return f"alfworld:{TOMATO}:train:{HOUSEHOLDS}"
+    first = HOUSEHOLDS * (1 + seed)
+    return f"alfworld:{TOMATO}:{part}:{first}-{first + HOUSEHOLDS - 1}"
 
 
 def rounds(study: ReflectStudy) -> list[list[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
     places = [(world, seed) for seed in study.each_seed for world in study.worlds]
     return [
-        [
-            data.chain(study.folder, *place, records=study.records, count=study.repositories)
-            for place in places
-        ],
+        [(_explored if world in HOPS else _recorded)(study, world, seed) for world, seed in places],
         [
             (_make(study, *place, base),)
             for place in places
@@ -203,18 +223,61 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
         [
             _made(study, world, method, seed)
             for world, seed in places
-            for method in _longest_first(study, world)
+            # an online run takes longer than a measurement, and thoughts take time: the longest first
+            for method in sorted(study.methods[world], key=lambda method: -(method.online + method.reflects))
+            if not method.policy_of
         ],
     ]
 
 
-def _longest_first(study: ReflectStudy, world: str) -> list[Method]:
-    """Methods with a policy of their own: an online run takes longer than a measurement, and thoughts take time."""
-    made = [method for method in study.methods[world] if not method.policy_of]
-    return sorted(made, key=lambda method: -(method.online + method.reflects))
+def _recorded(study: ReflectStudy, world: str, seed: int) -> Chain:
+    """States of games, with what a teacher thinks of them."""
+    made, texts = study.made(world, "records", seed).with_suffix(".json"), study.made(world, "texts", seed)
+    played: dict[str, Any] = {
+        "output": made,
+        "num_records": study.records or RECORDS[world],
+        "random_share": RANDOM_SHARE,
+        "seed": seed,
+        "concurrency": _AT_ONCE,
+        "quiet": True,
+    }
+    written: dict[str, Any] = {"task_file": made, "output": texts, "overwrite": True}
+    if world == HOUSEHOLD:
+        played |= {"tasks": households("train", seed), "seek": True}
+        written |= {"containing": ""}
+    steps = (
+        call(f"reflect {world}_reflection", made, flags=played),
+        call(f"reflect {world}_gen_sft", texts, flags=written),
+    )
+    if not any(method.texts == BEST for method in METHODS[world]):
+        return steps
+    best = study.made(world, BEST, seed)
+    return (*steps, call(f"reflect {world}_gen_sft", best, flags=written | {"output": best, "label": "best"}))
 
 
-# ---- the chains
+def _explored(study: ReflectStudy, world: str, seed: int) -> Chain:
+    """Repositories, questions about them, right ways and wrong ones; other repositories for tests."""
+    made, kept, lessons, texts = (
+        study.made(world, what, seed) for what in ("made", "repositories", "lessons", "texts")
+    )
+    tasks, train = study.made(world, "tasks", seed).with_suffix(".json"), lessons / "train.json"
+    lines = lessons / "lessons.json"
+    count, fresh = study.repositories, {"overwrite": True}
+    making = {"output_dir": made, "num": count, "hops": HOPS[world], "seed": seed, **fresh}
+    teaching = {"task_file": tasks, "repo_dir": kept, "output": lines, "seed": seed}
+    teaching |= {"concurrency": _AT_ONCE, "quiet": True}
+    splitting = {"by_repo": True, "seed": seed, **fresh}
+    given = {"repo_dir": kept}
+    return (
+        call("reflect make_repositories", made, flags=making),
+        call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, **fresh}),
+        call(
+            "reflect filter_task", tasks, (str(made / "made_tasks.json"),), given | {"output": tasks, **fresh}
+        ),
+        call("reflect reflection_negative", lessons, flags=teaching),
+        call("reflect split_data", study.made(world, "split", seed), (str(lines),), splitting),
+        call("reflect gen_sft", texts, (str(train),), given | {"output": texts, **fresh, "quiet": True}),
+    )
 
 
 def _make(study: ReflectStudy, world: str, seed: int, base: Path) -> Step:
@@ -347,14 +410,7 @@ def make(
     focus: float = 1.0,
     copies: bool = False,
 ) -> None:
-    """Make the tiny model of a seed; its tokenizer knows the words of the texts.
-
-    Args:
-        phrases: what texts repeat literally is one token.
-        names: a word with its number is one token.
-        focus: how sharply its attention looks from the start.
-        copies: its attention can copy from the start.
-    """
+    """Make the tiny model of a seed, as `make_reflect_model` does; its tokenizer knows the words of the texts."""
     from sweet_rl.online.reflect.sft import read_texts
     from sweet_rl.online.tiny_models import make_reflect_model
 

@@ -13,8 +13,15 @@ from typing import Any
 
 from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
-from sweet_rl.studies.reflect.data import RANDOM_SHARE
-from sweet_rl.studies.reflect.recipe import FINE_TUNING, LAYERS, ONLINE, TRAINING, WIDTH, ReflectStudy
+from sweet_rl.studies.reflect.recipe import (
+    FINE_TUNING,
+    LAYERS,
+    ONLINE,
+    RANDOM_SHARE,
+    TRAINING,
+    WIDTH,
+    ReflectStudy,
+)
 from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, MOVED, TAXI
 from sweet_rl.studies.results import (
     Axes,

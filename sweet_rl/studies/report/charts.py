@@ -12,7 +12,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -27,23 +26,7 @@ from sweet_rl.studies.report.words import Write
 from sweet_rl.studies.results import Axes, Ending, Points
 from sweet_rl.viewer.page import static_text
 
-_NAMES = (
-    "c0",
-    "c1",
-    "c2",
-    "c3",
-    "c4",
-    "c5",
-    "c6",
-    "c7",
-    "c8",
-    "c9",
-    "text",
-    "muted",
-    "line",
-    "line-strong",
-    "surface",
-)
+_NAMES = (*(f"c{number}" for number in range(10)), "text", "muted", "line", "line-strong", "surface")
 _LIGHT = static_text("palette.css").partition("@media")[0]
 _HEX = {name: re.search(rf"--{name}: (#\w+);", _LIGHT)[1] for name in _NAMES}  # type: ignore[index]
 _HEX["ink"] = _HEX["muted"]  # of what is nobody's rival; as a class of the page
@@ -80,8 +63,7 @@ _WIDE, _NARROW = 1000, 360
 """Pixels: a chart is drawn for both kinds of windows, so that its letters keep their size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """A method in a chart: its title, its colour's name, and a curve for each seed."""
 
     title: str
@@ -89,15 +71,7 @@ class Series:
     curves: Sequence[Points]
 
 
-class Level(NamedTuple):
-    """A line across a chart: what all began with, a floor, a ceiling."""
-
-    title: str
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A mean with its interval, its seeds and its label."""
 
     title: str
@@ -112,14 +86,15 @@ class Row:
 def learning(
     label: str,
     series: Sequence[Series],
-    levels: Sequence[Level],
+    levels: Sequence[tuple[str, float]],
     shown: Axes,
     write: Write,
     format_value: Write,
 ) -> Markup:
     """A large chart of curves: means, strong, over a standard error to each side; single seeds faint.
 
-    Levels are lines across it; where something else is measured from there on, a line says what.
+    Levels (title, value) are lines across it: what all began with, a floor, a ceiling. Where something else is
+    measured from there on, a line says what.
     """
     lines = len(series) + len(levels)
 
@@ -134,10 +109,9 @@ def learning(
             label = f"{each.title} {format_value(mean[-1])}"
             marker = mark if len(steps) <= _FEW_POINTS else None
             axes.plot(steps, mean, color=colour, linewidth=2, marker=marker, markersize=6, label=label)
-        for number, level in enumerate(levels):
-            label = f"{level.title} {format_value(level.value)}"
-            dashes = _DASHES[number % len(_DASHES)]
-            axes.axhline(level.value, color=_HEX["muted"], linestyle=dashes, linewidth=1, label=label)
+        for dashes, (title, value) in zip(cycle(_DASHES), levels, strict=False):
+            label = f"{title} {format_value(value)}"
+            axes.axhline(value, color=_HEX["muted"], linestyle=dashes, linewidth=1, label=label)
         for begin, name in shown.changes:
             axes.axvline(begin, color=_HEX["line-strong"], linewidth=1)
             top = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "va": "top"}
@@ -190,14 +164,9 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
             axes.set_yticks(range(len(rows)), [row.title for row in rows])
         else:
             axes.set_yticks([])
+            box = {"facecolor": _HEX["surface"], "edgecolor": "none", "pad": 1}
             for place, row in enumerate(rows):
-                axes.text(
-                    0,
-                    place - 0.36,
-                    row.title,
-                    transform=axes.get_yaxis_transform(),
-                    bbox={"facecolor": _HEX["surface"], "edgecolor": "none", "pad": 1},
-                )
+                axes.text(0, place - 0.36, row.title, transform=axes.get_yaxis_transform(), bbox=box)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(along)
@@ -207,9 +176,7 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
     return _both(draw, f"{label}: {described}", lambda width: 62 + (32 if width == _WIDE else 54) * len(rows))
 
 
-def panel(
-    label: str, curve: Points, title: str, along: str, colour: str, write: Write, format_value: Write
-) -> Markup:
+def panel(label: str, curve: Points, shown: Axes, colour: str, write: Write, format_value: Write) -> Markup:
     """One curve: every point faint, a mean over a fifteenth of it strong, its last value at its end."""
     steps, values = (np.array(each) for each in zip(*curve, strict=True))
     smooth = smoothed(values)
@@ -220,12 +187,12 @@ def panel(
         axes.annotate(
             format_value(smooth[-1]), (steps[-1], smooth[-1]), (4, 0), textcoords="offset points", va="center"
         )
-        axes.set_title(title)
-        axes.set_xlabel(along)
+        axes.set_title(shown.title)
+        axes.set_xlabel(shown.along)
         _ticks(axes.yaxis, write, 4)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 
-    return _svg(draw, f"{label}: {title}", 320, 180)
+    return _svg(draw, f"{label}: {shown.title}", 320, 180)
 
 
 def smoothed(values: Any) -> Any:
@@ -271,13 +238,11 @@ def _ticks(axis: Any, write: Write, count: int = 6) -> None:
 
 def _both(draw: Callable[..., None], label: str, height: Callable[[int], int]) -> Markup:
     """The chart for wide and for narrow windows; the page's style shows one of them."""
-    drawn = [
-        Markup('<div class="{}">{}</div>').format(
-            name, _svg(functools.partial(draw, width=width), label, width, height(width))
-        )
+    drawn = (
+        (name, _svg(functools.partial(draw, width=width), label, width, height(width)))
         for name, width in (("wide-only", _WIDE), ("narrow-only", _NARROW))
-    ]
-    return Markup("").join(drawn)
+    )
+    return Markup("").join(Markup('<div class="{}">{}</div>').format(*each) for each in drawn)
 
 
 def _svg(draw: Callable[[Any], None], label: str, width: int, height: int) -> Markup:
@@ -299,12 +264,8 @@ def _svg(draw: Callable[[Any], None], label: str, width: int, height: int) -> Ma
 def _for_a_page(text: str, label: str) -> Markup:
     """An SVG file from its first attribute on: no names of its own but those it refers to, no colours."""
     text = text[text.index("<svg ") + 5 :]
-    text = re.sub(
-        r"<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)",
-        "",
-        text,
-        flags=re.DOTALL,
-    )
+    own_parts = r"<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)"
+    text = re.sub(own_parts, "", text, flags=re.DOTALL)
     text = re.sub(r'(?:xmlns|xmlns:xlink|width|height|version)="[^"]*" ?', "", text, count=5)
     text = re.sub(r' id="\w+_\d+"', "", text)
     own = hashlib.sha256((label + text).encode()).hexdigest()[:8]

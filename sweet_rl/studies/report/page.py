@@ -1,39 +1,83 @@
 """The results of a study as one page that needs neither network nor scripts.
 
-What models wrote is hostile: jinja2 escapes every text, and a Content-Security-Policy allows the page's own
+A comparison is shown in sections: a heading, a sentence on how to read it, and its content. What models wrote is
+hostile: jinja2 escapes every text, and a Content-Security-Policy allows the page's own
 style and script only. Style attributes are allowed, which charts have: they can load nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any, NamedTuple
 
-from sweet_rl.studies.report import words
-from sweet_rl.studies.report.sections import Section, colours_of, sections_of
-from sweet_rl.studies.results import Claim, Comparison, Results
+from sweet_rl.studies.report import charts, words
+from sweet_rl.studies.results import Axes, Comparison, Measure, Method, Results
 from sweet_rl.viewer.page import from_template
 
 IDEAS = ("sweet", "archer", "reflect")
 """Studies whose idea is explained in pictures."""
 
+COLOURS = 8
+"""Colours beside those of the start and of the study's own method come again after so many."""
 
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """What came out in one world: the study's own method, others beside it, and what the intervals say.
+_BANDS = (
+    "A strong line is the mean over seeds, the band one standard error to each side; faint lines are single "
+    "seeds. The numbers beside the names are the last means."
+)
+_BOUNDS = " Lines across are floors and ceilings, which learn nothing on the way."
+_CHANGES = " Upright lines say what is played from there on."
+_METHODS = (
+    "Measured on episodes that nothing was learned from: means over seeds, with the 95 % interval beneath "
+    "where it is known."
+)
+_INTERVALS = "The large dot is the mean, the line through it its 95 % interval, small dots are single seeds."
+_CLAIMS = (
+    "Differences, pair by pair: of the same seeds, or with one seed of the same tasks. The line is "
+    "Student\u2019s 95 % interval, small dots are single seeds. A claim holds here if the whole interval is "
+    "above 0; one that crosses 0 leaves it open."
+)
+_SHORT = "Differences of the same seeds, small dots, and Student\u2019s 95 % interval of their mean."
+_CORRECTED = (
+    " Intervals are wide enough for all {} claims of this page to be right together with 95 % (Bonferroni)."
+)
+_BEHAVIOUR = (
+    "An oracle that knows each task's answer names every turn; a bar is their mean number in an episode."
+)
+_ENDINGS = (
+    "A column is the share of episodes that ended after so many turns of the agent; the solid part of it "
+    "succeeded. The number above is the success among the column's own episodes."
+)
+_CRITIC = (
+    "Take a good turn and a bad one, by the oracle: how often does the critic score the good one higher "
+    "(area under the ROC curve)? Above 0.5 is better than tossing a coin."
+)
+_TRAINING = (
+    "Faint: every update. Strong: the mean over a fifteenth of the run. Of several seeds the first is shown."
+)
+_JUDGED = (
+    "The critic's score says how much a turn helps: above zero it should be written more often, below zero "
+    "less. Candidates are replies sampled at the same turn, sorted by score; the policy is trained to "
+    "prefer the upper ones. The verdict is an oracle's, which the critic does not see."
+)
+_STRIPS = "A browser renders each draft; the human sees it beside the page they want and says what differs."
 
-    It is small where another run made it.
+
+class Section(NamedTuple):
+    """One part of the page.
+
+    Attributes:
+        part: the macro of `parts.html` that draws its data.
+        folded: it is opened by a click, and on paper.
     """
 
-    world: str
-    small: bool
-    own: str
-    verb: str
-    value: str
-    measure: str
-    others: list[tuple[str, str]]
-    verdicts: list[tuple[str, list[str]]]
+    anchor: str
+    name: str
+    heading: str
+    caption: str
+    part: str
+    data: Any
+    folded: bool = False
 
 
 def results_page(results: Results) -> str:
@@ -46,12 +90,17 @@ def results_page(results: Results) -> str:
         for part in results.comparisons
         for each in sections_of(part, colours, several=several)
     ]
+    # The very first curves stay open, whoever made them; else what another run made comes last, and folded.
     main = bool(results.comparisons) and any(axes.main for axes in results.comparisons[0].curves)
     first = [each for _, each in found[:1]] if main else []
     others = [
-        replace(each, folded=each.folded or another)
+        each._replace(folded=each.folded or another)
         for another, each in sorted(found[len(first) :], key=lambda known: known[0])
     ]
+    headlines = [_headline(each, several=several) for each in sorted(results.comparisons, key=_is_another)]
+    day, version, command = (results.provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
+    known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
+    tones = {name: "good" if good else "bad" for name, good in words.GOOD.items()}
     return from_template(
         "sweet_rl.studies.report",
         "page.html",
@@ -59,18 +108,14 @@ def results_page(results: Results) -> str:
         script="report.js",
         rules=["style-src-attr 'unsafe-inline'"],
         results=results,
-        headlines=[
-            line
-            for each in sorted(results.comparisons, key=lambda part: bool(part.origin))
-            if (line := _headline(each, several=several))
-        ],
+        headlines=list(filter(None, headlines)),
         idea=f"idea_{results.study}.html" if results.study in IDEAS else "",
         first=first,
-        made=_made(results.provenance),
-        command=results.provenance.get("command", ""),
+        made=f"Made{''.join(known)}" if any(known) else "",
+        command=command,
         sections=[*others, *_examples(results), _run(results)],
         colours=colours,
-        tone=lambda verdict: {True: "good", False: "bad"}.get(words.GOOD.get(verdict), ""),  # type: ignore[arg-type]
+        tone=lambda verdict: tones.get(verdict, ""),
         **{
             name: getattr(words, name)
             for name in ("share", "number", "signed", "duration", "setting", "is_code")
@@ -78,99 +123,65 @@ def results_page(results: Results) -> str:
     )
 
 
-def _made(provenance: Mapping[str, str]) -> str:
-    """When and by which version, and what leads to the command; as far as it is known."""
-    day, version, command = (provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
-    known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
-    return f"Made{''.join(known)}" if any(known) else ""
+def _is_another(part: Comparison) -> bool:
+    return bool(part.origin)
 
 
-def _headline(part: Comparison, *, several: bool) -> Headline | None:
-    """What its own method reached, beside the start and the best of the others."""
+def _headline(part: Comparison, *, several: bool) -> dict[str, Any] | None:
+    """What its own method reached, beside the start and the best of the others; small where another run made it."""
     own = next((method for method in part.methods if method.name == part.own), None)
     if own is None or not part.measures or (reached := own.mean(part.measures[0].name)) is None:
         return None
     measure = part.measures[0]
-    write = words.writer(measure.unit)
-    variants = {method.name for method in part.methods if method.name.startswith(f"{own.name}_")}
+    write, fewer = words.writer(measure.unit), measure.better == "fewer"
     known = [
         (method, mean)
         for method in part.methods
-        if method.name not in {own.name, *variants} and (mean := method.mean(measure.name)) is not None
+        if method.name != own.name
+        and not method.name.startswith(f"{own.name}_")
+        and (mean := method.mean(measure.name)) is not None
     ]
-    rivals = [
-        (method.title, mean) for method, mean in known if method.name != part.start and not method.bound
-    ]
-    fewer = measure.better == "fewer"
+    rivals = [each for each in known if each[0].name != part.start and not each[0].bound]
     others = sorted(rivals, key=lambda each: each[1] if fewer else -each[1])[:1]
-    others += [(method.title, mean) for method, mean in known if method.name == part.start]
-    found = [
-        (
-            f"{text[0].upper()}{text[1:]}",
-            [_said(part, claim) for claim in part.claims if claim.verdict == verdict],
-        )
-        for verdict, text in words.VERDICTS.items()
-    ]
-    return Headline(
-        part.title if several else "",
-        bool(part.origin),
-        own.title,
-        "needs" if fewer else "reaches",
-        write(reached),
-        measure.title,
-        [(title, write(mean)) for title, mean in others],
-        [(text, claims) for text, claims in found if claims],
-    )
+    others += [each for each in known if each[0].name == part.start]
+    verdicts = []
+    for verdict, text in words.VERDICTS.items():
+        claims = [
+            claim.text if claim.mean is None else f"{claim.text} ({words.signed(claim.mean, measure.unit)})"
+            for claim in part.claims
+            if claim.verdict == verdict
+        ]
+        if claims:
+            verdicts.append((f"{text[0].upper()}{text[1:]}", claims))
+    return {
+        "world": part.title if several else "",
+        "small": bool(part.origin),
+        "own": own.title,
+        "verb": "needs" if fewer else "reaches",
+        "value": write(reached),
+        "measure": measure.title,
+        "others": [(method.title, write(mean)) for method, mean in others],
+        "verdicts": verdicts,
+    }
 
 
-def _said(part: Comparison, claim: Claim) -> str:
-    if claim.mean is None:
-        return claim.text
-    return f"{claim.text} ({words.signed(claim.mean, part.measures[0].unit)})"
-
-
-def _examples(results: Results) -> list[Section]:
+def _examples(results: Results) -> Iterator[Section]:
     """Dialogues that are worth reading, and pages."""
-    found = []
     if results.dialogues:
         groups = groupby(results.dialogues, key=lambda each: (each.request, each.solution))
+        turns = [turn for each in results.dialogues for turn in each.turns]
         data = {
             "groups": [list(group) for _, group in groups],
-            "candidates": any(turn.candidates for each in results.dialogues for turn in each.turns),
+            "candidates": any(turn.candidates for turn in turns),
             "first": results.dialogues[0],
         }
-        judged = any(turn.score is not None for each in results.dialogues for turn in each.turns)
-        found.append(
-            Section(
-                "dialogues",
-                "Dialogues",
-                "Dialogues, before and after",
-                _how(judged=judged),
-                "dialogues",
-                data,
-                folded=True,
-            )
-        )
+        judged = any(turn.score is not None for turn in turns)
+        caption = _JUDGED if judged else "Each player takes its likeliest tokens."
+        heading = "Dialogues, before and after"
+        yield Section("dialogues", "Dialogues", heading, caption, "dialogues", data, folded=True)
     if results.strips:
-        caption = (
-            "A browser renders each draft; the human sees it beside the page they want and says what differs."
-        )
-        found.append(
-            Section(
-                "strips", "Pages", "Pages, draft by draft", caption, "strips", results.strips, folded=True
-            )
-        )
-    return found
-
-
-def _how(*, judged: bool) -> str:
-    if not judged:
-        return "Each player takes its likeliest tokens."
-    return (
-        "The critic's score says how much a turn helps: above zero it should be written more often, below zero "
-        "less. Candidates are replies sampled at the same turn, sorted by score; the policy is trained to "
-        "prefer the upper ones. The verdict is an oracle's, which the critic does not see."
-    )
+        heading = "Pages, draft by draft"
+        yield Section("strips", "Pages", heading, _STRIPS, "strips", results.strips, folded=True)
 
 
 def _run(results: Results) -> Section:
@@ -185,4 +196,228 @@ def _run(results: Results) -> Section:
         "seconds": results.seconds,
         "settings": {**results.settings, **results.provenance},
     }
-    return Section("run", "Settings and times", "Settings and times", f"{caption}.", "run", data, folded=True)
+    name = "Settings and times"
+    return Section("run", name, name, f"{caption}.", "run", data, folded=True)
+
+
+def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
+    """A colour for each method: grey for a start, blue for the study's own, none for bounds, others in their order."""
+    given: dict[str, str] = {}
+    for part in parts:
+        own = {part.own: "c1", part.start: "c0"} | {each.name: "ink" for each in part.methods if each.bound}
+        given = own | given
+    others = dict.fromkeys(each.name for part in parts for each in part.methods if each.name not in given)
+    return given | {name: f"c{2 + place % COLOURS}" for place, name in enumerate(others)}
+
+
+def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) -> Iterator[Section]:
+    """All sections that have something to show.
+
+    Folded are, beside details, what another run made, but for its main curves, and what compares no method of
+    the study's own. (Of those curves the page leaves the very first open.)
+
+    Args:
+        several: the page has other comparisons: headings name this one.
+    """
+    for place, each in enumerate(_sections(part, given)):
+        caption = " ".join(filter(None, (part.origin, "" if place else part.text, each.caption)))
+        if not several:
+            yield each._replace(caption=caption)
+            continue
+        heading = f"{part.title}: {each.heading[0].lower()}{each.heading[1:]}"
+        yield each._replace(name="" if place else part.title, heading=heading, caption=caption)
+
+
+def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
+    another = bool(part.origin)
+    dashed = " The dashed line is what all began with." if part.start and part.measures else ""
+    across = f"{dashed}{_BOUNDS if any(method.bound for method in part.methods) else ''}"
+
+    def section(
+        anchor: str, name: str, heading: str, caption: str, kind: str, data: Any, *, folded: bool = False
+    ) -> Section:
+        return Section(f"{part.name}-{anchor}", name, heading, caption, kind, data, folded)
+
+    for axes in part.curves:
+        if axes.main and (drawn := _learning(part, axes, given)):
+            heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
+            caption = _BANDS + across + (_CHANGES if axes.changes else "")
+            yield section(axes.name, "Learning", heading, caption, "chart", drawn)
+    if part.measures and not another and (drawn := _intervals(part, part.measures[0], given)):
+        caption = f"{_INTERVALS}{dashed}"
+        yield section("compared", "Compared", "Who is better", caption, "chart", drawn, folded=not part.own)
+    if any(claim.mean is not None for claim in part.claims):
+        among = max(claim.among for claim in part.claims)
+        caption = (_SHORT if another else _CLAIMS) + (_CORRECTED.format(among) if among > 1 else "")
+        heading, drawn = "What is more than chance?", _claims(part, given)
+        yield section("claims", "Differences", heading, caption, "chart", drawn, folded=another)
+    measured = [method for method in part.methods if any(run.measures for run in method.runs)]
+    if critics := _critics(part, measured, given):
+        heading = "Does the critic know good turns from bad ones?"
+        yield section("critics", "Critics", heading, _CRITIC, "table", critics)
+    if measured:
+        table = _table(part, measured, given)
+        yield section("methods", "Methods", "The methods in numbers", _METHODS, "table", table, folded=True)
+    if found := _behaviour(part, measured, given):
+        heading = "What the agent does in an episode"
+        yield section("behaviour", "Behaviour", heading, _BEHAVIOUR, "behaviour", found, folded=True)
+    if found := _endings(part, measured, given):
+        heading = "When it answers, and with what success"
+        yield section("turns", "Turns", heading, _ENDINGS, "panels", found, folded=True)
+    if found := _training(part, given):
+        yield section("training", "Training", "How training went", _TRAINING, "panels", found, folded=True)
+
+
+def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
+    series = [
+        charts.Series(method.title, given[method.name], curves)
+        for method in part.methods
+        if (curves := [run.curves[axes.name] for run in method.runs if run.curves.get(axes.name)])
+    ]
+    if not series:
+        return None
+    series.sort(key=lambda each: each.colour)
+    # What curves are seen against, by the first measure: the start, floors, ceilings; not what has a curve.
+    levels = []
+    drawn = {method.name for method in part.methods for run in method.runs if run.curves.get(axes.name)}
+    if part.measures:
+        means = {method.name: method.mean(part.measures[0].name) for method in part.methods}
+        named = [("the start", part.start)] if part.start else []
+        named += [(method.title, method.name) for method in part.methods if method.bound]
+        levels = [
+            (title, mean)
+            for title, name in named
+            if (mean := means.get(name)) is not None and name not in drawn
+        ]
+    write, format_value = words.tick(axes.unit), words.writer(axes.unit)
+    return charts.learning(part.title, series, levels, axes, write, format_value)
+
+
+def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:
+    """What each method learned from, and how well it did."""
+    facts = list(dict.fromkeys(name for method in measured for name in method.facts))
+    shown = [measure for measure in part.measures if measure.group == "result"]
+    rivals = [method for method in measured if not method.bound]
+    known = [mean for method in rivals if (mean := method.mean(shown[0].name)) is not None]
+    best = (min if shown[0].better == "fewer" else max)(known, default=None)
+    rows = []
+    for method in measured:
+        cells = [_cell(words.count(method.facts.get(name))) for name in facts]
+        for place, measure in enumerate(shown):
+            found = measure.of(method)
+            value = words.writer(measure.unit)(found.mean if found else None)
+            first = place == 0 and method in rivals and best is not None
+            wins = first and method.mean(measure.name) == best
+            cells.append(_cell(value, words.span(found, measure.unit) if found else "", best=wins))
+        rows.append(
+            {"colour": given[method.name], "title": method.title, "text": method.text, "cells": cells}
+        )
+    return {"heads": [*facts, *(measure.title for measure in shown)], "rows": rows}
+
+
+def _cell(value: str, beneath: str = "", *, best: bool = False) -> dict[str, Any]:
+    return {"value": value, "beneath": beneath, "best": best}
+
+
+def _critics(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any] | None:
+    """How often each critic is right, and on how many turns."""
+    shown = [measure for measure in part.measures if measure.group == "critic"]
+    rows = []
+    for method in measured:
+        every = [measure.of(method) for measure in shown]
+        if any(every):
+            cells = [
+                _cell(
+                    words.number(found.mean if found else None),
+                    f"of {words.count(found.n)} turns" if found and found.n else "",
+                )
+                for found in every
+            ]
+            rows.append({"colour": given[method.name], "title": method.title, "text": "", "cells": cells})
+    return {"heads": [measure.title for measure in shown], "rows": rows} if rows else None
+
+
+def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str]) -> Any:
+    """A measure of every method on one axis."""
+    rows = []
+    for method in part.methods:
+        if (found := measure.of(method)) is None:
+            continue
+        each = [one.mean for one in method.measured(measure.name).values()]
+        label = words.writer(measure.unit)(found.mean)
+        if span := words.span(found, measure.unit):
+            label += f" ({span})"
+        seeds = each if len(each) > 1 else []
+        rows.append(
+            charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, label)
+        )
+    start = next((row.mean for row in rows if row.colour == "c0"), None)
+    write = words.tick(measure.unit)
+    return charts.intervals(part.title, rows, start, measure.title, write) if rows else None
+
+
+def _claims(part: Comparison, given: Mapping[str, str]) -> Any:
+    unit = part.measures[0].unit
+    rows = [
+        charts.Row(
+            claim.text,
+            given[claim.better],
+            claim.mean,
+            claim.low,
+            claim.high,
+            [value for _, value in claim.each] if len(claim.each) > 1 else [],
+            f"{words.signed(claim.mean, unit)}: {words.VERDICTS[claim.verdict]}",
+        )
+        for claim in part.claims
+        if claim.mean is not None
+    ]
+    along = f"difference of {part.measures[0].title}{', in points' if unit == 'share' else ''}"
+    return charts.intervals(part.title, rows, 0.0, along, words.signed_tick(unit))
+
+
+def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
+    groups = []
+    for better, heading in (("more", "More is better"), ("fewer", "Fewer is better"), ("", "Others")):
+        panels = []
+        for measure in part.measures:
+            if measure.group != "behaviour" or measure.better != better:
+                continue
+            means = [(method, method.mean(measure.name)) for method in measured]
+            known = [(method, value) for method, value in means if value is not None]
+            if any(value for _, value in known):
+                rows = [{"title": m.title, "colour": given[m.name], "value": value} for m, value in known]
+                most = max(value for _, value in known)
+                panels.append({"title": measure.title, "rows": rows, "most": most})
+        if panels:
+            groups.append((heading, panels))
+    return groups
+
+
+def _endings(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
+    """The first seed of each method."""
+    counts = {m.name: each for m in measured if (each := [e for e in m.runs[0].endings if e.episodes])}
+    most = max((end.turns for ends in counts.values() for end in ends), default=0)
+    shares = [end.episodes / sum(each.episodes for each in ends) for ends in counts.values() for end in ends]
+    highest = max(shares, default=0)
+    return [
+        {"colour": colour, "title": m.title, "charts": [drawn]}
+        for m in measured
+        if m.name in counts
+        for colour in [given[m.name]]
+        for drawn in [charts.endings(f"{part.title}, {m.title}", counts[m.name], most, highest, colour)]
+    ]
+
+
+def _training(part: Comparison, given: Mapping[str, str]) -> list[Any]:
+    groups = []
+    for method in part.methods:
+        curves = method.runs[0].curves if method.runs else {}
+        colour, label = given[method.name], f"{part.title}, {method.title}"
+        drawn = [
+            charts.panel(label, curve, axes, colour, words.tick(axes.unit), words.writer(axes.unit))
+            for axes in part.curves
+            if not axes.main and (curve := curves.get(axes.name))
+        ]
+        if drawn:
+            groups.append({"colour": colour, "title": method.title, "charts": drawn})
+    return groups

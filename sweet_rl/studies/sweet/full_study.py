@@ -11,9 +11,15 @@ from typing import Final, TypeAlias
 from sweet_rl.errors import DataError
 from sweet_rl.records import replace_file
 from sweet_rl.studies.results import Axes, Comparison, Counted, Method, Results, Run, claim_over_seeds
-from sweet_rl.studies.sweet.results import CLAIMS, MEASURES, METHODS, success_of
+from sweet_rl.studies.sweet.results import (
+    CLAIMS,
+    MEASURES,
+    METHODS,
+    choosing_agents,
+    comparison_at_test_time,
+    success_of,
+)
 from sweet_rl.studies.sweet.settings import LINES, Study
-from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
 from sweet_rl.types import Json
 
 COMMITTED: Final = Path(__file__).with_name("full_study.json")
@@ -31,15 +37,8 @@ WARM_START: Final = "warm start"
 SUCCESS: Final = MEASURES[0].name
 
 COLUMNS: Final = (
-    SUCCESS,
-    "useful_share",
-    "usual_share",
-    "repeated question",
-    "early answer",
-    "auc_questions",
-    "auc_useful_early",
-    "auc_answering",
-    "right_pairs",
+    *(SUCCESS, "useful_share", "usual_share", "repeated question", "early answer", "auc_questions"),
+    *("auc_useful_early", "auc_answering", "right_pairs"),
 )
 """Measures in the tables of the full study."""
 
@@ -53,14 +52,6 @@ class Seed:
 
     numbers: Numbers
     made: tuple[Mapping[str, str], ...]
-
-    def and_more(self, other: Seed) -> Seed:
-        """With the methods of further runs from the same warm start."""
-        starts = {each[WARM_START] for each in (*self.made, *other.made)}
-        if len(starts) > 1:
-            raise ValueError(f"began with {self.made[0][WARM_START]}")
-        further = (each for each in other.made if each not in self.made)
-        return Seed({**self.numbers, **other.numbers}, (*self.made, *further))
 
 
 Seeds: TypeAlias = Mapping[int, Mapping[int, Seed]]
@@ -89,12 +80,15 @@ class FullStudy:
                 yield chosen
 
     def with_seed(self, trades: int, number: int, seed: Seed) -> FullStudy:
-        """The study with a seed, or with further methods of one."""
+        """The study with a seed, or with further methods of one, from the same warm start."""
         of_trades = self.seeds.get(trades, {})
-        try:
-            grown = of_trades.get(number, Seed({}, ())).and_more(seed)
-        except ValueError as error:
-            raise DataError(str(error), field=f"seed {number}", value=seed.made[0][WARM_START]) from None
+        known = of_trades.get(number, Seed({}, ()))
+        starts = {each[WARM_START] for each in (*known.made, *seed.made)}
+        if len(starts) > 1:
+            began = f"began with {known.made[0][WARM_START]}"
+            raise DataError(began, field=f"seed {number}", value=seed.made[0][WARM_START])
+        made = (*known.made, *(each for each in seed.made if each not in known.made))
+        grown = Seed({**known.numbers, **seed.numbers}, made)
         return replace(self, seeds={**self.seeds, trades: {**of_trades, number: grown}})
 
     def made(self) -> str:
@@ -163,10 +157,10 @@ def _against_trades(seeds: Seeds) -> Comparison:
     common = sorted(set.intersection(*(set(of_trades) for of_trades in numbers.values())))
 
     def runs(name: str) -> tuple[Run, ...]:
-        whole = [seed for seed in common if all(name in numbers[k][seed] for k in numbers)]
         return tuple(
             Run(seed, curves={SUCCESS: tuple((k, numbers[k][seed][name][SUCCESS]) for k in numbers)})
-            for seed in whole
+            for seed in common
+            if all(name in numbers[k][seed] for k in numbers)
         )
 
     return Comparison(
@@ -181,34 +175,25 @@ def _against_trades(seeds: Seeds) -> Comparison:
 
 
 def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
-    methods = {
-        name: Method(
-            name,
-            *METHODS[name],
-            runs=tuple(
-                Run(number, {measure: Counted(value) for measure, value in seed.numbers[name].items()})
-                for number, seed in sorted(seeds.items())
-                if name in seed.numbers
-            ),
-            bound=name in LINES,
+    methods = {}
+    for name in METHODS:
+        runs = tuple(
+            Run(number, {measure: Counted(value) for measure, value in seed.numbers[name].items()})
+            for number, seed in sorted(seeds.items())
+            if name in seed.numbers
         )
-        for name in METHODS
-        if any(name in seed.numbers for seed in seeds.values())
-    }
+        if runs:
+            methods[name] = Method(name, *METHODS[name], runs=runs, bound=name in LINES)
     # With one trade another task's solution shows the same usual extras, so it is not wrong.
     claims = [claim for claim in CLAIMS if (trades > 1 or claim[1] != "sweet_wrong") and claim[1] in methods]
+    measures = {measure.name: replace(measure, group="result") for measure in MEASURES}
     return Comparison(
         f"trades{trades}",
         _trades(trades),
         own="sweet",
         start="warm_start",
         text=f"mini:trades={trades}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}.",
-        measures=tuple(
-            replace(measure, group="result")
-            for name in COLUMNS
-            for measure in MEASURES
-            if measure.name == name
-        ),
+        measures=tuple(measures[name] for name in COLUMNS),
         methods=tuple(methods.values()),
         claims=tuple(
             claim_over_seeds(text, methods["sweet"], methods[worse], SUCCESS) for text, worse in claims

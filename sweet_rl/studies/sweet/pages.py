@@ -6,22 +6,15 @@ import asyncio
 import base64
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from sweet_rl.pipelines.steps import Step
 from sweet_rl.records import load_trajectories
-from sweet_rl.studies.chains import Chain, call
+from sweet_rl.studies.outcome import Chain, call
 from sweet_rl.studies.results import Axes, Comparison, Counted, Frame, Measure, Method, Points, Run, Strip
 from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.types import Json, Trajectory
-
-DESIGNERS = ("blank", "generic", "improver", "target")
-"""Designers that need no model, from the floor to the ceiling."""
-
-STRIPS = 2
-"""Dialogues that are shown in pictures."""
 
 PICTURE_WIDTH = 360
 """Pixels of a picture in the report; what is below 1.5 times that is cut off."""
@@ -36,13 +29,13 @@ METRICS = {
 }
 """Metrics in their order, by the words for them; combined is the mean of the others."""
 
-TITLES = {
+DESIGNERS = {
     "blank": ("blank", "Hands in an empty page: the floor."),
     "generic": ("generic", "A page from the description alone: what can be had without talking."),
     "improver": ("improver", "Begins like the generic one, then does what the human says of each draft."),
     "target": ("knows the target", "Is given the page that is wanted: the ceiling."),
 }
-"""Every designer: its title, and what it is, in one sentence."""
+"""Designers that need no model, from the floor to the ceiling: title, and what it is, in one sentence."""
 
 
 def why_no_pages(study: Study) -> str | None:
@@ -65,30 +58,23 @@ def why_no_pages(study: Study) -> str | None:
 
 def page_chains(study: Study) -> list[Chain]:
     """The dialogues of each designer, graded; the one that takes longest comes first."""
-    if not study.page_tasks:
-        return []
     names = sorted(DESIGNERS, key=lambda name: name != "improver")
-    return [_designed(study, name) for name in names]
+    return [_designed(study, name) for name in names] if study.page_tasks else []
 
 
-def _designed(study: Study, name: str) -> tuple[Step, Step]:
+def _designed(study: Study, name: str) -> Chain:
     rendering = {"browsers": 1, "render_cache": page_cache(study), "quiet": True}
     output = page_dialogues(study, name)
+    playing = {
+        "task_type": "html",
+        "agent_model": name,
+        "env_model": "scripted",
+        "num_tasks": study.page_tasks,
+        "seed": study.seed,
+        "to_continue": True,
+    }
     return (
-        call(
-            "simulate_interactions",
-            output,
-            ("mini-web:test", str(output)),
-            {
-                "task_type": "html",
-                "agent_model": name,
-                "env_model": "scripted",
-                "num_tasks": study.page_tasks,
-                "seed": study.seed,
-                "to_continue": True,
-                **rendering,
-            },
-        ),
+        call("simulate_interactions", output, ("mini-web:test", str(output)), playing | rendering),
         call("evaluate_html", study.path(f"pages.{name}.report.json"), (str(output),), rendering),
     )
 
@@ -103,14 +89,27 @@ def page_cache(study: Study) -> Path:
     return study.path("pages.rendered")
 
 
-def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]] | None:
-    """The designers and the floors, and a few dialogues in pictures; None where no pages were asked for."""
-    if not study.page_tasks:
-        return None
-    report = _report(study, "improver")
+def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]]:
+    """The designers and the floors, and two dialogues in pictures."""
+    reports: dict[str, dict[str, Json]] = {
+        name: json.loads(study.path(f"pages.{name}.report.json").read_text()) for name in DESIGNERS
+    }
     improved = load_trajectories(page_dialogues(study, "improver"))
     grades = asyncio.run(_grades_by_turn(improved, study))
-    strips = [_strip(row, each, study.folder) for row, each in zip(improved[:STRIPS], grades, strict=False)]
+    designers = []
+    for name, report in reports.items():
+        measures = {
+            metric: Counted(**{key: line["mean"][key] for key in ("mean", "low", "high")})
+            for metric, line in report["metrics"].items()
+        }
+        curves = {"combined": _way_up(grades)} if name == "improver" else {}
+        designers.append(Method(name, *DESIGNERS[name], (Run(study.seed, measures, curves),)))
+    report = reports["improver"]
+    floors: dict[str, dict[str, Counted]] = {}
+    for metric, line in report["metrics"].items():
+        for floor, value in line["floors"].items():
+            floors.setdefault(floor, {})[metric] = Counted(value)
+    order = [*METRICS, *report["metrics"]]
     comparison = Comparison(
         "pages",
         "Web pages",
@@ -118,52 +117,27 @@ def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]] | None:
         text=f"Frontend Design on {report['tasks']} pages of mini-web, by designers without a model: they "
         "bound what one can score.",
         measures=tuple(
-            Measure(name, METRICS.get(name, name)) for name in sorted(report["metrics"], key=_column)
+            Measure(name, METRICS.get(name, name)) for name in sorted(report["metrics"], key=order.index)
         ),
         curves=(Axes("combined", "the improver's drafts (combined)", "turn", "share"),),
-        methods=(*(_designer(study, name, grades) for name in DESIGNERS), *_floors(report)),
+        methods=(
+            *designers,
+            *(Method(f"floor_{name}", f"floor: {name}", runs=(Run(0, of),)) for name, of in floors.items()),
+        ),
     )
-    return comparison, tuple(strips)
-
-
-def _column(metric: str) -> int:
-    return list(METRICS).index(metric) if metric in METRICS else len(METRICS)
-
-
-def _report(study: Study, name: str) -> dict[str, Json]:
-    report: dict[str, Json] = json.loads(study.path(f"pages.{name}.report.json").read_text())
-    return report
-
-
-def _designer(study: Study, name: str, grades: Sequence[Mapping[int, float]]) -> Method:
-    metrics = _report(study, name)["metrics"]
-    measures = {
-        metric: Counted(**{key: line["mean"][key] for key in ("mean", "low", "high")})
-        for metric, line in metrics.items()
-    }
-    curves = {"combined": _way_up(grades)} if name == "improver" else {}
-    return Method(name, *TITLES[name], (Run(study.seed, measures, curves),))
+    return comparison, tuple(
+        _strip(row, each, study.folder) for row, each in zip(improved[:2], grades, strict=False)
+    )
 
 
 def _way_up(rows: Sequence[Mapping[int, float]]) -> Points:
     """The mean grade by turn; a dialogue that has ended keeps its last grade."""
-    last = max(turn for grades in rows for turn in grades)
     found = []
     kept = dict.fromkeys(range(len(rows)), 0.0)
-    for turn in range(last + 1):
+    for turn in range(max(map(max, rows)) + 1):
         kept |= {place: grades[turn] for place, grades in enumerate(rows) if turn in grades}
         found.append((turn + 1.0, fmean(kept.values())))
     return tuple(found)
-
-
-def _floors(report: Mapping[str, Json]) -> Iterator[Method]:
-    """What stands below every designer."""
-    floors: dict[str, dict[str, Counted]] = {}
-    for metric, line in report["metrics"].items():
-        for floor, value in line["floors"].items():
-            floors.setdefault(floor, {})[metric] = Counted(value)
-    for name, measures in floors.items():
-        yield Method(f"floor_{name}", f"floor: {name}", runs=(Run(0, measures),))
 
 
 async def _grades_by_turn(rows: Sequence[Trajectory], study: Study) -> list[dict[int, float]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweet_rl.mini.backend import extras
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.studies.chains import Chain, Flags, call
+from sweet_rl.studies.outcome import Chain, Flags, call
 from sweet_rl.studies.sweet.pages import page_chains
 from sweet_rl.studies.sweet.settings import (
     BLIND_CRITIC,
@@ -26,11 +26,14 @@ from sweet_rl.studies.sweet.settings import (
     TWO_ROUNDS,
     Study,
     Sweet,
+    chosen_by,
 )
-from sweet_rl.studies.sweet.test_time import chosen_by
 
 OWN_STEPS = "sweet_rl.studies.sweet.steps"
 """Steps of the study that are no stages."""
+
+_SAMPLING = {"max_tokens": 48, "max_batch": 256}
+_RESUMED = {"to_continue": True, "quiet": True}
 
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
@@ -39,12 +42,20 @@ def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     With two processes neither waits long: the longest begin as soon as they can, and what needs nothing fills
     the gaps.
     """
+    before: list[Chain] = [
+        _measure(study, "warm_start", study.agent),
+        tuple(step for name in LINES for step in _measure(study, name, name)),
+    ]
+    seen: list[Chain] = [
+        _looked_at(study, name, model)
+        for name, model in (("warm_start", study.agent), ("sweet", str(study.path("sweet"))))
+    ]
     return (
         [(*gates(study), *_tasks(study))],
-        [_offline(study), *_before(study)],
+        [_offline(study), *before],
         first_round(study),
         [*second_round(study), rejection(study), *page_chains(study)],
-        third_round(study),
+        seen,
     )
 
 
@@ -59,28 +70,37 @@ def data(study: Study) -> Chain:
     return *_tasks(study), *_offline(study)
 
 
-def _offline(study: Study) -> Chain:
-    pairs = {
-        "preference_path": study.path("pairs.jsonl"),
-        "ground_truth_preference_path": study.path("pairs_hidden.jsonl"),
-    }
-    dialogues = (str(study.dialogues),)
-    guarded = {"preference_path": study.path("pairs_guarded.jsonl")}
-    grade = {"k": study.repeats, "overwrite": True, "quiet": True}
-    guards = {"hard_negatives": GUARDS["hard_negatives"]}
-    return (
-        _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
-        call("evaluate_code", pairs["preference_path"], dialogues, grade | pairs),
-        call("evaluate_code", guarded["preference_path"], dialogues, grade | guards | guarded),
+def _tasks(study: Study) -> Chain:
+    return tuple(
+        call(
+            "generate_tasks",
+            (tasks := study.path(f"{name}.jsonl")),
+            (str(tasks),),
+            {
+                "source": f"mini:{study.world}:{split}",
+                "num_tasks": number,
+                "seed": study.seed,
+                "overwrite": True,
+            },
+        )
+        for name, split, number in (
+            ("train", "train", study.train_tasks),
+            ("test", study.test_split, study.test_tasks),
+        )
     )
 
 
-def _before(study: Study) -> list[Chain]:
-    """The agent as it is, and the lines that bound what can be reached: they need no offline data."""
-    return [
-        _measure(study, "warm_start", study.agent),
-        tuple(step for name in LINES for step in _measure(study, name, name)),
-    ]
+def _offline(study: Study) -> Chain:
+    pairs, guarded = study.path("pairs.jsonl"), study.path("pairs_guarded.jsonl")
+    dialogues = (str(study.dialogues),)
+    grade = {"k": study.repeats, "overwrite": True, "quiet": True}
+    hidden = {"preference_path": pairs, "ground_truth_preference_path": study.path("pairs_hidden.jsonl")}
+    guards = {"hard_negatives": GUARDS["hard_negatives"], "preference_path": guarded}
+    return (
+        _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
+        call("evaluate_code", pairs, dialogues, grade | hidden),
+        call("evaluate_code", guarded, dialogues, grade | guards),
+    )
 
 
 def first_round(study: Study) -> list[Chain]:
@@ -99,7 +119,16 @@ def second_round(study: Study) -> list[Chain]:
     return [
         *([two_rounds(study)] if TWO_ROUNDS in study.ways else []),
         *(sweet(study, way) for way in sorted(ways(study), key=lambda way: way.given != "wrong")),
-        *choosing(study),
+        *(
+            _measure(
+                study,
+                chosen_by(critic, turns),
+                study.agent,
+                {"agent_best_of_n": turns, "critic": study.critic(critic), "critic_sees": sees},
+            )
+            for turns in study.best_of
+            for critic, sees in CHOOSERS.items()
+        ),
     ]
 
 
@@ -114,19 +143,11 @@ def two_rounds(study: Study) -> Chain:
         prefix=f"{study.prefix}second.",
         agent=str(first.path("sweet")),
     )
-    once = (_learned_once(each) for each in (first, second))
-    return *(step for steps in once for step in steps), *_measure(
-        study, TWO_ROUNDS, str(second.path("sweet"))
-    )
-
-
-def _learned_once(study: Study) -> Chain:
-    return (
-        *data(study),
-        *critic(study, "critic", hidden=True),
-        *candidates(study),
-        *_learned(study, SWEETS[0]),
-    )
+    learned: list[Step] = []
+    for once in (first, second):
+        learned += [*data(once), *critic(once, "critic", hidden=True), *candidates(once)]
+        learned += _learned(once, SWEETS[0])
+    return *learned, *_measure(study, TWO_ROUNDS, str(second.path("sweet")))
 
 
 def ways(study: Study) -> list[Sweet]:
@@ -134,45 +155,17 @@ def ways(study: Study) -> list[Sweet]:
     return [way for way in SWEETS if way.name in study.ways]
 
 
-def third_round(study: Study) -> list[Chain]:
-    """Some test dialogues of the agent before and after, with the critic's view of every turn."""
-    return [
-        _looked_at(study, name, model)
-        for name, model in (("warm_start", study.agent), ("sweet", str(study.path("sweet"))))
-    ]
-
-
-def _looked_at(study: Study, name: str, model: str) -> tuple[Step, Step]:
+def _looked_at(study: Study, name: str, model: str) -> Chain:
+    """Some test dialogues of the agent, with the critic's view of every turn."""
     sampled, ranked = f"{name}.seen.sampled.jsonl", study.path(f"{name}.seen.jsonl")
-    fraction = min(1.0, 24 / study.test_tasks)
     return (
-        _sample(study, model, study.measured(name), sampled, fraction),
+        _sample(study, model, study.measured(name), sampled, min(1.0, 24 / study.test_tasks)),
         call(
             "rank_best_of_n",
             ranked,
             (str(study.path(sampled)), str(ranked), str(study.path("critic"))),
-            {"advantage": "paper", "reference_model": study.agent, "to_continue": True, "quiet": True},
+            {"advantage": "paper", "reference_model": study.agent, **_RESUMED},
         ),
-    )
-
-
-def _tasks(study: Study) -> tuple[Step, ...]:
-    return tuple(
-        call(
-            "generate_tasks",
-            study.path(f"{name}.jsonl"),
-            (str(study.path(f"{name}.jsonl")),),
-            {
-                "source": f"mini:{study.world}:{split}",
-                "num_tasks": number,
-                "seed": study.seed,
-                "overwrite": True,
-            },
-        )
-        for name, split, number in (
-            ("train", "train", study.train_tasks),
-            ("test", study.test_split, study.test_tasks),
-        )
     )
 
 
@@ -191,10 +184,9 @@ def _simulate(
             "repeats": repeats,
             "max_turns": extras.MAX_TURNS,
             "batch_size": 256,
-            **({} if model in LINES else {"max_tokens": 48, "max_batch": 256}),
+            **({} if model in LINES else _SAMPLING),
             "seed": study.seed,
-            "to_continue": True,
-            "quiet": True,
+            **_RESUMED,
             **(flags or {}),
         },
     )
@@ -209,30 +201,29 @@ def _measure(study: Study, name: str, model: str | None = None, flags: Flags | N
     )
 
 
-def _train(study: Study, name: str, pairs: Path, flags: Flags) -> Step:
-    return call(
-        "train_dpo",
-        study.path(name),
-        flags={
-            "pretrain": study.agent,
-            "dataset": pairs,
-            "save_path": study.path(name),
-            "seed": study.seed,
-            **TRAIN,
-            **flags,
-        },
-    )
+def _train(study: Study, stage: str, name: str, dataset: Path, flags: Flags, **first: Any) -> Step:
+    flags = {
+        "pretrain": study.agent,
+        "dataset": dataset,
+        **first,
+        "save_path": study.path(name),
+        "seed": study.seed,
+        **TRAIN,
+        **flags,
+    }
+    return call(stage, study.path(name), flags=flags)
 
 
 def critic(study: Study, name: str, settings: Flags = CRITIC, *, hidden: bool) -> Chain:
     """The critic: DPO on pairs of whole dialogues, each after its hidden solution if `hidden`."""
     pairs = study.path("pairs_hidden.jsonl" if hidden else "pairs.jsonl")
-    return (_train(study, name, pairs, {**settings, "mean_log_prob": "trajectory"}),)
+    return (_train(study, "train_dpo", name, pairs, {**settings, "mean_log_prob": "trajectory"}),)
 
 
 def candidates(study: Study) -> Chain:
     """New candidates for the turns of the dialogues, or of some."""
-    return (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),)
+    fraction = study.candidates_of / study.repeats
+    return (_sample(study, study.agent, study.dialogues, "sampled.jsonl", fraction),)
 
 
 def dialogue_dpo(
@@ -240,38 +231,20 @@ def dialogue_dpo(
 ) -> Chain:
     """Multi-turn DPO on pairs of whole dialogues; `guarded` with their hard negatives."""
     pairs = study.path("pairs_guarded.jsonl" if guarded else "pairs.jsonl")
-    return _train(study, name, pairs, settings), *_measure(study, name)
+    return _train(study, "train_dpo", name, pairs, settings), *_measure(study, name)
 
 
 def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> Chain:
     """Fine-tuning on the successful dialogues."""
-    flags = {
-        "pretrain": study.agent,
-        "dataset": study.dialogues,
-        "min_reward": 1.0,
-        "save_path": study.path(name),
-        "seed": study.seed,
-        **TRAIN,
-        **settings,
-    }
-    return call("train_sft", study.path(name), flags=flags), *_measure(study, name)
+    trained = _train(study, "train_sft", name, study.dialogues, settings, min_reward=1.0)
+    return trained, *_measure(study, name)
 
 
-def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float | None = None) -> Step:
-    return call(
-        "sample_best_of_n",
-        study.path(name),
-        (str(dialogues), str(study.path(name)), model),
-        {
-            "best_of_n": study.candidates,
-            "data_fraction": study.candidates_of / study.repeats if fraction is None else fraction,
-            "max_tokens": 48,
-            "max_batch": 256,
-            "seed": study.seed,
-            "to_continue": True,
-            "quiet": True,
-        },
-    )
+def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float) -> Step:
+    flags = {"best_of_n": study.candidates, "data_fraction": fraction}
+    flags |= {**_SAMPLING, "seed": study.seed, **_RESUMED}
+    output = study.path(name)
+    return call("sample_best_of_n", output, (str(dialogues), str(output), model), flags)
 
 
 def sweet(study: Study, way: Sweet) -> Chain:
@@ -280,16 +253,17 @@ def sweet(study: Study, way: Sweet) -> Chain:
 
 
 def _learned(study: Study, way: Sweet) -> Chain:
-    pairs = study.pairs(way.name)
+    ranked, pairs = study.ranked(way.name), study.pairs(way.name)
     draw: dict[str, Any] = {"num_pairs": study.pairs_per_turn, "seed": study.seed, "overwrite": True}
     draw |= {"draws": way.draws, "oracle_of": "code"}
-    draw |= {} if way.draws == "halves" else {"margin": way.margin}
-    draw |= {} if way.draws == "halves" or way.min_score is None else {"min_score": way.min_score}
-    draw |= GUARDS | {"twins_from": study.dialogues} if way.guarded else {}
+    if way.draws != "halves":
+        draw |= {"margin": way.margin} | ({} if way.min_score is None else {"min_score": way.min_score})
+    if way.guarded:
+        draw |= GUARDS | {"twins_from": study.dialogues}
     return (
         *_ranked(study, way),
-        call("generate_random_pairs_from_ranks", pairs, (str(study.ranked(way.name)), str(pairs)), draw),
-        _train(study, way.name, pairs, way.settings),
+        call("generate_random_pairs_from_ranks", pairs, (str(ranked), str(pairs)), draw),
+        _train(study, "train_dpo", way.name, pairs, way.settings),
     )
 
 
@@ -298,34 +272,16 @@ def _ranked(study: Study, way: Sweet) -> Chain:
     ranked, sampled = study.ranked(way.name), study.sampled
     if way.critic == ORACLE:
         return (call(f"{OWN_STEPS}:score_by_oracle", ranked, (str(sampled), str(ranked))),)
-    rank: dict[str, Any] = {"to_continue": True, "quiet": True}
+    rank: dict[str, Any] = {**_RESUMED}
     if way.advantage == "paper":
         rank |= {"advantage": "paper", "reference_model": study.agent}
     if way.given == "none":
         rank["no_use_ground_truth"] = True
-    wrong = way.given == "wrong"
-    change = "take_swapped" if wrong else "shuffle_scores" if way.shuffled else ""
+    if way.given == "wrong":
+        rank["swap_test"] = True
+    change = "take_swapped" if way.given == "wrong" else "shuffle_scores" if way.shuffled else ""
     scored = study.path(f"{way.name}.scored.jsonl") if change else ranked
-    rank |= {"swap_test": True} if wrong else {}
     scores = call("rank_best_of_n", scored, (str(sampled), str(scored), str(study.critic(way.critic))), rank)
     if not change:
         return (scores,)
     return scores, call(f"{OWN_STEPS}:{change}", ranked, (str(scored), str(ranked)))
-
-
-def choosing(study: Study) -> list[Chain]:
-    """The agent as it was takes the best of N turns, by each critic of `CHOOSERS`."""
-    return [
-        _measure(
-            study,
-            chosen_by(critic, turns),
-            study.agent,
-            {
-                "agent_best_of_n": turns,
-                "critic": study.critic(critic),
-                "critic_sees": sees,
-            },
-        )
-        for turns in study.best_of
-        for critic, sees in CHOOSERS.items()
-    ]

@@ -6,11 +6,12 @@ Reads the files of the stages and nothing else.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TypeAlias
+from typing import Final
 
 from sweet_rl.mini.backend.extras import Verdict, habits, judge
 from sweet_rl.mini.backend.tasks import check_trades
@@ -22,7 +23,6 @@ from sweet_rl.studies.report.words import GOOD
 from sweet_rl.studies.results import (
     Axes,
     Candidate,
-    Claim,
     Comparison,
     Counted,
     Dialogue,
@@ -41,6 +41,7 @@ from sweet_rl.studies.sweet.settings import (
     ALL_WAYS,
     BLIND_CRITIC,
     BLIND_POLICY,
+    CHOOSERS,
     CRITIC,
     DIALOGUE_DPO,
     GUARDS,
@@ -48,55 +49,11 @@ from sweet_rl.studies.sweet.settings import (
     POLICY,
     REJECTION,
     SWEETS,
+    UNTRAINED,
     Study,
+    chosen_by,
 )
-from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
 from sweet_rl.types import AgentTurn, Json, Trajectory
-
-
-def agreement(study: Study, name: str) -> dict[str, Counted]:
-    """How often a critic's scores put a good turn above a bad one: areas under the curve, means over turns.
-
-    And the share of its pairs that the oracle agrees with: the chosen turn is good, the rejected one is not.
-    """
-    found: dict[str, list[float]] = defaultdict(list)
-    rows = ranked_turns(study.ranked(name))
-    verdicts = {row.key: verdicts_of(row) for row in rows}
-    for row in rows:
-        by_verdict = defaultdict(list)
-        for verdict, score in zip(verdicts[row.key], row.scores or (), strict=True):
-            if score is not None:
-                by_verdict[verdict].append(score)
-        wasted = [*by_verdict[Verdict.USELESS], *by_verdict[Verdict.REPEATED], *by_verdict[Verdict.NEEDLESS]]
-        useful, early = by_verdict[Verdict.USEFUL], by_verdict[Verdict.EARLY]
-        for key, good, bad in (
-            ("auc_questions", useful, wasted),
-            ("auc_useful_early", useful, early),
-            ("auc_useless_early", by_verdict[Verdict.USELESS], early),
-            ("auc_answering", by_verdict[Verdict.RIGHT], wasted),
-        ):
-            if good and bad:
-                found[key].append(area_under_curve(good, bad))
-    found["right_pairs"] = [
-        float(
-            verdicts[key_of(row)][row["chosen_index"]].good
-            > verdicts[key_of(row)][row["rejected_index"]].good
-        )
-        for _, row in read_rows(study.pairs(name))
-        if "chosen_index" in row
-    ]
-    return {key: Counted(fmean(values), n=len(values)) for key, values in found.items() if values}
-
-
-def verdicts_of(row: Candidates) -> list[Verdict]:
-    """The oracle's word on every candidate."""
-    return [judge(row.ground_truth, row.before, candidate.text) for candidate in row.candidates]
-
-
-def ranked_turns(path: Path) -> list[Candidates]:
-    """Turns with scored candidates."""
-    return candidates_from_rows(list(read_rows(path)), path=str(path))
-
 
 METHODS = {
     "warm_start": ("warm start", "The agent before any training on outcomes: it imitates a noisy teacher."),
@@ -145,13 +102,6 @@ CLAIMS = (
 )
 """What is claimed of SWEET-RL, and the method of which it is not true then."""
 
-_Dialogues: TypeAlias = Mapping[str, Sequence[Trajectory]]
-"""About the test tasks, of every agent."""
-
-DIALOGUES = 3
-"""How many tasks are shown with their dialogues before and after."""
-
-
 MEASURES = (
     Measure("success", "success"),
     Measure("tests_passed", "tests passed"),
@@ -185,9 +135,15 @@ CURVES = (
 
 def results(study: Study, seconds: Mapping[str, float]) -> Results:
     """The study as its page and its table want it."""
-    dialogues = {name: _measured(study, name) for name in measured_in(study)}
-    methods = tuple(_method(study, name, of_method) for name, of_method in dialogues.items())
-    critic = Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),))
+    dialogues = {name: load_trajectories(study.measured(name)) for name in measured_in(study)}
+    if study.trades:
+        for name, played in dialogues.items():
+            check_trades([each.task for each in played], study.trades, str(study.measured(name)))
+    won = {
+        name: {each.task.task_id: float(each.reward == 1) for each in played if each.reward is not None}
+        for name, played in dialogues.items()
+    }
+    failed = {name: sum(each.reward is None for each in played) for name, played in dialogues.items()}
     main = Comparison(
         "mini",
         f"mini:{study.world}",
@@ -195,31 +151,86 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         start="warm_start",
         measures=MEASURES,
         curves=CURVES,
-        methods=(*methods, critic),
-        claims=tuple(_claim(text, dialogues, "sweet", worse) for text, worse in CLAIMS if worse in dialogues),
+        methods=(
+            *(_method(study, name, played) for name, played in dialogues.items()),
+            Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),)),
+        ),
+        claims=tuple(
+            claim_over_tasks(text, ("sweet", won["sweet"]), (worse, won[worse]))
+            for text, worse in CLAIMS
+            if worse in won
+        ),
     )
-    pages = page_results(study)
-    chosen = _chosen(study)
+    success = {name: success_of(study, name)["mean"] for name in ("warm_start", *choosing_agents(study))}
+    chosen = comparison_at_test_time("test_time", {study.seed: success}, "A critic chooses at test time")
+    pages, strips = page_results(study) if study.page_tasks else (None, ())
     return Results(
         "sweet",
         "SWEET-RL and its rivals in the mini benchmark",
         f"World {study.world!r}, seed {study.seed}: {study.train_tasks} tasks, {study.repeats} dialogues "
         "each, for every method the same; "
         f"measured on {study.test_tasks} tasks of mini:{study.test_split}.",
-        (main, *([chosen] if chosen else []), *([pages[0]] if pages else [])),
+        tuple(filter(None, (main, chosen, pages))),
         tuple(_dialogues(study, dialogues)),
-        pages[1] if pages else (),
+        strips,
         settings_of(study),
         provenance(),
         seconds,
-        failures=tuple(_failures(dialogues)),
+        failures=tuple(f"{METHODS[name][0]}: {n} test episodes failed." for name, n in failed.items() if n),
     )
 
 
-def _chosen(study: Study) -> Comparison | None:
-    agents = ["warm_start", *choosing_agents(study)]
-    success = {name: success_of(study, name)["mean"] for name in agents}
-    return comparison_at_test_time("test_time", {study.seed: success}, "A critic chooses at test time")
+CHOOSER_TITLES: Final = {
+    "critic": (
+        "critic, given the solution",
+        "An upper line: at test time nobody has the solution. Its score is less the sampler's, which has none.",
+    ),
+    "critic_blind": ("blind critic", "It has seen dialogues and their outcomes only."),
+    UNTRAINED: ("untrained critic, given the solution", "What the warm start makes of a solution."),
+}
+
+AT_TEST_TIME: Final = Axes("success", "success", "turns to choose from", "share", main=True, log=True)
+
+_NAME: Final = re.compile(r"best_of_(\d+)_by_(\w+)")
+
+
+def choosing_agents(study: Study) -> list[str]:
+    """Names of all agents of a study whose turns a critic chooses."""
+    return [chosen_by(critic, turns) for turns in study.best_of for critic in CHOOSERS]
+
+
+def comparison_at_test_time(
+    name: str, success: Mapping[int, Mapping[str, float]], title: str
+) -> Comparison | None:
+    """A curve of success against the number of turns of every seed, for each critic; None where no critic chose.
+
+    The figure of SWEET-RL (arXiv 2503.15478, test-time scaling): the agent as it was takes the turn of N that the
+    critic likes best. A critic that is given the solution is an upper line: at test time nobody has it.
+
+    Args:
+        success: of every agent, by seed and name; those of other agents are left alone.
+    """
+    methods = []
+    for critic, title_and_text in CHOOSER_TITLES.items():
+        runs = tuple(
+            Run(seed, curves={AT_TEST_TIME.name: points})
+            for seed, found in sorted(success.items())
+            if (points := _points(found, critic))
+        )
+        if runs:
+            methods.append(Method(critic, *title_and_text, runs=runs))
+    return (
+        Comparison(name, title, own="critic", curves=(AT_TEST_TIME,), methods=tuple(methods))
+        if methods
+        else None
+    )
+
+
+def _points(success: Mapping[str, float], critic: str) -> tuple[tuple[float, float], ...]:
+    """The best of one turn is the agent as it was."""
+    found = ((_NAME.fullmatch(name), value) for name, value in success.items())
+    points = sorted((float(match[1]), value) for match, value in found if match and match[2] == critic)
+    return ((1.0, success["warm_start"]), *points) if points else ()
 
 
 def measured_in(study: Study) -> list[str]:
@@ -228,29 +239,48 @@ def measured_in(study: Study) -> list[str]:
     return [name for name in METHODS if name not in left_out]
 
 
-def _claim(text: str, dialogues: _Dialogues, better: str, worse: str) -> Claim:
-    """Success on the tasks that both were measured on."""
-    sides = [
-        (name, {t.task.task_id: float(t.reward == 1) for t in dialogues[name] if t.reward is not None})
-        for name in (better, worse)
+def agreement(study: Study, name: str) -> dict[str, Counted]:
+    """How often a critic's scores put a good turn above a bad one: areas under the curve, means over turns.
+
+    And the share of its pairs that the oracle agrees with: the chosen turn is good, the rejected one is not.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    rows = ranked_turns(study.ranked(name))
+    verdicts = {row.key: verdicts_of(row) for row in rows}
+    for row in rows:
+        by_verdict = defaultdict(list)
+        for verdict, score in zip(verdicts[row.key], row.scores or (), strict=True):
+            if score is not None:
+                by_verdict[verdict].append(score)
+        wasted = [*by_verdict[Verdict.USELESS], *by_verdict[Verdict.REPEATED], *by_verdict[Verdict.NEEDLESS]]
+        useful, early = by_verdict[Verdict.USEFUL], by_verdict[Verdict.EARLY]
+        for key, good, bad in (
+            ("auc_questions", useful, wasted),
+            ("auc_useful_early", useful, early),
+            ("auc_useless_early", by_verdict[Verdict.USELESS], early),
+            ("auc_answering", by_verdict[Verdict.RIGHT], wasted),
+        ):
+            if good and bad:
+                found[key].append(area_under_curve(good, bad))
+    found["right_pairs"] = [
+        float(
+            verdicts[key_of(row)][row["chosen_index"]].good
+            > verdicts[key_of(row)][row["rejected_index"]].good
+        )
+        for _, row in read_rows(study.pairs(name))
+        if "chosen_index" in row
     ]
-    return claim_over_tasks(text, *sides)
+    return {key: Counted(fmean(values), n=len(values)) for key, values in found.items() if values}
 
 
-def _measured(study: Study, name: str) -> list[Trajectory]:
-    trajectories = load_trajectories(study.measured(name))
-    if study.trades:
-        check_trades([each.task for each in trajectories], study.trades, str(study.measured(name)))
-    return trajectories
+def verdicts_of(row: Candidates) -> list[Verdict]:
+    """The oracle's word on every candidate."""
+    return [judge(row.ground_truth, row.before, candidate.text) for candidate in row.candidates]
 
 
-def _failures(dialogues: _Dialogues) -> Iterator[str]:
-    """Episodes that are in no number."""
-    for name, of_method in dialogues.items():
-        title, _ = METHODS[name]
-        failed = sum(trajectory.reward is None for trajectory in of_method)
-        if failed:
-            yield f"{title}: {failed} test episodes failed."
+def ranked_turns(path: Path) -> list[Candidates]:
+    """Turns with scored candidates."""
+    return candidates_from_rows(list(read_rows(path)), path=str(path))
 
 
 def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
@@ -270,7 +300,13 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     if study.ranked(name).exists():
         measures |= agreement(study, name)
     learned = {"examples": _examples(study, name), "updates": updates_of(study, name)}
-    run = Run(study.seed, measures, _curves(study, name), tuple(_endings(trajectories)))
+    episodes, successes = Counter[int](), Counter[int]()
+    for trajectory in trajectories:
+        turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
+        episodes[turns] += 1
+        successes[turns] += trajectory.reward == 1
+    endings = tuple(Ending(turns, episodes[turns], successes[turns]) for turns in sorted(episodes))
+    run = Run(study.seed, measures, _curves(study, name), endings)
     facts = {key: n for key, n in learned.items() if n is not None}
     return Method(name, title, explanation, (run,), facts, bound=name in LINES)
 
@@ -283,9 +319,14 @@ def success_of(study: Study, name: str) -> dict[str, float]:
 
 def updates_of(study: Study, name: str) -> int | None:
     """Optimizer steps of a training; None for an agent that was not trained."""
+    return max((row["step"] for row in _logged(study, name)), default=None)
+
+
+def _logged(study: Study, name: str) -> list[dict[str, Json]]:
+    """The updates of a training."""
     path = study.path(name) / "metrics.jsonl"
     rows = (row for _, row in read_rows(path)) if path.exists() else ()
-    return max((row["step"] for row in rows if "loss" in row and "step" in row), default=None)
+    return [row for row in rows if "loss" in row and "step" in row]
 
 
 def _report(study: Study, name: str) -> dict[str, Json]:
@@ -302,16 +343,7 @@ def _examples(study: Study, name: str) -> int | None:
     return sum(1 for _ in read_rows(pairs)) if pairs.exists() else None
 
 
-def _endings(trajectories: Sequence[Trajectory]) -> Iterator[Ending]:
-    episodes, successes = Counter[int](), Counter[int]()
-    for trajectory in trajectories:
-        turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
-        episodes[turns] += 1
-        successes[turns] += trajectory.reward == 1
-    return (Ending(turns, episodes[turns], successes[turns]) for turns in sorted(episodes))
-
-
-def _verdicts(trajectory: Trajectory) -> Iterable[tuple[Verdict, int]]:
+def _verdicts(trajectory: Trajectory) -> Iterator[tuple[Verdict, int]]:
     """The oracle's word on every agent turn, with the turn's place in the history."""
     history = trajectory.dialogue_history
     for place, entry in enumerate(history):
@@ -320,9 +352,7 @@ def _verdicts(trajectory: Trajectory) -> Iterable[tuple[Verdict, int]]:
 
 
 def _curves(study: Study, name: str) -> dict[str, Points]:
-    path = study.path(name) / "metrics.jsonl"
-    rows = [row for _, row in read_rows(path)] if path.exists() else []
-    rows = [row for row in rows if "loss" in row and "step" in row]
+    rows = _logged(study, name)
     found = {
         "loss": [(row["step"], row["loss"]) for row in rows],
         "accuracy": [(row["step"], row["acc"]) for row in rows if "acc" in row],
@@ -335,34 +365,25 @@ def _curves(study: Study, name: str) -> dict[str, Points]:
     return {key: tuple(points) for key, points in found.items() if points}
 
 
-def _dialogues(study: Study, dialogues: _Dialogues) -> list[Dialogue]:
-    """The same tasks before and after, with the critic's scores of the turn and its alternatives."""
-    shown = []
-    sides = [(name, _seen(study, name, dialogues[name])) for name in ("warm_start", "sweet")]
-    improved = [
-        key
-        for key in sides[0][1]
-        if key in sides[1][1] and sides[0][1][key][0].reward != 1 and sides[1][1][key][0].reward == 1
-    ]
-    for key in [*improved, *(key for key in sides[0][1] if key not in improved)][:DIALOGUES]:
-        for name, seen in sides:
-            if key in seen:
-                shown.append(_dialogue(name, *seen[key]))
-    return shown
-
-
-def _seen(
-    study: Study, name: str, trajectories: Iterable[Trajectory]
-) -> dict[str, tuple[Trajectory, list[Candidates]]]:
-    """Trajectories whose every turn has been looked at by the critic, by task."""
-    rows: dict[str, list[Candidates]] = {}
-    for row in ranked_turns(study.path(f"{name}.seen.jsonl")):
-        rows.setdefault(row.key[0], []).append(row)
-    return {
-        trajectory.task.task_id: (trajectory, rows[trajectory.task.task_id])
-        for trajectory in trajectories
-        if trajectory.task.task_id in rows
-    }
+def _dialogues(study: Study, dialogues: Mapping[str, Sequence[Trajectory]]) -> Iterator[Dialogue]:
+    """The same three tasks before and after, with the critic's scores of the turn and its alternatives."""
+    sides = {}
+    for name in ("warm_start", "sweet"):
+        seen: dict[str, list[Candidates]] = defaultdict(list)
+        for row in ranked_turns(study.path(f"{name}.seen.jsonl")):
+            seen[row.key[0]].append(row)
+        tasks = {each.task.task_id: each for each in dialogues[name]}
+        sides[name] = {key: (each, seen[key]) for key, each in tasks.items() if key in seen}
+    before, after = sides.values()
+    # first those that were lost before and are won after
+    order = sorted(
+        before,
+        key=lambda key: not (key in after and before[key][0].reward != 1 and after[key][0].reward == 1),
+    )
+    for key in order[:3]:
+        for name, side in sides.items():
+            if key in side:
+                yield _dialogue(name, *side[key])
 
 
 def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> Dialogue:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from sweet_rl.studies.chains import Flags
+from typing import Any, Literal
 
 MAIN_WAYS = ("sweet", "sweet_blind", "sweet_wrong")
 """The forms of SWEET-RL that the claim is about."""
@@ -105,6 +102,12 @@ ORACLE = "oracle"
 CHOOSERS = {"critic": "solution", "critic_blind": "dialogue", UNTRAINED: "solution"}
 """Critics that choose among turns at test time, and what they see."""
 
+
+def chosen_by(critic: str, turns: int) -> str:
+    """Name of the agent that takes the best of so many turns by a critic of `CHOOSERS`."""
+    return f"best_of_{turns}_by_{critic}"
+
+
 LINES = ("insider", "expert", "random")
 """Scripted agents that bound what can be reached: who knows the true prior, the teacher, who forgets."""
 
@@ -131,20 +134,13 @@ class Sweet:
     margin: float = 0.3
     min_score: float | None = 0.0
     guarded: bool = True
-    settings: Flags = field(default_factory=lambda: POLICY)
+    settings: dict[str, Any] = field(default_factory=lambda: POLICY)
 
 
 SWEETS = (
     Sweet("sweet"),
     Sweet("sweet_released", advantage="released"),
-    Sweet(
-        "sweet_blind",
-        "critic_blind",
-        given="none",
-        advantage="released",
-        min_score=None,
-        settings=BLIND_POLICY,
-    ),
+    Sweet("sweet_blind", "critic_blind", "none", advantage="released", min_score=None, settings=BLIND_POLICY),
     Sweet("sweet_wrong", given="wrong"),
     Sweet("sweet_shuffled", shuffled=True),
     Sweet("sweet_untrained", UNTRAINED, advantage="released"),
