@@ -42,6 +42,7 @@ from sweet_rl.studies.sweet.full_study import (
     write_full_study,
 )
 from sweet_rl.studies.sweet.results import (
+    AT_TEST_TIME,
     METHODS,
     choosing_agents,
     comparison_at_test_time,
@@ -49,7 +50,6 @@ from sweet_rl.studies.sweet.results import (
     results,
     settings_of,
 )
-from sweet_rl.studies.sweet.results import SUCCESS as AT_TEST_TIME
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
 from sweet_rl.types import Json
 

@@ -135,10 +135,12 @@ CURVES = (
 
 def results(study: Study, seconds: Mapping[str, float]) -> Results:
     """The study as its page and its table want it."""
-    dialogues = {name: load_trajectories(study.measured(name)) for name in measured_in(study)}
-    if study.trades:
-        for name, played in dialogues.items():
-            check_trades([each.task for each in played], study.trades, str(study.measured(name)))
+    dialogues = {}
+    for name in measured_in(study):
+        dialogues[name] = load_trajectories(study.measured(name))
+        if study.trades:
+            tasks = [each.task for each in dialogues[name]]
+            check_trades(tasks, study.trades, str(study.measured(name)))
     won = {
         name: {each.task.task_id: float(each.reward == 1) for each in played if each.reward is not None}
         for name, played in dialogues.items()
