@@ -86,14 +86,15 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     rows = websight.read_tasks(flags.source, flags.num_rows, quiet=flags.quiet)
     tracking.writes(folder, folder=True, continues=flags.to_continue)
     if flags.validate:
-        checks = websight.Checks(
+        report = websight.check_rows(
+            rows,
+            functools.partial(open_renderer, flags.rendering()),
             report_path=files["report"],
             rendered_with=flags.rendered_with(),
             at_once=4 * flags.browsers,
             overwrite=flags.overwrite,
             quiet=flags.quiet,
         )
-        report = websight.check_rows(rows, checks, functools.partial(open_renderer, flags.rendering()))
     else:
         report = [websight.unrendered(row) for row in rows]
         replace_rows(files["report"], report)
@@ -166,19 +167,20 @@ def filter_websites(flags: FilterFlags, /) -> None:
         for line, row in read_rows(flags.saved_path)
     ]
     websight.require_rows(rows, flags.saved_path, fields, "Make such a file with sweet-rl prepare_websight.")
-    checks = websight.Checks(
-        report_path=report_path,
-        rendered_with=flags.rendered_with(),
-        at_once=4 * flags.browsers,
-        pictures=Path(flags.temp_path) if flags.temp_path is not None else None,
-        overwrite=flags.overwrite,
-        quiet=flags.quiet,
-    )
     for path in (filtered, report_path):
         tracking.writes(path, continues=flags.to_continue)
     if flags.temp_path is not None:
         tracking.writes(flags.temp_path, folder=True, continues=flags.to_continue)
-    report = websight.check_rows(rows, checks, functools.partial(open_renderer, flags.rendering()))
+    report = websight.check_rows(
+        rows,
+        functools.partial(open_renderer, flags.rendering()),
+        report_path=report_path,
+        rendered_with=flags.rendered_with(),
+        at_once=4 * flags.browsers,
+        pictures=None if flags.temp_path is None else Path(flags.temp_path),
+        overwrite=flags.overwrite,
+        quiet=flags.quiet,
+    )
     kept = [dict(row.row) for row, verdict in zip(rows, report, strict=True) if verdict["reason"] is None]
     replace_rows(filtered, kept)
     print(f"{len(kept)} of {len(rows)} rows are in {flags.filtered_path}; the reasons are in {report_path}.")
@@ -266,14 +268,6 @@ def judge_html(flags: JudgeFlags, /) -> None:
     from sweet_rl.grading.pages import need_page_metrics
 
     need_page_metrics()
-    from sweet_rl.runs import new_file
     from sweet_rl.worlds.frontend_design import judging
 
-    report = flags.report_path
-    if report is not None and not judging.is_report_of(flags.run_a, flags.run_b, report):
-        new_file(report, "report_path", overwrite=flags.overwrite)
-    runs = judging.load_runs(flags.run_a, flags.run_b)
-    if flags.judge == "metrics":
-        judging.run_by_metric(runs, flags.metric, flags.margin, report)
-    else:
-        judging.start(runs, flags)
+    judging.compare(flags)

@@ -16,9 +16,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from sweet_rl.browsers.page import Renderer, RenderFailed, normalise_urls
 from sweet_rl.command_line.running import progress, run_until_stopped
@@ -36,12 +36,20 @@ FIELDS = {"problem_description": "llm_generated_idea", "ground_truth": "text"}
 _SUFFIXES = (".parquet", ".jsonl")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    """One row, and its position: "part.jsonl, line 3", or "part.parquet, row 3" (both counted from 1)."""
+class PageRow(NamedTuple):
+    """A row, and its position for messages: "part.jsonl, line 3", or "part.parquet, row 3" (both counted from 1).
+
+    `missing` says why it is dropped without a look at its page: a short word, and a clause about the field.
+    """
 
     where: str
     row: Mapping[str, Json]
+    missing: tuple[str, str] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of its page; only for rows that have one."""
+        return hashlib.sha256(str(self.row["ground_truth"]).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def task_row(row: Mapping[str, Json]) -> dict[str, Json]:
@@ -56,7 +64,7 @@ def task_row(row: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-def read_websight(source: str, limit: int) -> Iterator[SourceRow]:
+def read_websight(source: str, limit: int) -> Iterator[PageRow]:
     """The first `limit` rows, in the order of the data set."""
     path = Path(source).expanduser()
     if path.exists():
@@ -69,16 +77,16 @@ def read_websight(source: str, limit: int) -> Iterator[SourceRow]:
     )
 
 
-def _from_files(path: Path) -> Iterator[SourceRow]:
+def _from_files(path: Path) -> Iterator[PageRow]:
     files = [path] if path.is_file() else _files_in(path)
     for file in files:
         name = file.name if path.is_file() else str(file.relative_to(path))
         if file.suffix == ".parquet":
             for number, row in enumerate(_parquet_rows(file), start=1):
-                yield SourceRow(f"{name}, row {number}", row)
+                yield PageRow(f"{name}, row {number}", row)
         else:
             for number, row in read_rows(file):
-                yield SourceRow(f"{name}, line {number}", row)
+                yield PageRow(f"{name}, line {number}", row)
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -123,7 +131,7 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Json]]:
         ) from error
 
 
-def _from_hub(name: str, limit: int) -> Iterator[SourceRow]:
+def _from_hub(name: str, limit: int) -> Iterator[PageRow]:
     without_hub_if_silent()
     try:
         # Heavy, and only this source needs it.
@@ -134,7 +142,7 @@ def _from_hub(name: str, limit: int) -> Iterator[SourceRow]:
         stream = load_dataset(name, HUB_VERSION, split="train", streaming=True)
         rows = stream.select_columns(list(FIELDS.values()))
         for number, row in enumerate(islice(rows, limit), start=1):
-            yield SourceRow(f"row {number}", row)
+            yield PageRow(f"row {number}", row)
     except (OSError, ValueError, RuntimeError) as error:  # no network, no such data set, no such version
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UsageError(
@@ -152,47 +160,6 @@ _MAY_PASS = {"timeout", "crash"}
 
 _SHOWN = 5
 
-Opener = Callable[[], AbstractAsyncContextManager[Renderer]]
-"""Starts the browsers; called only where there is a page to render."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageRow:
-    """A row that may be kept, and its position for messages.
-
-    `missing` says why it is dropped without a look at its page: a short word, and a clause about the field.
-    """
-
-    where: str
-    row: Mapping[str, Json]
-    missing: tuple[str, str] | None = None
-
-    @property
-    def page(self) -> str:
-        """The source of its page; only for rows that have one."""
-        return str(self.row["ground_truth"])
-
-
-@dataclass(frozen=True, slots=True)
-class Checks:
-    """How pages are checked.
-
-    Args:
-        report_path: the file of verdicts, which a stopped run is continued from.
-        rendered_with: what decides about the pictures; verdicts made otherwise do not count.
-        at_once: pages in work at a time.
-        pictures: folder that gets the picture of each page; None for none.
-        overwrite: forget the verdicts that the report holds.
-        quiet: no progress bar.
-    """
-
-    report_path: Path
-    rendered_with: Mapping[str, Json]
-    at_once: int
-    pictures: Path | None = None
-    overwrite: bool = False
-    quiet: bool = False
-
 
 def require_text(row: Mapping[str, Json], fields: Sequence[str]) -> tuple[str, str] | None:
     """The error of the first of these fields that is not a text: a short word, and a clause."""
@@ -206,79 +173,74 @@ def require_text(row: Mapping[str, Json], fields: Sequence[str]) -> tuple[str, s
     return None
 
 
-def check_rows(rows: Sequence[PageRow], checks: Checks, opener: Opener) -> list[dict[str, Json]]:
+def check_rows(
+    rows: Sequence[PageRow],
+    opener: Callable[[], AbstractAsyncContextManager[Renderer]],
+    *,
+    report_path: Path,
+    rendered_with: Mapping[str, Json],
+    at_once: int,
+    pictures: Path | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> list[dict[str, Json]]:
     """A verdict for each row, in their order; its `reason` is None where the row is to be kept.
 
-    The report holds the same when all is done.
+    Args:
+        rows: whose pages are rendered.
+        opener: starts the browsers; called only where there is a page to render.
+        report_path: the file of verdicts, which holds the same when all is done; a stopped run is continued from it.
+        rendered_with: what decides about the pictures; verdicts made otherwise do not count.
+        at_once: pages in work at a time.
+        pictures: folder that gets the picture of each page; None for none.
+        overwrite: forget the verdicts that the report holds.
+        quiet: no progress bar.
     """
-    with Journal(checks.report_path, overwrite=checks.overwrite) as journal:
+    with Journal(report_path, overwrite=overwrite) as journal:
         verdicts = {
             str(row["page"]): row
             for _, row in journal.rows
-            if row.get("rendered_with") == checks.rendered_with and row["reason"] not in _MAY_PASS
+            if row.get("rendered_with") == rendered_with and row["reason"] not in _MAY_PASS
         }
-        todo = {
-            digest: row for row in rows if row.missing is None and (digest := _digest(row)) not in verdicts
-        }
+        todo = {digest: row for row in rows if row.missing is None and (digest := row.digest) not in verdicts}
+        done, again = len(verdicts), list[str]()
+
+        async def render() -> None:
+            """Fill in the verdicts, each appended to the report at once; one that is appended later counts."""
+
+            async def check(digest: str) -> None:
+                row, reason, detail = todo[digest], None, ""
+                try:
+                    rendered = await renderer.render(str(row.row["ground_truth"]))
+                    if pictures is not None:
+                        await asyncio.to_thread(replace_file, pictures / f"{digest}.png", [rendered.image])
+                except RenderFailed as error:
+                    reason, detail = error.failure.kind, error.failure.detail
+                verdict = {"where": row.where, "page": digest, "reason": reason, "detail": detail}
+                verdicts[digest] = verdict | {"rendered_with": dict(rendered_with)}
+                await journal.append_soon(verdicts[digest])
+                bar.update(reason not in _MAY_PASS or digest in again)
+
+            async with opener() as renderer:
+                with progress(done + len(todo), done, unit="page", quiet=quiet) as bar:
+                    await for_each(todo, check, at_once=at_once)
+                    again.extend(digest for digest in todo if verdicts[digest]["reason"] in _MAY_PASS)
+                    await for_each(again, check, at_once=1)
+
         if todo:
-            work = _render(todo, verdicts, checks, journal, opener)
-            total = len(verdicts) + len(todo)
-            run_until_stopped(work, checks.report_path, total, noun="verdicts on pages", verb="renders")
+            total = done + len(todo)
+            run_until_stopped(render(), report_path, total, noun="verdicts on pages", verb="renders")
         report = [
-            unrendered(row) if row.missing else {**verdicts[_digest(row)], "where": row.where} for row in rows
+            unrendered(row) if row.missing else {**verdicts[row.digest], "where": row.where} for row in rows
         ]
-        replace_rows(checks.report_path, report)
+        replace_rows(report_path, report)
     return report
-
-
-async def _render(
-    todo: Mapping[str, PageRow],
-    verdicts: dict[str, dict[str, Json]],
-    checks: Checks,
-    journal: Journal,
-    opener: Opener,
-) -> None:
-    """Fill in the verdicts, each appended to the report at once; one that is appended later counts."""
-    done = len(verdicts)
-
-    async def check(digest: str) -> None:
-        row = todo[digest]
-        reason, detail = await _verdict(row, digest, renderer, checks.pictures)
-        verdict = {"where": row.where, "page": digest, "reason": reason, "detail": detail}
-        verdicts[digest] = verdict | {"rendered_with": dict(checks.rendered_with)}
-        await journal.append_soon(verdicts[digest])
-        bar.update(reason not in _MAY_PASS or digest in again)
-
-    again: list[str] = []
-    bar = progress(done + len(todo), done, unit="page", quiet=checks.quiet)
-    async with opener() as renderer:
-        with bar:
-            await for_each(todo, check, at_once=checks.at_once)
-            again += [digest for digest in todo if verdicts[digest]["reason"] in _MAY_PASS]
-            await for_each(again, check, at_once=1)
-
-
-async def _verdict(
-    row: PageRow, digest: str, renderer: Renderer, pictures: Path | None
-) -> tuple[str | None, str]:
-    """Why the page gives no picture, as a short word (None where it gives one) and in words."""
-    try:
-        rendered = await renderer.render(row.page)
-    except RenderFailed as error:
-        return error.failure.kind, error.failure.detail
-    if pictures is not None:
-        await asyncio.to_thread(replace_file, pictures / f"{digest}.png", [rendered.image])
-    return None, ""
 
 
 def unrendered(row: PageRow) -> dict[str, Json]:
     """The verdict on a row whose page is not looked at."""
     reason, detail = row.missing or (None, "")
     return {"where": row.where, "reason": reason, "detail": detail}
-
-
-def _digest(row: PageRow) -> str:
-    return hashlib.sha256(row.page.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def refuse_to_overwrite(paths: Sequence[Path], *, to_continue: bool, overwrite: bool) -> None:
@@ -320,10 +282,9 @@ def read_tasks(source: str, num_rows: int, *, quiet: bool) -> list[PageRow]:
     """The rows as tasks; those that cannot become one with what is missing."""
     rows = []
     with progress(num_rows, 0, unit="row", quiet=quiet) as bar:
-        for place in read_websight(source, num_rows):
-            missing = require_text(place.row, tuple(FIELDS.values()))
-            row = place.row if missing else task_row(place.row)
-            rows.append(PageRow(place.where, row, missing))
+        for where, row, _ in read_websight(source, num_rows):
+            missing = require_text(row, tuple(FIELDS.values()))
+            rows.append(PageRow(where, row if missing else task_row(row), missing))
             bar.update()
     repair = f"WebSight {HUB_VERSION} has both; earlier versions do not."
     require_rows(rows, source, tuple(FIELDS.values()), repair)

@@ -22,8 +22,7 @@ from sweet_rl.grading.pages.judge import (
     win_rate,
 )
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-from sweet_rl.worlds.frontend_design import judging as page_judging
-from sweet_rl.worlds.frontend_design.judging import Judging, load_runs, run_by_judge
+from sweet_rl.worlds.frontend_design.judging import NO_TARGET, Comparison
 from sweet_rl.worlds.frontend_design.stages import judge_html
 from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
@@ -129,12 +128,13 @@ def judge(a, b, journal, answer=sees, renderer=None):
         async with serving(answer) as (url, asked):
             client = OpenAIClient([url], retry=RetryPolicy(attempts=2, first_wait_s=0.0))
             try:
-                await run_by_judge(
-                    load_runs(str(a), str(b)),
-                    Judging(str(journal), {"model": "eyes"}, most_pixels=10**6, quiet=True),
+                await Comparison(str(a), str(b)).by_judge(
                     VisionJudge(client, "eyes", prompt="Which one?"),
                     renderer or FakeRenderer(fails={"slow": "timeout"}),
-                    None,
+                    journal_path=str(journal),
+                    question={"model": "eyes"},
+                    most_pixels=10**6,
+                    quiet=True,
                 )
             finally:
                 await client.close()
@@ -311,7 +311,7 @@ def test_by_metrics_the_higher_grade_wins_within_a_margin(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "A wins 1, ties 2, loses 1 of 4 pages; win rate  50.0" in out
     assert "1  pages whose target gives no picture" in out
-    assert report(a)["counts"][page_judging.NO_TARGET] == 1
+    assert report(a)["counts"][NO_TARGET] == 1
     judge_html(str(a), str(b), judge="metrics", margin=0.0)
     assert "A wins 2, ties 0, loses 2" in capsys.readouterr().out
 
@@ -328,13 +328,13 @@ def test_what_cannot_be_compared_is_said(tmp_path):
         judge_html(str(a), str(b), judge="metrics", metric="beauty")
     other = write(tmp_path / "other.jsonl", [row("elsewhere", NEAR, folder=tmp_path)])
     with pytest.raises(UsageError, match="no row in common"):
-        load_runs(str(a), str(other))
+        Comparison(str(a), str(other))
     wants_more = write(tmp_path / "more.jsonl", [row("t0", NEAR, target="<html>x</html>", folder=tmp_path)])
     with pytest.raises(DataError, match="another page"):
-        load_runs(str(a), str(wants_more))
+        Comparison(str(a), str(wants_more))
     twice = write(tmp_path / "twice.jsonl", [row("t0", NEAR, folder=tmp_path)] * 2)
     with pytest.raises(DataError, match="twice"):
-        load_runs(str(a), str(twice))
+        Comparison(str(a), str(twice))
 
 
 def test_rows_without_a_partner_are_counted(tmp_path, capsys):

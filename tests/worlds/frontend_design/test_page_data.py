@@ -12,9 +12,8 @@ import pytest
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.mini.frontend import pages as mini_web
 from sweet_rl.records import load_tasks_file
-from sweet_rl.worlds.frontend_design import websight as page_checks
 from sweet_rl.worlds.frontend_design.stages import filter_websites, prepare_websight
-from sweet_rl.worlds.frontend_design.websight import Checks, PageRow, check_rows, require_text
+from sweet_rl.worlds.frontend_design.websight import PageRow, check_rows, require_text, say_dropped
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT
 
@@ -197,8 +196,8 @@ class TestFilter:
 
 class TestChecks:
     def run(self, tmp_path, renderer, rows, **options):
-        checks = Checks(tmp_path / "r.jsonl", WITH, at_once=2, quiet=True, **options)
-        return check_rows(rows, checks, lambda: renderer)
+        where = {"report_path": tmp_path / "r.jsonl", "rendered_with": WITH}
+        return check_rows(rows, lambda: renderer, **where, at_once=2, quiet=True, **options)
 
     def rows(self, *numbers):
         return [PageRow(f"line {n}", task(n)) for n in numbers]
@@ -251,7 +250,7 @@ class TestChecks:
         assert renderer.pages == [page(2)]
 
     def test_many_of_one_reason_are_counted_and_the_first_named(self, capsys):
-        page_checks.say_dropped([{"reason": "empty", "where": f"line {n}"} for n in range(1, 8)])
+        say_dropped([{"reason": "empty", "where": f"line {n}"} for n in range(1, 8)])
         named = "; ".join(f"line {n}" for n in range(1, 6))
         assert capsys.readouterr().out == f"  7 dropped, empty: {named}, and 2 more\n"
 
