@@ -117,7 +117,7 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool,
     from sweet_rl.training import settings as made_of
 
     model = made_of.ModelSettings(
-        "made",
+        pretrain="made",
         bf16=on_gpu(device),
         dtype=shape.dtype,
         device="cuda" if on_gpu(device) else "cpu",

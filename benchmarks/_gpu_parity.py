@@ -20,7 +20,7 @@ from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.forward import PairForward
-from sweet_rl.training.models import compile_layers
+from sweet_rl.training.models import trainable
 from sweet_rl.training.settings import ModelSettings
 
 
@@ -112,7 +112,7 @@ def _loaded(shape: Shape, way: Way, device: str) -> Any:
         _on_cpu(shape, way).save_pretrained(folder)
         model: Any = pretrained(folder, **options)[0]
     if way.compiled:
-        compile_layers(model, ModelSettings("made"))
+        trainable(model, ModelSettings(pretrain="made", torch_compile=True))
     return model if way.bits else model.to(device)
 
 

@@ -53,6 +53,6 @@ def merge_adapters(flags: MergeFlags, /) -> None:
     from sweet_rl.training.models import merge_adapter
     from sweet_rl.training.settings import ModelSettings
 
-    merge_adapter(Path(flags.adapter_path), folder, ModelSettings(flags.pretrain, dtype=flags.dtype))
+    merge_adapter(Path(flags.adapter_path), folder, ModelSettings(pretrain=flags.pretrain, dtype=flags.dtype))
     tracking.writes(folder, folder=True)
     print(f"model and tokenizer: {flags.output_path}")

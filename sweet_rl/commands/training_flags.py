@@ -10,21 +10,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.command_line.stages import Stage, needing, stage
-from sweet_rl.commands.training_groups import OptimizerFlags, OutputFlags, RowFlags, ShardFlags, WeightFlags
+from sweet_rl.commands.training_groups import OutputFlags, RowFlags, ShardFlags, same_fields
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.flags.models import Dataset, MaxPixels, PairFields, Pretrain, RejectedKey
+from sweet_rl.training.settings import ModelSettings, OptimizerSettings, TrainSettings
 
 if TYPE_CHECKING:
-    from sweet_rl.training.settings import DataSettings, LossSettings, ModelSettings, TrainSettings
+    from sweet_rl.training.settings import DataSettings, LossSettings
 
 _PACKAGES = frozenset({"torch", "transformers", "accelerate", "jinja2"})
 """What the extra `training` installs."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingFlags(OutputFlags, RowFlags, OptimizerFlags, WeightFlags, ShardFlags):
+class TrainingFlags(OutputFlags, RowFlags, OptimizerSettings, ModelSettings, ShardFlags):
     """Flags of every training."""
+
+    def model(self, pretrain: str, ref_pretrain: str | None = None) -> ModelSettings:
+        """The weights to load, and what they are computed with."""
+        own = {"pretrain": pretrain, "ref_pretrain": ref_pretrain}
+        return ModelSettings(**same_fields(ModelSettings, self) | own)
 
     def settings(
         self,
@@ -36,8 +42,6 @@ class TrainingFlags(OutputFlags, RowFlags, OptimizerFlags, WeightFlags, ShardFla
         trains: bool = True,
     ) -> TrainSettings:
         """The whole run; `trains` where a model will be saved."""
-        from sweet_rl.training.settings import TrainSettings
-
         destination = self.destination()
         if trains:
             self.replaces_nothing()
@@ -46,11 +50,12 @@ class TrainingFlags(OutputFlags, RowFlags, OptimizerFlags, WeightFlags, ShardFla
             raise UsageError(
                 f"Nothing is trained, so there are no numbers over time for {destination.kinds[0]}; leave it out."
             )
+        optimizer = OptimizerSettings(**same_fields(OptimizerSettings, self))
         return TrainSettings(
             data=data,
             model=model,
             loss=loss,
-            optimizer=self.optimizer(published=published),
+            optimizer=optimizer.resolved(published=published),
             shards=self.shards(),
             output=self.output(),
             published=published,

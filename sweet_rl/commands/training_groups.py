@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.flags.common import LogTo, Overwriting, Quiet, SaveSteps, Seeded
-from sweet_rl.flags.models import Device, DType, OtherTokenizer
+from sweet_rl.flags.models import OtherTokenizer
 from sweet_rl.tracking import Destination
 
 if TYPE_CHECKING:
-    from sweet_rl.training.settings import (
-        DataSettings,
-        ModelSettings,
-        OptimizerSettings,
-        OutputSettings,
-        ShardSettings,
-    )
+    from sweet_rl.training.settings import DataSettings, OutputSettings, ShardSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,121 +159,6 @@ class RowFlags(TokenFlags):
 
         shared = same_fields(DataSettings, self) | {"max_samples": int(self.max_samples)}
         return DataSettings(dataset=dataset, **shared | own)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OptimizerFlags(Settings):
-    """The optimizer and its batches."""
-
-    learning_rate: float = flag(1e-5, "the highest.", at_least=0)
-    max_epochs: int = flag(1, "passes over the data.", at_least=1)
-    train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
-    micro_train_batch_size: int | None = flag(
-        None,
-        "rows in one forward pass at most; has no influence on the result; default 8, on one GPU as its memory allows.",
-        at_least=1,
-    )
-    max_tokens_per_batch: int | None = flag(
-        None,
-        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size; default on one GPU: measured by its free memory.",
-        at_least=1,
-    )
-    lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
-        "cosine_with_floor",
-        "after the warm-up: cosine_with_floor (ends at a tenth), linear (ends at 0) or constant.",
-        shown="all",
-    )
-    lr_warmup_ratio: float = flag(
-        0.03, "share of the updates over which the rate rises.", at_least=0, shown="all"
-    )
-    l2: float = flag(0.0, "weight decay of AdamW; biases and norms have none.", at_least=0, shown="all")
-    adam_betas: str = flag("0.9,0.95", "both of them with a comma between.", shown="all")
-    max_norm: float = flag(1.0, "gradients are clipped to this norm.", at_least=0, shown="all")
-    shuffle: bool = flag(
-        True, "a new order for every epoch; --noshuffle keeps the order of the file.", shown="all"
-    )
-    group_by_history: bool | None = flag(
-        None,
-        "rows that begin with the same history come in the same update; default yes, with --compat published no.",
-        shown="all",
-    )
-    group_by_length: bool | None = flag(
-        None,
-        "updates of rows of like length, which saves padding; default yes, with --compat published no.",
-        shown="all",
-    )
-    prefix_tree: bool = flag(
-        True,
-        "compute what rows of a batch begin with in common only once; the result is the same.",
-        shown="all",
-    )
-
-    def optimizer(self, *, published: bool) -> OptimizerSettings:
-        """AdamW, its schedule and its batches."""
-        from sweet_rl.training.settings import OptimizerSettings
-
-        usual = not published and self.shuffle
-        own = {
-            "adam_betas": self._betas(),
-            "group_by_length": usual if self.group_by_length is None else self.group_by_length,
-            "group_by_history": usual if self.group_by_history is None else self.group_by_history,
-        }
-        return OptimizerSettings(**same_fields(OptimizerSettings, self) | own)
-
-    def _betas(self) -> tuple[float, float]:
-        try:
-            first, second = (float(part) for part in self.adam_betas.replace(",", " ").split())
-        except ValueError:
-            raise UsageError(
-                "--adam_betas must be two numbers with a comma between them (0.9,0.95), got "
-                f"{self.adam_betas!r}."
-            ) from None
-        return first, second
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightFlags(Device, DType):
-    """The weights, and what they are computed with."""
-
-    bf16: bool = flag(False, "compute in bfloat16, with weights in float32.")
-    gradient_checkpointing: bool = flag(
-        False, "compute activations again instead of keeping them: less memory, more time."
-    )
-    gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older way of doing so.", shown="all")
-    torch_compile: bool = flag(
-        False,
-        "compile the layers: faster steps on a GPU after a first one that takes longer; best with flex_attention.",
-        shown="all",
-    )
-    flash_attn: bool = flag(
-        False,
-        "the package flash-attn instead of torch's fused attention; it cannot share what rows begin with in common.",
-        shown="all",
-    )
-    attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
-        "auto",
-        "auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips what trees hide: for GPUs and long histories.",
-        shown="all",
-    )
-    lora_rank: int = flag(
-        0,
-        "train an adapter of this rank, merged into the model at the end; 0 trains all weights.",
-        at_least=0,
-    )
-    lora_alpha: int = flag(16, "scale of the adapter.", shown="all")
-    lora_dropout: float = flag(0.0, "dropout before the adapter.", shown="all")
-    target_modules: str = flag(
-        "q_proj,k_proj,v_proj,o_proj",
-        "modules that get an adapter, with commas between them, or all-linear.",
-        shown="all",
-    )
-    load_in_4bit: bool = flag(False, "quantised weights under an adapter (bitsandbytes).", shown="all")
-
-    def model(self, pretrain: str, ref_pretrain: str | None = None) -> ModelSettings:
-        """The weights to load, their precision and the adapter's shape."""
-        from sweet_rl.training.settings import ModelSettings
-
-        return ModelSettings(pretrain=pretrain, ref_pretrain=ref_pretrain, **same_fields(ModelSettings, self))
 
 
 @dataclass(frozen=True, kw_only=True)

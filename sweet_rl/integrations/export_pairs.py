@@ -113,7 +113,7 @@ def export_pairs(flags: ExportFlags, /) -> None:
         chosen_key=flags.chosen_key,
         rejected_key=flags.rejected_key,
     )
-    pairs = read_pairs(settings, seed=0).train
+    pairs = read_pairs(settings, seed=0)[0]
     loaded = load_tokenizer(str(flags.tokenizer))
     check_tokenizers(pairs, loaded, allowed=flags.other_tokenizer)
     exporter = PairExporter(loaded, layout=flags.format, conversational=flags.conversational)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweet_rl.chat.formats import Entry
@@ -40,7 +41,7 @@ class Said:
     messages: tuple[Entry, ...] = ()
     turns: tuple[AgentTurn, ...] = ()
     ids: tuple[int, ...] | None = None
-    pictures: Pictures = ()  # Of a text one mark each stands in it, as the chat template writes it
+    pictures: Pictures = ()  # of a text one mark each stands in it, as the chat template writes it
 
     def __bool__(self) -> bool:
         return bool(self.text or self.messages or self.turns)
@@ -55,12 +56,11 @@ class PairRow:
     rejected: Said
     path: str
     line: int
-    tokenizer: str | None = None  # Digest of the tokenizer that the sides' ids are of
-    twin: bool = False  # Both sides may be the same
+    tokenizer: str | None = None  # digest of the tokenizer that the sides' ids are of
+    twin: bool = False  # both sides may be the same
 
     @property
     def pictures(self) -> Pictures:
-        """Pictures of the prompt, of the chosen and of the rejected side, in this order."""
         return self.prompt.pictures + self.chosen.pictures + self.rejected.pictures
 
     @property
@@ -85,48 +85,23 @@ class TextRow:
         return f"{self.path}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class PairSets:
-    """Pairs to train on, and pairs of a test split of their own, if the data has one."""
-
-    train: list[PairRow]
-    test: list[PairRow]
-
-
-@dataclass(slots=True)
-class SelectionReport:
-    """How many dialogues there were, and how many of them are not trained on; `lines` says it to people."""
-
-    rows: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def lines(self) -> list[str]:
-        """One line for each reason."""
-        return [
-            f"{count:,} of {self.rows:,} dialogues left out: {why}"
-            for why, count in self.counts.items()
-            if count
-        ]
-
-
-def read_pairs(settings: DataSettings, *, seed: int, published: bool = False) -> PairSets:
-    """All pairs of the comma-separated datasets.
+def read_pairs(
+    settings: DataSettings, *, seed: int, published: bool = False
+) -> tuple[list[PairRow], list[PairRow]]:
+    """All pairs of the comma-separated datasets, and those of a test split of their own, if the data has one.
 
     One dataset is taken in its own order. Several are interleaved: each row is drawn from one of them with
     the given probabilities until one has no more, as the published system does.
     """
-    gallery = Gallery()
-    names = listed(settings.dataset)
+    gallery, names = Gallery(), listed(settings.dataset)
     probabilities = _probabilities(settings.dataset_probs, names)
     train: list[list[PairRow]] = []
     test: list[PairRow] = []
+    splits: dict[str, Any] = {"split": settings.train_split, "test_split": settings.eval_split}
     for name in names:
-        rows, held_out = rows_of(
-            name, most=settings.max_samples, split=settings.train_split, test_split=settings.eval_split
-        )
         pairs = [
             [read_pair(row, name, line, settings, gallery, published=published) for line, row in some]
-            for some in (rows, held_out)
+            for some in rows_of(name, most=settings.max_samples, **splits)
         ]
         if not pairs[0]:
             raise UsageError(
@@ -135,7 +110,12 @@ def read_pairs(settings: DataSettings, *, seed: int, published: bool = False) ->
             )
         train.append(pairs[0])
         test += pairs[1]
-    return PairSets(train[0] if len(train) == 1 else _interleave(train, probabilities, seed), test)
+    if len(train) == 1:
+        return train[0], test
+    draw, mixed, iterators = random.Random(seed), list[PairRow](), [iter(rows) for rows in train]
+    while (row := next(draw.choices(iterators, weights=probabilities)[0], None)) is not None:
+        mixed.append(row)
+    return mixed, test
 
 
 def read_pair(
@@ -150,28 +130,25 @@ def read_pair(
     """One row as a pair; a prompt that its sides repeat stands there once."""
     fields = _Fields(row, path, line, gallery or Gallery())
     key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
-    prompt = fields.said(key) if key else Said()
-    sides = [fields.side(name) for name in (settings.chosen_key, settings.rejected_key)]
-    if not published:
-        prompt, sides = fields.with_system(*fields.once(prompt, sides))
-    if settings.input_template and prompt.text:
-        prompt = replace(prompt, text=settings.input_template.replace("{}", prompt.text))
-    tokenizer = row.get("tokenizer")
-    known = tokenizer if isinstance(tokenizer, str) else None
-    return PairRow(prompt, sides[0], sides[1], path, line, known, twin=fields.own)
+    names = (settings.chosen_key, settings.rejected_key)
+    prompt, (chosen, rejected) = fields.parts(key, names, settings.input_template, published=published)
+    return PairRow(prompt, chosen, rejected, path, line, fields.tokenizer, twin=fields.own)
 
 
-def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[TextRow], SelectionReport]:
+def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[TextRow], list[str]]:
     """All texts of the comma-separated datasets, in order: dialogues that are selected, or texts to imitate.
+
+    And how many dialogues are left out, in a line for each reason.
 
     What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file. Of other
     rows the chosen side of a pair is imitated, or `messages`, or `completion` (behind `prompt`), or `text`.
     """
-    report, texts, gallery = SelectionReport(), list[TextRow](), Gallery()
+    texts, gallery, total, left_out = list[TextRow](), Gallery(), 0, Counter[str]()
     for name in listed(data.dataset):
         rows = rows_of(name, most=data.max_samples, split=data.train_split)[0]
         if rows and "dialogue_history" in rows[0][1]:
-            texts += _dialogues(rows, name, selection, report)
+            texts += _dialogues(rows, name, selection, left_out)
+            total += len(rows)
             continue
         if rows and (selection.min_reward is not None or selection.best_of_task):
             raise UsageError(
@@ -179,13 +156,13 @@ def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[T
                 "do not have. Leave them out, or name a trajectory file."
             )
         texts += [_text(row, name, line, data, gallery) for line, row in rows]
+    lines = [f"{n:,} of {total:,} dialogues left out: {why}" for why, n in left_out.items() if n]
     if not texts:
         raise UsageError(
-            f"There is nothing to imitate in {data.dataset!r}"
-            + "".join(f"; {line}" for line in report.lines())
-            + ". Lower --min_reward, or sample more dialogues (--repeats)."
+            f"There is nothing to imitate in {data.dataset!r}{''.join(f'; {line}' for line in lines)}. "
+            "Lower --min_reward, or sample more dialogues (--repeats)."
         )
-    return texts, report
+    return texts, lines
 
 
 def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
@@ -196,7 +173,7 @@ def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
         rows = rows_of(name, most=1, split=data.train_split)[0]
         first = rows[0][1] if rows else {}
         if data.rejected_key in first and first[data.rejected_key] != first.get(data.chosen_key):
-            pairs += read_pairs(one, seed=0).train
+            pairs += read_pairs(one, seed=0)[0]
         else:
             texts += read_texts(one, SelectionSettings())[0]
     return pairs, texts
@@ -207,36 +184,34 @@ def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, galler
     name = next((name for name in names if row.get(name)), data.chosen_key)
     fields = _Fields(row, path, line, gallery)
     key = data.prompt_key or ("prompt" if row.get("prompt") and name != "messages" else None)
-    text, prompt = fields.side(name), fields.said(key) if key else Said()
     if isinstance(row.get("label"), bool) and name == "completion":
-        raise DataError(
-            "says whether the completion is wanted, and texts are imitated here",
-            path=path,
-            line=line,
-            field="label",
-            value=row["label"],
-            repair="Keep the wanted rows only, without the field.",
-        )
-    prompt, (text,) = fields.with_system(*fields.once(prompt, [text]))
-    if data.input_template and prompt.text:
-        prompt = replace(prompt, text=data.input_template.replace("{}", prompt.text))
+        problem = "says whether the completion is wanted, and texts are imitated here"
+        raise fields.fail(problem, "label", row["label"], "Keep the wanted rows only, without the field.")
+    prompt, (text,) = fields.parts(key, (name,), data.input_template)
     if text.pictures or prompt.pictures:
         raise DataError("shows a picture, and texts are imitated here", path=path, line=line, field=name)
-    tokenizer = row.get("tokenizer")
-    return TextRow(prompt, text, path, line, tokenizer if isinstance(tokenizer, str) else None)
+    return TextRow(prompt, text, path, line, fields.tokenizer)
 
 
 def _dialogues(
-    rows: Sequence[tuple[int, Json]], path: str, selection: SelectionSettings, report: SelectionReport
+    rows: Sequence[tuple[int, Json]], path: str, selection: SelectionSettings, left_out: Counter[str]
 ) -> list[TextRow]:
-    report.rows += len(rows)
     trajectories = trajectories_from_rows(rows, path=path)
     kept = [(line, trajectory) for (line, _), trajectory in zip(rows, trajectories, strict=True)]
 
     def keep(why: str, left: list[tuple[int, Trajectory]]) -> None:
         nonlocal kept
-        report.counts[why] = report.counts.get(why, 0) + len(kept) - len(left)
+        left_out[why] += len(kept) - len(left)
         kept = left
+
+    def reward_of(item: tuple[int, Trajectory]) -> float:
+        line, trajectory = item
+        if trajectory.reward is None:
+            repair = (
+                "Grade the file with sweet-rl evaluate_code, or leave --min_reward and --best_of_task out."
+            )
+            raise DataError("is missing", path=path, line=line, field="reward", repair=repair)
+        return trajectory.reward
 
     keep("the episode failed", [item for item in kept if not item[1].failed])
     keep("they do not end with an agent turn", [item for item in kept if item[1].last_turn is not None])
@@ -244,12 +219,12 @@ def _dialogues(
         keep("their tasks cannot be graded", [item for item in kept if not item[1].cannot_be_graded])
     if (least := selection.min_reward) is not None:
         below = f"reward below --min_reward {least}"
-        keep(below, [item for item in kept if _reward(item, path) >= least])
+        keep(below, [item for item in kept if reward_of(item) >= least])
     if selection.best_of_task:
         best: dict[str, tuple[int, Trajectory]] = {}
         for item in kept:
             held = best.setdefault(item[1].task.task_id, item)
-            if _reward(item, path) > _reward(held, path):
+            if reward_of(item) > reward_of(held):
                 best[item[1].task.task_id] = item
         keep("not the best of their task", list(best.values()))
     return [TextRow(Said(), played(trajectory), path, line) for line, trajectory in kept]
@@ -270,19 +245,6 @@ def _message(message: Message) -> Entry:
     return {**entry, "reasoning_content": thoughts} if thoughts else entry
 
 
-def _reward(item: tuple[int, Trajectory], path: str) -> float:
-    line, trajectory = item
-    if trajectory.reward is None:
-        raise DataError(
-            "is missing",
-            path=path,
-            line=line,
-            field="reward",
-            repair="Grade the file with sweet-rl evaluate_code, or leave --min_reward and --best_of_task out.",
-        )
-    return trajectory.reward
-
-
 class _Fields:
     """A row's fields, read and checked."""
 
@@ -290,6 +252,19 @@ class _Fields:
         self._row, self._path, self._line, self._gallery = row, path, line, gallery
         # Whether a stage of ours wrote the row: an agent's turn may be empty, and is an end token then.
         self.own = any(name in row for name in ("turn_index", "guard"))
+        tokenizer = row.get("tokenizer")
+        self.tokenizer = tokenizer if isinstance(tokenizer, str) else None
+
+    def parts(
+        self, key: str | None, names: Sequence[str], template: str | None, *, published: bool = False
+    ) -> tuple[Said, list[Said]]:
+        """The prompt and the sides; published: a prompt that the sides repeat is not found out."""
+        prompt, sides = self.said(key) if key else Said(), [self.side(name) for name in names]
+        if not published:
+            prompt, sides = self.with_system(*self.once(prompt, sides))
+        if template and prompt.text:
+            prompt = replace(prompt, text=template.replace("{}", prompt.text))
+        return prompt, sides
 
     def said(self, name: str) -> Said:
         value = self._row.get(name)
@@ -300,7 +275,7 @@ class _Fields:
                 value = json.loads(value)
             except ValueError:
                 if "role" in value:
-                    raise self._fail("is a list of messages that is no JSON", name, value) from None
+                    raise self.fail("is a list of messages that is no JSON", name, value) from None
         if isinstance(value, list) and value:
             for place, message in enumerate(value):
                 self._check_message(message, f"{name}[{place}]")
@@ -311,20 +286,20 @@ class _Fields:
         if isinstance(value, str) and (value.strip() or self.own):
             self._check(value, name)
             return Said(value)
-        raise self._fail(_FORMS, name, value)
+        raise self.fail(_FORMS, name, value)
 
     def _check_message(self, message: Json, name: str) -> None:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise self._fail("must be a message with role and content", name, message)
+            raise self.fail("must be a message with role and content", name, message)
         if message.get("tool_calls") or message["role"] in {"tool", "function"}:
             repair = "Write calls and results as text, or leave the row out."
-            raise self._fail("calls a tool, which is no text of the assistant", name, message, repair)
+            raise self.fail("calls a tool, which is no text of the assistant", name, message, repair)
         content = message.get("content")
         parts = content if isinstance(content, list) else [content]
         for part in (*parts, *(message.get(key) for key in ("role", "reasoning_content", "thinking"))):
             text = part.get("text") if isinstance(part, Mapping) else part
             if text is not None and not isinstance(text, str):
-                raise self._fail("must hold texts", name, message)
+                raise self.fail("must hold texts", name, message)
             self._check(text or "", name)
 
     def side(self, name: str) -> Said:
@@ -332,11 +307,11 @@ class _Fields:
         said = self.said(name)
         if (turns := self._row.get(f"{name}_turns")) is not None:
             if not isinstance(turns, list) or not turns:
-                raise self._fail('must be a list of {"input", "output"}', f"{name}_turns", turns)
+                raise self.fail('must be a list of {"input", "output"}', f"{name}_turns", turns)
             said = replace(said, turns=self._turns(f"{name}_turns", turns).turns)
         spoken = [message["content"] for message in said.messages if message["role"] == "assistant"]
         if said.messages and not any(spoken):
-            raise self._fail("has no words of the assistant", name, self._row.get(name))
+            raise self.fail("has no words of the assistant", name, self._row.get(name))
         return replace(said, ids=self._ids(f"{name}_token_ids"))
 
     def with_system(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
@@ -345,14 +320,14 @@ class _Fields:
         if system is None or system == "":
             return prompt, sides
         if not isinstance(system, str):
-            raise self._fail("must be a text", "system", system)
+            raise self.fail("must be a text", "system", system)
         self._check(system, "system")
         first = {"role": "system", "content": system}
         if not prompt:
             if any(side.messages and side.messages[0] == first for side in sides):
                 return prompt, sides
             if not all(side.messages and side.messages[0]["role"] != "system" for side in sides):
-                raise self._fail(
+                raise self.fail(
                     "is another system text than the dialogue has, or the dialogue is a text",
                     "system",
                     system,
@@ -360,7 +335,7 @@ class _Fields:
             return prompt, [replace(side, messages=(first, *side.messages)) for side in sides]
         before = prompt.messages or ({"role": "user", "content": prompt.text},)
         if before[0]["role"] == "system" and before[0]["content"] != system:
-            raise self._fail("is another system text than the prompt's", "system", system)
+            raise self.fail("is another system text than the prompt's", "system", system)
         if before[0]["role"] == "system":
             return prompt, sides
         return replace(prompt, text="", messages=(first, *before)), sides
@@ -382,7 +357,7 @@ class _Fields:
                 return prompt, [replace(side, text=text) for side, text in zip(sides, rest, strict=True)]
         begins = next((side for side in sides if side.messages and side.messages[0]["role"] == "user"), None)
         if begins is not None and prompt and (prompt.text or prompt.messages[-1]["role"] == "user"):
-            raise self._fail(
+            raise self.fail(
                 "begins with a user's message, and so ends the prompt",
                 "prompt",
                 begins.messages[0],
@@ -397,9 +372,7 @@ class _Fields:
             if given and [_words(entry) for entry in side.messages[: len(given)]] == given:
                 rest = side.messages[len(given) :]
                 if not any(entry["role"] == "assistant" for entry in rest):
-                    raise self._fail(
-                        "repeats the prompt and says nothing more", "prompt", prompt.messages[-1]
-                    )
+                    raise self.fail("repeats the prompt and says nothing more", "prompt", prompt.messages[-1])
                 # their pictures are the prompt's, then their own
                 return replace(side, messages=rest, pictures=side.pictures[len(prompt.pictures) :])
         return side
@@ -411,7 +384,7 @@ class _Fields:
                 value.get(key) if isinstance(value, Mapping) else None for key in ("input", "output")
             )
             if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self.own)):
-                raise self._fail(_FORMS, name, value)
+                raise self.fail(_FORMS, name, value)
             self._check(asked + answered, name)
             turns.append(AgentTurn("assistant", answered, asked, answered))
         return Said(turns[-1].input + turns[-1].output, turns=tuple(turns))
@@ -426,7 +399,7 @@ class _Fields:
             or not all(type(item) is int and 0 <= item < 2**31 for item in value)
         ):
             repair = "Leave the field out to have the text tokenised."
-            raise self._fail("must be a list of token ids", name, value, repair)
+            raise self.fail("must be a list of token ids", name, value, repair)
         return tuple(value)
 
     def _check(self, text: str, name: str) -> None:
@@ -435,9 +408,9 @@ class _Fields:
         except UnicodeEncodeError as error:
             problem = f"holds half a character ({text[error.start]!a}), which is no text"
             repair = "Write the character whole, or replace it, as by text.encode(errors='replace').decode()."
-            raise self._fail(problem, name, text, repair) from None
+            raise self.fail(problem, name, text, repair) from None
 
-    def _fail(self, problem: str, name: str, value: Json, repair: str = "") -> DataError:
+    def fail(self, problem: str, name: str, value: Json, repair: str = "") -> DataError:
         repair = repair or f"{_REPAIR} The row has {', '.join(map(str, self._row))}."
         return DataError(problem, path=self._path, line=self._line, field=name, value=value, repair=repair)
 
@@ -462,14 +435,3 @@ def _probabilities(text: str, names: Sequence[str]) -> list[float]:
             f"not negative (like {','.join(['0.5'] * len(names))}), got {text!r}."
         )
     return values
-
-
-def _interleave(sets: Sequence[list[PairRow]], probabilities: Sequence[float], seed: int) -> list[PairRow]:
-    draw = random.Random(seed)
-    iterators = [iter(rows) for rows in sets]
-    mixed: list[PairRow] = []
-    while True:
-        row = next(draw.choices(iterators, weights=probabilities)[0], None)
-        if row is None:
-            return mixed
-        mixed.append(row)

@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,8 +65,8 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         num_train_epochs=options.max_epochs,
         learning_rate=options.learning_rate,
         weight_decay=options.l2,
-        adam_beta1=options.adam_betas[0],
-        adam_beta2=options.adam_betas[1],
+        adam_beta1=options.betas[0],
+        adam_beta2=options.betas[1],
         adam_epsilon=1e-8,
         max_grad_norm=options.max_norm,
         optim="adamw_torch_fused" if cuda and engine != "deepspeed" else "adamw_torch",
@@ -144,10 +144,9 @@ def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Jso
     engine, output, model = sharding.engine_of(settings), settings.output, settings.model
     if not (output.load_checkpoint or output.save_steps > 0):
         return {}
-    groups: list[Any] = [settings.data, settings.loss, model, settings.optimizer]
-    if engine == "deepspeed":
-        groups.append(settings.shards)
-    values = {name: value for group in groups for name, value in asdict(group).items()}
+    every = settings.plain()
+    groups = ["data", "loss", "model", "optimizer", *(["shards"] if engine == "deepspeed" else [])]
+    values = {name: value for group in groups for name, value in every[group].items()}
     for free in ("find_prompt", "timeout_s", "overlap_comm", "shard_with"):
         values.pop(free, None)
     return {f"--{_CALLED.get(name, name)}": value for name, value in values.items()} | {
@@ -189,7 +188,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, w
 
 
 def _steps(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:
-    options, world = settings.optimizer, sharding.world_size()
+    options, world = settings.optimizer.resolved(published=settings.published), sharding.world_size()
     return StepSampler(
         [row.length for row in rows],
         packs=packs_of(rows, settings, share=share, world=world),
@@ -199,7 +198,7 @@ def _steps(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> 
         epochs=options.max_epochs,
         seed=settings.seed,
         shuffle=options.shuffle,
-        group_by_length=options.group_by_length,
+        group_by_length=bool(options.group_by_length),
         drop_last=settings.published,
         rank=sharding.rank(),
         world=world,
@@ -312,7 +311,7 @@ def fit(
             ):  # --overwrite; they would count as newer
                 shutil.rmtree(earlier)
     trainer = StepTrainer(model, run, collator=collator, objective=losses_of)
-    tracking.sets({"resolved": asdict(settings)})
+    tracking.sets({"resolved": settings.plain()})
     tracking.writes(output.save_path, folder=True, continues=resumes)
     if output.save_steps > 0:
         tracking.writes(output.ckpt_path, folder=True, continues=resumes)

@@ -103,7 +103,7 @@ def train_sft(settings: TrainSettings, selection: SelectionSettings, say: Say) -
     """Imitate: an optimizer step minimises the mean negative log-likelihood over all scored tokens of its rows."""
     say, data = once(say), settings.data
     read, selected = read_texts(data, selection)
-    for line in selected.lines():
+    for line in selected:
         say(line)
     tokenizer = models.load_tokenizers(settings.model)
     check_tokenizers(read, tokenizer, allowed=data.other_tokenizer)
@@ -162,8 +162,8 @@ class _Pairs(NamedTuple):
 
 def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
     data = settings.data
-    sets = read_pairs(data, seed=settings.seed, published=settings.published)
-    rows = [*sets.train, *sets.test]
+    train_on, test = read_pairs(data, seed=settings.seed, published=settings.published)
+    rows = [*train_on, *test]
     check_tokenizers(rows, tokenizer, allowed=data.other_tokenizer)
     vision = None
     try:
@@ -171,10 +171,12 @@ def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
     except UsageError as error:  # the model does not see, or its folder does not say how: it may not need to
         if (first := next((row for row in rows if row.pictures), None)) is not None:
             raise UsageError(f"{first.place} shows a picture. {error}") from error
-    encoder: PublishedEncoder | TurnEncoder = turn_encoder(tokenizer, data, vision)
+    encoder: PublishedEncoder | TurnEncoder
     if settings.published:
         template = data.response_template
         encoder = PublishedEncoder(tokenizer, max_len=data.max_len, response_template=template, vision=vision)
+    else:
+        encoder = turn_encoder(tokenizer, data, vision)
     pairs, report = encoder.encode(rows)
     say_what_was_encoded(pairs, report, data, tokenizer, say)
-    return _Pairs(pairs, vision, len(sets.train), bool(sets.test))
+    return _Pairs(pairs, vision, len(train_on), bool(test))

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import Settings, flag, no_flag
+from sweet_rl.flags.models import Device, DType
+from sweet_rl.types import Json
 
 # How token log-probabilities become one number of a response: their sum, their mean over all assistant
 # tokens, or the sum over turns of each turn's mean (the paper's turn-level advantage).
@@ -67,46 +70,115 @@ class SelectionSettings:
     best_of_task: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """The weights to load, their precision and the adapter's shape."""
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(Device, DType):
+    """The weights, and what they are computed with."""
 
-    pretrain: str
-    ref_pretrain: str | None = None
-    bf16: bool = False
-    dtype: str = "auto"
-    device: str = "auto"
-    flash_attn: bool = False
-    attention: str = "auto"
-    load_in_4bit: bool = False
-    lora_rank: int = 0
-    lora_alpha: int = 16
-    lora_dropout: float = 0.0
-    target_modules: str = "q_proj,k_proj,v_proj,o_proj"
-    gradient_checkpointing: bool = False
-    gradient_checkpointing_use_reentrant: bool = False
-    torch_compile: bool = False
+    pretrain: str = no_flag("")
+    ref_pretrain: str | None = no_flag(None)
+
+    bf16: bool = flag(False, "compute in bfloat16, with weights in float32.")
+    gradient_checkpointing: bool = flag(
+        False, "compute activations again instead of keeping them: less memory, more time."
+    )
+    gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older way of doing so.", shown="all")
+    torch_compile: bool = flag(
+        False,
+        "compile the layers: faster steps on a GPU after a first one that takes longer; best with flex_attention.",
+        shown="all",
+    )
+    flash_attn: bool = flag(
+        False,
+        "the package flash-attn instead of torch's fused attention; it cannot share what rows begin with in common.",
+        shown="all",
+    )
+    attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
+        "auto",
+        "auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips what trees hide: for GPUs and long histories.",
+        shown="all",
+    )
+    lora_rank: int = flag(
+        0,
+        "train an adapter of this rank, merged into the model at the end; 0 trains all weights.",
+        at_least=0,
+    )
+    lora_alpha: int = flag(16, "scale of the adapter.", shown="all")
+    lora_dropout: float = flag(0.0, "dropout before the adapter.", shown="all")
+    target_modules: str = flag(
+        "q_proj,k_proj,v_proj,o_proj",
+        "modules that get an adapter, with commas between them, or all-linear.",
+        shown="all",
+    )
+    load_in_4bit: bool = flag(False, "quantised weights under an adapter (bitsandbytes).", shown="all")
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerSettings:
-    """AdamW: learning rate, schedule, clipping and batch sizes."""
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSettings(Settings):
+    """The optimizer and its batches."""
 
-    learning_rate: float = 1e-5
-    lr_warmup_ratio: float = 0.03
-    lr_scheduler: str = "cosine_with_floor"
-    max_epochs: int = 1
-    train_batch_size: int = 128
-    micro_train_batch_size: int | None = None
-    l2: float = 0.0
-    adam_betas: tuple[float, float] = (0.9, 0.95)
-    max_norm: float = 1.0
-    shuffle: bool = True
-    group_by_length: bool = True
-    group_by_history: bool = True
-    prefix_tree: bool = True  # Rows of a batch with a common prefix share it
-    # Packs by tokens instead of by rows; None, and nothing about rows: as a GPU's memory allows.
-    max_tokens_per_batch: int | None = None
+    learning_rate: float = flag(1e-5, "the highest.", at_least=0)
+    max_epochs: int = flag(1, "passes over the data.", at_least=1)
+    train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
+    micro_train_batch_size: int | None = flag(
+        None,
+        "rows in one forward pass at most; has no influence on the result; default 8, on one GPU as its memory allows.",
+        at_least=1,
+    )
+    max_tokens_per_batch: int | None = flag(
+        None,
+        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size; default on one GPU: measured by its free memory.",
+        at_least=1,
+    )
+    lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
+        "cosine_with_floor",
+        "after the warm-up: cosine_with_floor (ends at a tenth), linear (ends at 0) or constant.",
+        shown="all",
+    )
+    lr_warmup_ratio: float = flag(
+        0.03, "share of the updates over which the rate rises.", at_least=0, shown="all"
+    )
+    l2: float = flag(0.0, "weight decay of AdamW; biases and norms have none.", at_least=0, shown="all")
+    adam_betas: str = flag("0.9,0.95", "both of them with a comma between.", shown="all")
+    max_norm: float = flag(1.0, "gradients are clipped to this norm.", at_least=0, shown="all")
+    shuffle: bool = flag(
+        True, "a new order for every epoch; --noshuffle keeps the order of the file.", shown="all"
+    )
+    group_by_history: bool | None = flag(
+        None,
+        "rows that begin with the same history come in the same update; default yes, with --compat published no.",
+        shown="all",
+    )
+    group_by_length: bool | None = flag(
+        None,
+        "updates of rows of like length, which saves padding; default yes, with --compat published no.",
+        shown="all",
+    )
+    prefix_tree: bool = flag(
+        True,
+        "compute what rows of a batch begin with in common only once; the result is the same.",
+        shown="all",
+    )
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        try:
+            first, second = (float(part) for part in self.adam_betas.replace(",", " ").split())
+        except ValueError:
+            raise UsageError(
+                "--adam_betas must be two numbers with a comma between them (0.9,0.95), got "
+                f"{self.adam_betas!r}."
+            ) from None
+        return first, second
+
+    def resolved(self, *, published: bool) -> OptimizerSettings:
+        """With what the flags leave open."""
+        usual = not published and self.shuffle
+        length, history = self.group_by_length, self.group_by_history
+        return replace(
+            self,
+            group_by_length=usual if length is None else length,
+            group_by_history=usual if history is None else history,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +226,12 @@ class TrainSettings:
     output: OutputSettings
     published: bool = False
     seed: int = 42
+
+    def plain(self) -> dict[str, Json]:
+        """All of them as records and checkpoints have them."""
+        found = asdict(self)
+        found["optimizer"]["adam_betas"] = self.optimizer.betas
+        return found
 
 
 def read_deepspeed_config(path: str) -> dict[str, Any]:

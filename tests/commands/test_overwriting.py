@@ -79,7 +79,7 @@ def test_a_training_that_goes_on_may_write_where_it_wrote(tmp_path):
     def settings(**flags):
         places = {"save_path": str(tmp_path / "model"), "ckpt_path": str(tmp_path / "model.checkpoints")}
         return TrainingFlags(**places, **flags).settings(
-            DataSettings("d"), ModelSettings("m"), loss=LossSettings()
+            DataSettings("d"), ModelSettings(pretrain="m"), loss=LossSettings()
         )
 
     settings()

@@ -126,7 +126,7 @@ def test_attention_by_blocks_of_queries_gives_the_same(kind, monkeypatch):
 @pytest.mark.parametrize("targets", ["q_proj,v_proj", "all-linear"])
 def test_with_an_adapter_and_recomputed_activations(targets, checkpointing):
     model = made(KINDS["llama"])
-    settings = ModelSettings("llama", lora_rank=4, target_modules=targets)
+    settings = ModelSettings(pretrain="llama", lora_rank=4, target_modules=targets)
     if checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
@@ -142,7 +142,7 @@ def test_with_an_adapter_and_recomputed_activations(targets, checkpointing):
 def test_with_an_adapter_as_much_is_shared_as_without():
     settings = TrainSettings(
         DataSettings("data"),
-        ModelSettings("llama", lora_rank=4),
+        ModelSettings(pretrain="llama", lora_rank=4),
         LossSettings(),
         OptimizerSettings(),
         ShardSettings(),

@@ -69,10 +69,10 @@ def test_a_new_head_is_small_and_an_old_one_stays(steady, tmp_path):
     from sweet_rl.training.models import load_critic
     from sweet_rl.training.settings import ModelSettings
 
-    critic = load_critic(str(steady), ModelSettings(str(steady)))
+    critic = load_critic(str(steady), ModelSettings(pretrain=str(steady)))
     assert 0.5 / 33 < critic.score.weight.std() < 1.5 / 33
     critic.save_pretrained(tmp_path)
-    again = load_critic(str(tmp_path), ModelSettings(str(tmp_path)))
+    again = load_critic(str(tmp_path), ModelSettings(pretrain=str(tmp_path)))
     assert again.score.weight.equal(critic.score.weight)
 
 

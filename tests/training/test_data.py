@@ -12,7 +12,7 @@ from tests.training.pairs import write_dialogues, write_pairs
 
 
 def read(path, **settings):
-    return read_pairs(DataSettings(str(path), **settings), seed=3).train
+    return read_pairs(DataSettings(str(path), **settings), seed=3)[0]
 
 
 def texts(rows):
@@ -148,7 +148,7 @@ def test_successful_dialogues_and_the_first_best_of_each_task(graded):
     assert lines(graded, best_of_task=True) == [3, 4]
     assert lines(graded, min_reward=1.0, best_of_task=True) == [3]
     report = selected(graded, min_reward=1.0, best_of_task=True)[1]
-    assert report.lines() == [
+    assert report == [
         "4 of 6 dialogues left out: reward below --min_reward 1.0",
         "1 of 6 dialogues left out: not the best of their task",
     ]
@@ -160,7 +160,7 @@ def test_a_dialogue_without_a_last_turn_is_left_out_and_counted(graded):
     write_pairs(graded, rows)
     texts, report = selected(graded)
     assert [row.line for row in texts] == [1, 3, 4, 5, 6]
-    assert report.lines() == ["1 of 6 dialogues left out: they do not end with an agent turn"]
+    assert report == ["1 of 6 dialogues left out: they do not end with an agent turn"]
 
 
 def test_a_dialogue_whose_task_cannot_be_graded_is_left_out_and_counted(graded):
@@ -170,7 +170,7 @@ def test_a_dialogue_whose_task_cannot_be_graded_is_left_out_and_counted(graded):
     assert lines(graded) == [1, 2, 3, 4, 5, 6]
     texts, report = selected(graded, min_reward=0.0)
     assert [row.line for row in texts] == [2, 3, 4, 5, 6]
-    assert report.lines() == ["1 of 6 dialogues left out: their tasks cannot be graded"]
+    assert report == ["1 of 6 dialogues left out: their tasks cannot be graded"]
 
 
 def test_a_missing_reward_is_named_by_its_line(graded):

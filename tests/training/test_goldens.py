@@ -47,7 +47,7 @@ def encoded(settings, golden, policy):
 
     rows = read_pairs(
         DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
-    ).train
+    )[0]
     encoder = PublishedEncoder(
         load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
     )

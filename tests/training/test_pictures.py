@@ -13,7 +13,7 @@ from tests.training.vision_models import data_url, png
 def read(tmp_path, *rows, **settings):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return read_pairs(DataSettings(str(path), **settings), seed=0).train
+    return read_pairs(DataSettings(str(path), **settings), seed=0)[0]
 
 
 def pair(*content):

@@ -136,7 +136,7 @@ def encoded(model, path, **settings):
     tokenizer = load_tokenizer(model)
     data = DataSettings(str(path), **LIMITS)
     vision = Vision.load(str(model), tokenizer, data)
-    read = read_pairs(data, seed=0).train
+    read = read_pairs(data, seed=0)[0]
     encoder = TurnEncoder(tokenizer, vision=vision, **{"max_len": 1024} | settings)
     return *encoder.encode(read), vision
 
@@ -224,7 +224,7 @@ def critic_of(folder):
     assert json.loads((folder / "config.json").read_text())["architectures"] == [
         "Qwen2VLForSequenceClassification"
     ]
-    return load_critic(str(folder), ModelSettings(str(folder)))
+    return load_critic(str(folder), ModelSettings(pretrain=str(folder)))
 
 
 CRITIC = {"learning_rate": 0.0, "train_batch_size": 9, "max_len": 1024}

@@ -69,7 +69,9 @@ class FineTuning:
             by_length=settings.group_by_length,
         )
         if settings.gradient_checkpointing:
-            recompute_activations(bare_model(agent.model), ModelSettings(settings.model_name, lora_rank=1))
+            recompute_activations(
+                bare_model(agent.model), ModelSettings(pretrain=settings.model_name, lora_rank=1)
+            )
 
     def run(self, done: int = 0) -> None:
         """Make the updates from `done` on."""
