@@ -235,7 +235,11 @@ def clipped_step(
     optimizer.zero_grad(set_to_none=True)
     mine = [rows[number] for number in own_rows(len(rows))]
     turns = spoken(policy, mine)
-    mean, deviation = _weights_of(rows, before) if settings.normalize_advantages else (0.0, 1.0)
+    mean, deviation = 0.0, 1.0
+    if settings.normalize_advantages:
+        known = torch.cat([row.mc_return - before[id(row)].values_T for row in rows])
+        if len(known) > 1:  # one token alone keeps its advantage
+            mean, deviation = known.mean().item(), known.std().item() + 1e-8
     table = torch.zeros(3, len(mine), device=policy.device, dtype=policy.dtype)
     for numbers, scores in shared_passes(policy, *turns):
         old_logps_BT, old_values_BT = (
@@ -260,12 +264,6 @@ def clipped_step(
         losses.actor_metrics(policy_B, advantages_B, value_losses_B=value_B)
         for policy_B, value_B, advantages_B in torch.split(everything, settings.batch_size, dim=1)
     )
-
-
-def _weights_of(rows: Sequence[Transition], before: dict[int, Sampled]) -> tuple[float, float]:
-    """Mean and deviation of the advantages of a step's tokens; one alone keeps its own: 0 and 1."""
-    known = torch.cat([row.mc_return - before[id(row)].values_T for row in rows])
-    return (known.mean().item(), known.std().item() + 1e-8) if len(known) > 1 else (0.0, 1.0)
 
 
 def _known(values_BT: Tensor | None) -> Tensor:

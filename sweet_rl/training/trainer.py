@@ -275,7 +275,9 @@ class StepTrainer(Trainer):
         """Add the means over the rows since the last line, and write the line to metrics.jsonl."""
         if "loss" in logs and self._sums is not None:
             means, self._sums = self._means(self._sums), None
-            logs = {**means, **_renamed(logs)}
+            # Trainer's own numbers under the published names; its loss is our total, which we know already.
+            theirs = {"lr" if name == "learning_rate" else name: value for name, value in logs.items()}
+            logs = means | {name: value for name, value in theirs.items() if name != "loss"}
             self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **logs})
             loss, norm = means.get("total_loss", math.nan), float(logs.get("grad_norm", math.nan))
             self._guard.note(self.state.global_step, loss, norm)
@@ -373,10 +375,3 @@ class ProgressBar(ProgressCallback):
         shown = {name: f"{value:.4g}" for name, value in (logs or {}).items() if name in {"loss", "acc"}}
         if shown:
             self.training_bar.set_postfix(shown, refresh=False)
-
-
-def _renamed(logs: dict[str, float]) -> dict[str, float]:
-    """Trainer's own numbers under the published names; its loss is our total, which we know already."""
-    return {
-        "lr" if name == "learning_rate" else name: value for name, value in logs.items() if name != "loss"
-    }

@@ -1,7 +1,7 @@
 """PPO and REINFORCE: their losses by hand, what they learn from, and what they refuse."""
 
+import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +9,8 @@ import torch
 from sweet_rl.commands.archer import _loop_settings
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import UsageError
-from sweet_rl.online import archer, losses
+from sweet_rl.online import losses
+from sweet_rl.online.policy import Utterance
 from sweet_rl.online.replay import transitions
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.records import load_trajectories
@@ -65,9 +66,18 @@ def test_ppo_learns_the_values_of_tokens_and_leaves_what_has_moved_enough():
 
 
 def test_a_single_token_keeps_its_advantage():
+    """Normalized or not: the deviation of one number is none."""
     row = drawing()(1)[0]
-    before = {id(row): SimpleNamespace(values_T=torch.tensor([0.25]))}
-    assert archer._weights_of([row], before) == (0.0, 1.0)
+    moved = []
+    for normalize in (True, False):
+        learner = make(
+            "ppo", normalize_advantages=normalize, max_new_tokens=1, batch_size=1, grad_accum_steps=1
+        )
+        learner.policy.known_utterance = lambda *_: Utterance("I", (73,), finished=False)
+        info = learner.update(lambda _: [row], update_actor=True)
+        assert math.isfinite(info["pg.loss"])
+        moved.append([p.detach().clone() for p in learner.policy.model.parameters()])
+    assert all(map(torch.equal, *moved))
 
 
 def test_it_learns_from_the_newest_iteration_only_and_from_its_own_discount(tmp_path):
