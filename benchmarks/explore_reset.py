@@ -24,7 +24,7 @@ from _machine import circumstances, heading
 
 from sweet_rl.records import task_from_row
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories.library import Library
+from sweet_rl.worlds.auto_explore.repositories import Library
 
 PER_FOLDER = 20
 

@@ -218,7 +218,7 @@ async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
 async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """Embedded repositories; the agent takes any command but handing in, until the horizon."""
     from sweet_rl.worlds.auto_explore.game import ExploreGame
-    from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.repositories import Library
     from sweet_rl.worlds.text_game_env import TextGameEnv
 
     library = Library()

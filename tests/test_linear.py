@@ -37,7 +37,7 @@ from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
 from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream_body
 from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
-from sweet_rl.worlds.auto_explore.commands import extract_commands
+from sweet_rl.worlds.auto_explore.sandbox import extract_commands
 from sweet_rl.worlds.dialogue import PARSERS
 from sweet_rl.worlds.webshop.page import visible_nodes
 from tests.conftest import ROOT

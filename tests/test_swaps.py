@@ -16,6 +16,8 @@ from sweet_rl.grading.pages.judge import VisionJudge
 from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.objects.oracle import ObjectOracle
+from sweet_rl.mini.repository_teacher import Explorer
+from sweet_rl.mini.repository_teacher import thought as explore_thought
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.preferences.ranking import context_of
 from sweet_rl.prompts import load_prompt
@@ -24,8 +26,6 @@ from sweet_rl.types import Message, UserContext
 from sweet_rl.users.model import OpenAIUser, VisionUser
 from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.alfworld.players import thought as household_thought
-from sweet_rl.worlds.auto_explore.teacher.search import Explorer
-from sweet_rl.worlds.auto_explore.teacher.words import thought as explore_thought
 from sweet_rl.worlds.dangerous_taxi.data import hint_of
 from sweet_rl.worlds.dangerous_taxi.game import encode
 from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought

@@ -191,9 +191,9 @@ def teach_all(
     jobs: JobFile,
     planned: Mapping[str, Item],
     work: Callable[[Job[Item], Teacher], Awaitable[Done]],
+    flags: TeacherFlags,
+    output: Path,
     *,
-    make: Callable[[], Teacher],
-    at_once: int,
     unit: str,
     quiet: bool,
 ) -> None:
@@ -202,9 +202,9 @@ def teach_all(
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
 
     async def everything() -> None:
-        teacher = make()
+        teacher = make_teacher(flags, output)
         try:
-            await jobs.do(todo, lambda job: work(job, teacher), at_once=at_once, on_done=bar.update)
+            await jobs.do(todo, lambda job: work(job, teacher), at_once=flags.concurrency, on_done=bar.update)
         finally:
             await teacher.close()
             bar.close()

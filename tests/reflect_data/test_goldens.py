@@ -6,14 +6,17 @@ import shutil
 
 import pytest
 
+from sweet_rl.worlds.auto_explore.data_tasks import (
+    block_of,
+    clean_tasks,
+    extract_questions,
+    filter_repositories,
+    split_tasks,
+)
+from sweet_rl.worlds.auto_explore.data_texts import explore_texts
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
-from sweet_rl.worlds.auto_explore.teacher.lessons import explore_texts
-from sweet_rl.worlds.auto_explore.teacher.questions import block_of, extract_questions
-from sweet_rl.worlds.auto_explore.teacher.repository_filter import filter_repositories
-from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks, split_tasks
-from sweet_rl.worlds.auto_explore.truncation import CharacterCounter
+from sweet_rl.worlds.auto_explore.repositories import Library, optimal_path
+from tests.worlds.auto_explore.goldens import CharacterCounter
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +53,13 @@ def unfiltered(folder, golden, tmp_path):
 
 
 def test_filter_repo(golden, unfiltered, tmp_path):
-    *_, totals = filter_repositories(unfiltered, tmp_path / "out", compat="published")
+    repositories, files, _ = filter_repositories(unfiltered, tmp_path / "out", compat="published")
     assert listing(tmp_path / "out") == golden["filter_repo"]["output"]
-    assert (totals.repositories, totals.files) == (1, len(golden["filter_repo"]["output"]))
+    assert (repositories, files) == (1, len(golden["filter_repo"]["output"]))
 
 
 def test_filter_repo_keeps_prices_unless_strict(golden, unfiltered, tmp_path):
-    *_, _ = filter_repositories(unfiltered, tmp_path / "out")
+    filter_repositories(unfiltered, tmp_path / "out")
     more = {"shop/pricing.py", "shop/docs/pricing.txt"}
     assert set(listing(tmp_path / "out")) - set(golden["filter_repo"]["output"]) == more
 
@@ -84,17 +87,17 @@ def test_the_block_of_a_file(golden, repositories):
 
 def test_filter_task(golden, repositories):
     recorded = golden["filter_task"]
-    published = clean_tasks(recorded["input"], repositories, compat="published")
-    assert published.tasks == recorded["output"]
-    assert published.dropped == {
+    published, dropped = clean_tasks(recorded["input"], repositories, compat="published")
+    assert published == recorded["output"]
+    assert dropped == {
         "no question": 1,
         "no such file": 1,
         "twice": 1,
         "target cannot be opened": 1,
     }
-    ours = clean_tasks(recorded["input"], repositories)
-    assert ours.tasks[:1] == recorded["output"]
-    (noted,) = ours.tasks[1:]
+    ours, _ = clean_tasks(recorded["input"], repositories)
+    assert ours[:1] == recorded["output"]
+    (noted,) = ours[1:]
     assert noted["optimal_path"] == ['cd "my notes"', 'cat "todo list.txt"', 'id "todo list.txt"']
 
 

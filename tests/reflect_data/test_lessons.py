@@ -8,18 +8,17 @@ import pytest
 from sweet_rl.prompts import load_prompt
 from sweet_rl.reflect_data.jobs import Job
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
-from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories import index_of
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.teacher.lessons import (
+from sweet_rl.worlds.auto_explore.data_texts import (
+    ExploreTalk,
     add_lessons,
     explore_texts,
     plan_lessons,
     task_of,
     teach,
 )
-from sweet_rl.worlds.auto_explore.teacher.talk import ExploreTalk
-from sweet_rl.worlds.auto_explore.truncation import CharacterCounter
+from sweet_rl.worlds.auto_explore.game import ExploreGame
+from sweet_rl.worlds.auto_explore.repositories import Library, index_of
+from tests.worlds.auto_explore.goldens import CharacterCounter
 
 TASK = {
     "question": "Which opening hours does the documentation give?",

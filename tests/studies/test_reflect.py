@@ -100,7 +100,7 @@ def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
 @pytest.mark.parametrize(("world", "hops"), [(EXPLORE, 1), (MOVED, 2)])
 def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkeypatch, world, hops):
     """The demo's own split of its own questions: no repository is in two parts."""
-    from sweet_rl.worlds.auto_explore.repositories.writing import write_repositories
+    from sweet_rl.mini.repositories import write_repositories
 
     monkeypatch.chdir(tmp_path)
     study = ReflectStudy(Path(), worlds=(world,))

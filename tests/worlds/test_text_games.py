@@ -10,7 +10,7 @@ from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.alfworld.engine import Household
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories.library import Library
+from sweet_rl.worlds.auto_explore.repositories import Library
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
 LIBRARY = Library(None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sweet_rl import tracking
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, judge_episodes, make_teacher, teach_all
-from sweet_rl.reflect_data.teachers import Chance, EmbeddedTeacher, Expert, NoExpert, Teacher, play
+from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, judge_episodes, teach_all
+from sweet_rl.reflect_data.teachers import Chance, Expert, NoExpert, Teacher, play
 from sweet_rl.reflect_data.texts import TeacherFlags
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
@@ -51,9 +50,8 @@ def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
             game = make_game()
             return await _episode(games, measured, game, expert(game, job.item), task, teacher, job)
 
-        make = EmbeddedTeacher if games.random else partial(make_teacher, player, folder / "result.txt")
-        at_once = player.concurrency
-        teach_all(jobs, planned, episode, make=make, at_once=at_once, unit="episode", quiet=games.quiet)
+        asked = TeacherFlags() if games.random else player
+        teach_all(jobs, planned, episode, asked, folder / "result.txt", unit="episode", quiet=games.quiet)
         if games.random:
             print("Measured: chance, which is the floor; no model was asked.")
         else:

@@ -22,34 +22,33 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
-from sweet_rl.worlds.auto_explore import ACTION_HEAD
-from sweet_rl.worlds.auto_explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
-from sweet_rl.worlds.auto_explore.repositories import RepositoryIndex, is_allowed
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
-from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, Sandbox
-from sweet_rl.worlds.auto_explore.truncation import PIECES, TokenCounter
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
+from sweet_rl.worlds.auto_explore.repositories import (
+    Library,
+    RepositoryIndex,
+    is_allowed,
+    optimal_path,
+    split_command,
+    unwrap,
+    wrap,
+)
+from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, PIECES, PieceCounter, Sandbox
 
 KEYWORD_COSTS: Final[Mapping[str, float]] = {"Error": 2, "Warning": 1}
-"""What a trouble costs beside the step."""
-
-STEP_COST: Final = 1.0
+"""What a trouble costs beside the step, which costs 1."""
 
 
 def step_cost(result: str, *, compat: Compat = "fixed") -> float:
     """What a step with this execution result costs."""
     if compat == "published":
-        return STEP_COST
-    return STEP_COST + sum(cost for word, cost in KEYWORD_COSTS.items() if result.startswith(f"{word}:"))
+        return 1.0
+    return 1.0 + sum(cost for word, cost in KEYWORD_COSTS.items() if result.startswith(f"{word}:"))
 
 
 def published_keyword_cost(messages: Sequence[tuple[str, str]]) -> float:
     """What the published code charges for messages of role and text: a text that is a keyword, no other."""
     return sum(cost * message.count(word) for word, cost in KEYWORD_COSTS.items() for message in messages)
 
-
-MAX_TURNS: Final = 15
-"""The published number of steps."""
 
 SUCCESS_THRESHOLD: Final = 0.01
 """An episode is a success when it costs less: handing a target in with the last step costs nothing."""
@@ -79,12 +78,12 @@ class ExploreGame:
         self,
         library: Library,
         *,
-        max_turns: int = MAX_TURNS,
+        max_turns: int = 15,
         leaveout_prob: float = 0.0,
         shuffle_action: bool = False,
         easy: bool = False,
         first_step: bool = False,
-        tokens: TokenCounter = PIECES,
+        tokens: PieceCounter = PIECES,
         compat: Compat = "fixed",
     ) -> None:
         if max_turns < 1:
@@ -113,10 +112,8 @@ class ExploreGame:
         self._labels_rng = rng if self._compat == "published" else Random(derive_seed(seed, "labels"))
         index, self.targets = self._find(task)
         path = task.extra.get("optimal_path")
-        self._question, self._first = (
-            task.problem_description,
-            _first_of(path if isinstance(path, list) else []),
-        )
+        self._question = task.problem_description
+        self._first = _first_of(path if isinstance(path, list) else [])
         if self._easy:  # before anything is left out: only the file that is asked for is sure to stay
             target = rng.choice(self.targets)
             self._question, self.targets = f"Find {target}", [target]
@@ -145,8 +142,8 @@ class ExploreGame:
         command = None if chosen is None else self.offered[chosen]
         identified = None
         if command is None:
-            result = fill(packaged_text("explore_no_command"), commands=", ".join(NAMED_COMMANDS))
-            self._result = result
+            named = "cd, ls, cat, head, tail, id, exit"
+            self._result = result = fill(packaged_text("explore_no_command"), commands=named)
         else:
             result, identified = self._do(command)
             self._result = f"Executing: {command}\n{result}"
@@ -189,8 +186,8 @@ class ExploreGame:
             index = self._library.get(root)
         except UsageError as error:
             raise bad_task(task, str(error), "no_repository") from error
-        targets = targets_of(task)
-        here = [target for target in targets if _is_file(index.find(target))]
+        targets = [str(target) for target in task.extra.get("targets") or [task.ground_truth]]
+        here = [target for target in targets if (found := index.find(target)) and not found.is_folder]
         if not here:
             raise bad_task(task, f"{root!r} has no file {', '.join(targets)!r}", "missing_target")
         return index, here if self._easy else targets
@@ -229,15 +226,19 @@ class ExploreGame:
         count = len(commands)
         labels = self._labels_rng.sample(CHOICES, count) if self._shuffle else CHOICES[:count]
         self.offered = dict(zip(labels, commands, strict=True))
-        self._text = render(
-            self._question, self.sandbox, self.history, self._result, self.offered, compat=self._compat
-        )
-
-
-def targets_of(task: Task) -> list[str]:
-    """The paths that answer a task: `targets` of its row, or its `ground_truth`."""
-    targets = task.extra.get("targets") or [task.ground_truth]
-    return [str(target) for target in targets]
+        sandbox, entries = self.sandbox, self.sandbox.entries()
+        names = [wrap(entry.name, compat=self._compat) for entry in entries[:MAX_LISTED]]
+        if len(entries) > MAX_LISTED:
+            names.append(f"... and {len(entries) - MAX_LISTED} more")
+        sections = {
+            "# Task": self._question,
+            "# Current working directory": f"{sandbox.cwd}/" if sandbox.cwd else "",
+            "# Files under current working directory": "\n".join(names),
+            "# Command history": "\n".join(self.history),
+            "# Execution result of your last command": self._result,
+            ACTION_HEAD.strip(): "\n".join(f"{label}. {offer}" for label, offer in self.offered.items()),
+        }
+        self._text = "\n\n".join(f"{header}\n{body}" for header, body in sections.items()) + "\n"
 
 
 def all_commands(sandbox: Sandbox, *, compat: Compat = "fixed") -> list[tuple[str, str]]:
@@ -253,37 +254,5 @@ def all_commands(sandbox: Sandbox, *, compat: Compat = "fixed") -> list[tuple[st
     return commands
 
 
-def render(
-    question: str,
-    sandbox: Sandbox,
-    history: Sequence[str],
-    result: str,
-    offered: dict[str, str],
-    *,
-    compat: Compat = "fixed",
-) -> str:
-    """The prompt of a state."""
-    entries = sandbox.entries()
-    names = [wrap(entry.name, compat=compat) for entry in entries[:MAX_LISTED]]
-    if len(entries) > MAX_LISTED:
-        names.append(f"... and {len(entries) - MAX_LISTED} more")
-    sections = (
-        ("# Task", question),
-        ("# Current working directory", f"{sandbox.cwd}/" if sandbox.cwd else ""),
-        ("# Files under current working directory", "\n".join(names)),
-        ("# Command history", "\n".join(history)),
-        ("# Execution result of your last command", result),
-        (
-            ACTION_HEAD.strip(),
-            "\n".join(f"{a}. {command}" for a, command in offered.items()),
-        ),
-    )
-    return "\n\n".join(f"{header}\n{body}" for header, body in sections) + "\n"
-
-
 def _first_of(path: Sequence[str]) -> str | None:
     return next((command for command in path if command != "ls"), None)
-
-
-def _is_file(entry: object) -> bool:
-    return entry is not None and not getattr(entry, "is_folder", True)

@@ -2,11 +2,14 @@
 
 A sandbox is a view of a shared index: where one is, what is left out, what `echo` wrote. Nothing is copied,
 nothing of the repository is changed, no shell is asked and no process begins: commands are done here, and
-know no paths but those of the index.
+know no paths but those of the index. Files that an episode leaves out are drawn, never on the way to a target.
 
-Files that an episode leaves out are drawn, never on the way to a target.
+What is shown of a file is cut: lines by its kind, then tokens. The published token is one of cl100k_base; here it is a piece by
+a rule of our own that needs no vocabulary: about one for a short word, as tokenizers of English have it.
 
-Published behaviour: docs/published/reflect_rl.md#autoexplore.
+`compat="published"` gives the published results where those are defects.
+
+Published behaviour: docs/published/reflect_rl.md#autoexplore, #deviations.
 """
 
 from __future__ import annotations
@@ -18,92 +21,140 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.types import Compat, derive_seed
-from sweet_rl.worlds.auto_explore.commands import COMMANDS, PUBLISHED_COMMANDS, unwrap
-from sweet_rl.worlds.auto_explore.repositories import Entry, RepositoryIndex, is_allowed
-from sweet_rl.worlds.auto_explore.repositories.index import MAX_NAME
-from sweet_rl.worlds.auto_explore.truncation import PIECES, TokenCounter, bytes_shown, truncate
+from sweet_rl.worlds.auto_explore.repositories import (
+    LINE_LIMITS,
+    MAX_NAME,
+    Entry,
+    RepositoryIndex,
+    is_allowed,
+    kind_of,
+    split_command,
+    unwrap,
+)
+
+COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "id")
+"""What the sandbox does."""
+
+PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python", "pip", "id")
+"""What the published sandbox does; ours refuses `python` and `pip`, which run code of the repository."""
+
+_OPERATORS: Final = frozenset(("|", ">", ">>", "<", "&&", "||", ";", "&"))
 
 
-class LeaveOut:
-    """A repository with some of its entries missing.
+class Block(NamedTuple):
+    """The text of a fenced block of commands, and the span of the block with its fences."""
 
-    A folder's entries are drawn when it is first looked at, from the seed and its path alone, so that the
-    size of the repository does not matter.
+    text: str
+    start: int
+    end: int
 
-    Args:
-        seed: of the draws; a `Random` is drawn from at once, entry by entry, as published.
-        keep: paths that stay with what leads to them.
-        compat: "published": whatever a path in `keep` begins with stays, letter by letter: `src` keeps `s`.
+
+def extract_blocks(text: str) -> list[Block]:
+    """The blocks fenced by ```` ```bash ```` and ```` ``` ````, without the blanks around their texts."""
+    blocks = re.finditer(r"```bash(.*?)```", text, re.DOTALL)
+    return [Block(found[1].strip(), found.start(), found.end()) for found in blocks]
+
+
+def extract_commands(text: str, *, compat: Compat = "fixed") -> list[list[str | None]]:
+    """The commands of all blocks in a text, one a line, as words; published: `None` behind all but a block's last.
+
+    What `echo` says becomes one word, and `python` prints no warnings, as published.
+    """
+    commands = []
+    for block in extract_blocks(text):
+        lines = [line for line in block.text.split("\n") if line.strip()]
+        for number, line in enumerate(lines, start=1):
+            words = split_command(line)
+            if words[:1] == ["echo"]:
+                stop = next((at for at, word in enumerate(words) if word in _OPERATORS), len(words))
+                said = " ".join(filter(None, words[1:stop]))
+                words = ["echo", *([said] if said else []), *words[stop:]]
+            elif words[:1] == ["python"]:
+                words = ["python", "-W ignore", *words[1:]]
+            commands.append([*words, *([None] if compat == "published" and number < len(lines) else [])])
+    return commands
+
+
+def file_names(words: Sequence[str | None]) -> list[str]:
+    """The files and folders that a command would touch; `.` where it names none."""
+    command, *rest = [word for word in words if word is not None] or [""]
+    if command == "echo":
+        return [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in {">", ">>"}] or ["."]
+    if command == "pip":
+        return ["."]
+    if command == "python":
+        return [word for word in rest if word.endswith(".py")][:1] or ["."]
+    names, skip = list[str](), False
+    for word in rest:
+        if word == "|":
+            break
+        if skip or word in _OPERATORS or word.startswith("-"):
+            skip = word in {"-n", "-c"} and command in {"head", "tail"} and not skip
+            continue
+        names.append(word)
+    return names or ["."]
+
+
+def hide_root(text: str, root: str) -> str:
+    """A message without the repository's own path: paths in it become relative, the root `.`."""
+    return text.replace(f"{root.rstrip('/')}/", "").replace(root.rstrip("/"), ".")
+
+
+TOKEN_LIMIT: Final = 500
+"""Tokens that are shown of a file at most, whatever it is."""
+
+
+class PieceCounter:
+    """What a token is: up to eight letters or digits, with the blank before them; up to three signs; a run of blanks.
+
+    `longest` bounds the characters of one, so that huge files need not be read.
     """
 
-    def __init__(
-        self,
-        index: RepositoryIndex,
-        *,
-        seed: int | Random = 0,
-        probability: float = 0.0,
-        keep: Collection[str] = (),
-        compat: Compat = "fixed",
-    ) -> None:
-        self._index, self._probability, self._compat = index, probability, compat
-        self._keep = tuple(keep)
-        self._seed = 0
-        self._drawn: dict[str, Sequence[Entry]] = {}
-        if isinstance(seed, Random):
-            self._draw_all("", seed)
-        else:
-            self._seed = seed
+    longest = 9
+    _PIECE: Final = re.compile(r" ?\w{1,8}| ?[^\w\s]{1,3}|\s{1,9}")
 
-    def entries(self, folder: str) -> Sequence[Entry]:
-        """The remaining entries of a folder; none for a missing folder."""
-        if folder not in self._drawn:
-            found = self._index.folders.get(folder, ())
-            if self._probability > 0:
-                found = self._draw(folder, found, Random(derive_seed(self._seed, "leave out", folder)))
-            self._drawn[folder] = found
-        return self._drawn[folder]
+    def cut(self, text: str, limit: int) -> str:
+        """The first `limit` tokens of a text; the text itself where it has no more."""
+        end = 0
+        for number, piece in enumerate(self._PIECE.finditer(text)):
+            if number == limit:
+                return text[:end]
+            end = piece.end()
+        return text
 
-    def is_file(self, path: str) -> bool:
-        """Whether a file is there and not left out."""
-        entry = self._index.find(path)
-        return entry is not None and not entry.is_folder and self._is_left(path)
+    def count(self, text: str) -> int:
+        """Number of tokens of a text."""
+        return sum(1 for _ in self._PIECE.finditer(text))
 
-    def is_folder(self, path: str) -> bool:
-        """Whether a folder is there and not left out."""
-        entry = self._index.find(path)
-        return entry is not None and entry.is_folder and self._is_left(path)
 
-    def _is_left(self, path: str) -> bool:
-        if self._probability <= 0:
-            return True
-        while path:
-            folder, name = posixpath.split(path)
-            if not any(entry.name == name for entry in self.entries(folder)):
-                return False
-            path = folder
-        return True
+PIECES: Final = PieceCounter()
 
-    def _draw(self, folder: str, entries: Sequence[Entry], rng: Random) -> tuple[Entry, ...]:
-        return tuple(
-            entry
-            for entry in entries
-            if self._stays(posixpath.join(folder, entry.name)) or rng.random() >= self._probability
-        )
 
-    def _draw_all(self, folder: str, rng: Random) -> None:
-        self._drawn[folder] = self._draw(folder, self._index.folders[folder], rng)
-        for entry in self._drawn[folder]:
-            if entry.is_folder:
-                self._draw_all(posixpath.join(folder, entry.name), rng)
+def bytes_shown(tokens: PieceCounter) -> int:
+    """How many bytes of a file can affect its shown text: characters have four bytes at most."""
+    return 4 * (TOKEN_LIMIT * tokens.longest + 1)
 
-    def _stays(self, path: str) -> bool:
-        if self._compat == "published":
-            return any(kept.startswith(path) for kept in self._keep)
-        return any(kept == path or kept.startswith(f"{path}/") for kept in self._keep)
+
+def shown_part(text: str, name: str, *, tokens: PieceCounter = PIECES) -> str:
+    """The first lines of a text, and of these the first tokens."""
+    limit = LINE_LIMITS[kind_of(name)]
+    lines = text.split("\n")
+    if len(lines) > limit + (not lines[-1]):  # behind a last line break there is no line
+        text = "\n".join(lines[:limit])
+    return tokens.cut(text, TOKEN_LIMIT)
+
+
+def truncate(text: str, name: str, *, tokens: PieceCounter = PIECES) -> str:
+    """The shown part of a text, and a note if it was cut."""
+    shown = shown_part(text, name, tokens=tokens)
+    if shown == text:
+        return text
+    limits = {"lines": str(LINE_LIMITS[kind_of(name)]), "tokens": str(TOKEN_LIMIT)}
+    return f"{shown}\n...\n{fill(packaged_text('explore_truncated'), **limits)}\n"
 
 
 MAX_LISTED: Final = 1000
@@ -115,9 +166,7 @@ MAX_WRITTEN: Final = 65_536
 TAIL_BYTES: Final = 1 << 20
 """How far from its end `tail` looks for the last lines of a file."""
 
-_SHORT: Final = 200
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-_NO_SUCH: Final = os.strerror(errno.ENOENT)
 
 
 class Result(NamedTuple):
@@ -138,9 +187,14 @@ class OutsideError(CommandError):
 class Sandbox:
     """One episode's view of a repository.
 
+    A folder's entries are drawn when it is first looked at, from the seed and its path alone, so that the size of the
+    repository does not matter.
+
     Args:
         seed: draws what is left out; a `Random` is drawn from for the whole repository at once, as published.
         leaveout_prob: with which each file or folder that leads to none of `keep` is left out.
+        keep: paths that stay with what leads to them. Published: whatever one of them begins with stays, letter by
+            letter: `src` keeps `s`.
         compat: "published": the published messages (they also name `python` and `pip`, which are not run here), and what
             is kept as published.
     """
@@ -152,20 +206,61 @@ class Sandbox:
         seed: int | Random = 0,
         leaveout_prob: float = 0.0,
         keep: Collection[str] = (),
-        tokens: TokenCounter = PIECES,
+        tokens: PieceCounter = PIECES,
         compat: Compat = "fixed",
     ) -> None:
         self.index = index
         self.cwd = ""
         self.written: dict[str, str] = {}
-        self._compat = compat
-        self._tokens = tokens
-        self._view = LeaveOut(index, seed=seed, probability=leaveout_prob, keep=keep, compat=compat)
+        self._compat, self._tokens = compat, tokens
+        self._leaveout, self._keep, self._seed = leaveout_prob, tuple(keep), seed
+        self._left: dict[str, Sequence[Entry]] = {}
+        below = [""] if isinstance(seed, Random) else []
+        while below:
+            folder = below.pop()
+            inside = [
+                posixpath.join(folder, entry.name) for entry in self._entries(folder) if entry.is_folder
+            ]
+            below += reversed(inside)
+
+    def _entries(self, folder: str) -> Sequence[Entry]:
+        """The entries of the repository's folder that are not left out; none for a missing folder."""
+        if folder not in self._left:
+            found = self.index.folders.get(folder, ())
+            rng = self._seed
+            if not isinstance(rng, Random) and self._leaveout > 0:
+                rng = Random(derive_seed(rng, "leave out", folder))
+            if isinstance(rng, Random):  # as published it draws even where nothing is left out
+                found = tuple(
+                    entry
+                    for entry in found
+                    if self._stays(posixpath.join(folder, entry.name)) or rng.random() >= self._leaveout
+                )
+            self._left[folder] = found
+        return self._left[folder]
+
+    def _stays(self, path: str) -> bool:
+        if self._compat == "published":
+            return any(kept.startswith(path) for kept in self._keep)
+        return any(kept == path or kept.startswith(f"{path}/") for kept in self._keep)
+
+    def at(self, path: str) -> Literal["file", "folder", ""]:
+        """What there is at a path."""
+        if path in self.written:
+            return "file"
+        entry, above = self.index.find(path), path
+        if path and entry is None:
+            return ""
+        while above and self._leaveout > 0:
+            above, name = posixpath.split(above)
+            if not any(one.name == name for one in self._entries(above)):
+                return ""
+        return "folder" if entry is None or entry.is_folder else "file"
 
     def entries(self, folder: str | None = None) -> Sequence[Entry]:
         """The entries of a folder (default: the current one), sorted by name."""
         folder = self.cwd if folder is None else folder
-        entries = self._view.entries(folder)
+        entries = self._entries(folder)
         new = [path for path in self.written if posixpath.dirname(path) == folder]
         if not new:
             return entries
@@ -173,21 +268,18 @@ class Sandbox:
         kept = [entry for entry in entries if entry.name not in names]
         return sorted([*kept, *(Entry(name, is_folder=False, size=size) for name, size in names.items())])
 
-    def all_files(self, folder: str = "") -> Iterator[str]:
-        """Paths of all files below a folder, sorted as the folders list them."""
-        yield from sorted(self._files(folder))
+    def all_files(self) -> Iterator[str]:
+        """Paths of all files, sorted."""
+        found, below = list[str](), [""]
+        while below:
+            folder = below.pop()
+            for entry in self.entries(folder):
+                (below if entry.is_folder else found).append(posixpath.join(folder, entry.name))
+        yield from sorted(found)
 
     def files(self) -> list[str]:
         """Paths of all files that an agent may hand in, sorted."""
         return [path for path in self.all_files() if is_allowed(path)]
-
-    def is_file(self, path: str) -> bool:
-        """Whether there is a file at a path."""
-        return path in self.written or self._view.is_file(path)
-
-    def is_folder(self, path: str) -> bool:
-        """Whether there is a folder at a path."""
-        return not path or self._view.is_folder(path)
 
     def run(self, words: Sequence[str | None]) -> Result:
         """Run one command; errors are part of the result."""
@@ -200,34 +292,21 @@ class Sandbox:
                 return Result(f"Error: {command} is not run here: it would run code of the repository")
             return Result(fill(packaged_text("explore_unsupported"), commands=", ".join(known)))
         try:
-            return self._do(command, rest)
+            do = {"cd": self._cd, "ls": self._ls, "id": self._id, "echo": self._echo}.get(command)
+            return self._show(command, rest) if do is None else do(rest)
         except OutsideError as error:
             return Result(str(error))
         except CommandError as error:
             return Result(f"Error: {error}")
-
-    def _do(self, command: str, rest: Sequence[str]) -> Result:
-        match command:
-            case "cd":
-                return self._cd(rest)
-            case "ls":
-                return self._ls(rest)
-            case "id":
-                return self._id(rest)
-            case "echo":
-                return self._echo(rest)
-            case _:
-                return self._show(command, rest)
 
     def _cd(self, rest: Sequence[str]) -> Result:
         if len(rest) != 1:
             raise CommandError("cd needs one folder")
         path = self._path(rest[0])
         name = unwrap(rest[0], compat=self._compat)
-        if self.is_file(path):
-            raise CommandError(_os_error(errno.ENOTDIR, name))
-        if not self.is_folder(path):
-            raise CommandError(_os_error(errno.ENOENT, name))
+        if (there := self.at(path)) != "folder":
+            number = errno.ENOTDIR if there else errno.ENOENT
+            raise CommandError(f"[Errno {number}] {os.strerror(number)}: '{_shown(name)}'")
         self.cwd = path
         return Result(f"Success: Now at {path or '.'}")
 
@@ -235,12 +314,12 @@ class Sandbox:
         if len(rest) > 1 or any(word.startswith("-") for word in rest):
             raise CommandError("ls takes at most one folder, and no options")
         path = self._path(rest[0]) if rest else self.cwd
-        if self.is_file(path):
-            names = [posixpath.basename(path)]
-        elif self.is_folder(path):
-            names = [entry.name for entry in self.entries(path)]
-        else:
-            raise CommandError(f"ls: {_shown(rest[0])}: {_NO_SUCH}\n")
+        there = self.at(path)
+        if not there:
+            raise CommandError(f"ls: {_shown(rest[0])}: {os.strerror(errno.ENOENT)}\n")
+        names = (
+            [entry.name for entry in self.entries(path)] if there == "folder" else [posixpath.basename(path)]
+        )
         more = [f"... and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
         listed = "\n".join([*(f"'{name}'" for name in names[:MAX_LISTED]), *more])
         return Result(f"Success: The result of ls is:\n{listed}")
@@ -250,7 +329,7 @@ class Sandbox:
             raise CommandError("id needs one file")
         path = self._path(rest[0])
         name = _shown(unwrap(rest[0], compat=self._compat))
-        if not self.is_file(path):
+        if self.at(path) != "file":
             raise CommandError(f"{name} does not exist!")
         return Result(f"Success: Identified file {name}", identified=path)
 
@@ -258,13 +337,12 @@ class Sandbox:
         match rest:
             case [*parts, (">" | ">>") as operator, name] if not _operators([*parts, name]):
                 path = self._path(name)
-                if self.is_folder(path) or not self.is_folder(posixpath.dirname(path)):
+                there = self.at(path)
+                if there == "folder" or self.at(posixpath.dirname(path)) != "folder":
                     raise CommandError(f"echo: {_shown(name)}: cannot be written")
                 if not path.isprintable() or len(path) > MAX_NAME:
                     raise CommandError(f"echo: {_shown(name)}: no name for a file")
-                before = (
-                    self._decoded(path, name, MAX_WRITTEN) if operator == ">>" and self.is_file(path) else ""
-                )
+                before = self._decoded(path, name, MAX_WRITTEN) if operator == ">>" and there else ""
                 text = before + " ".join(unwrap(word, compat=self._compat) for word in parts) + "\n"
                 if sum(map(len, self.written.values())) + len(text) > MAX_WRITTEN:
                     raise CommandError("echo: nothing more can be written")
@@ -285,10 +363,9 @@ class Sandbox:
     def _lines(self, command: str, name: str, count: int | None) -> str:
         """What a command takes of a file, as far as it can be shown."""
         path = self._path(name)
-        if self.is_folder(path):
-            raise CommandError(f"{command}: {_shown(name)}: {os.strerror(errno.EISDIR)}\n")
-        if not self.is_file(path):
-            raise CommandError(f"{command}: {_shown(name)}: {_NO_SUCH}\n")
+        if (there := self.at(path)) != "file":
+            why = os.strerror(errno.EISDIR if there else errno.ENOENT)
+            raise CommandError(f"{command}: {_shown(name)}: {why}\n")
         if count is None:
             return self._decoded(path, name, bytes_shown(self._tokens))
         if command == "head":
@@ -301,8 +378,7 @@ class Sandbox:
         if path in self.written:
             return self.written[path]
         try:
-            read = self.index.read_tail if from_end else self.index.read_head
-            data, whole = read(path, limit)
+            data, whole = self.index.read(path, limit, from_end=from_end)
         except OSError as error:
             raise CommandError(f"{_shown(name)}: {error.strerror}") from error
         if from_end and not whole:
@@ -324,17 +400,6 @@ class Sandbox:
             raise OutsideError(message)
         return "" if path == "." else path
 
-    def _files(self, folder: str) -> Iterator[str]:
-        below = [folder]
-        while below:
-            inside = below.pop()
-            for entry in self.entries(inside):
-                path = posixpath.join(inside, entry.name)
-                if entry.is_folder:
-                    below.append(path)
-                else:
-                    yield path
-
 
 def _line_count(command: str, rest: Sequence[str]) -> tuple[int, list[str]]:
     """How many lines `head` and `tail` take, and of which files."""
@@ -354,11 +419,7 @@ def _operators(words: Sequence[str]) -> bool:
     return any(word[:1] in {">", "<", "|", "&", ";"} for word in words)
 
 
-def _os_error(number: int, name: str) -> str:
-    return f"[Errno {number}] {os.strerror(number)}: '{_shown(name)}'"
-
-
 def _shown(name: str) -> str:
     """A name in a message: on one line, and not without end."""
-    name = name if len(name) <= _SHORT else f"{name[:_SHORT]}..."
+    name = name if len(name) <= 200 else f"{name[:200]}..."
     return name if name.isprintable() else ascii(name)[1:-1]

@@ -6,14 +6,28 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #evaluati
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import Compatible, MaxFailed, OutputDir, Overwriting, Quiet, Seeded
-from sweet_rl.reflect_data.texts import Markov, Output, TaskFile, TeacherFlags, TextFlags, teacher_stage
-from sweet_rl.worlds.auto_explore import STAGES, Levels, Repositories
+from sweet_rl.reflect_data.texts import (
+    Markov,
+    Output,
+    TaskFile,
+    TeacherFlags,
+    TextFlags,
+    read_list,
+    teacher_stage,
+    write_list,
+)
+from sweet_rl.tracking import is_record
+from sweet_rl.worlds.auto_explore.options import STAGES, Levels, Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +56,13 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     filter_repo and gen_task take as any other, and made_tasks.json, which filter_task takes, so that nothing
     needs a download or a model. The same seed writes the same bytes.
     """
-    from sweet_rl.worlds.auto_explore.repositories.writing import REPOSITORIES, TASKS, write_repositories
-
-    tasks = write_repositories(
+    write = import_module("sweet_rl.mini.repositories").write_repositories
+    tasks = write(
         flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite
     )
     print(
-        f"{flags.num} repositories are in {flags.output_dir}/{REPOSITORIES}, {tasks} tasks about them in "
-        f"{flags.output_dir}/{TASKS}"
+        f"{flags.num} repositories are in {flags.output_dir}/repos, {tasks} tasks about them in "
+        f"{flags.output_dir}/made_tasks.json"
     )
 
 
@@ -76,25 +89,20 @@ def filter_repo(flags: FilterRepoFlags, /) -> None:
     readable text with a known suffix. Links are never followed. Loose files in the folder stay behind.
     """
     import shutil
-    from pathlib import Path
 
-    from sweet_rl.errors import UsageError
-    from sweet_rl.worlds.auto_explore.teacher.repository_filter import Filtered, filter_repositories, to_copy
+    from sweet_rl.worlds.auto_explore.data_tasks import filter_repositories, to_copy
 
-    repositories = to_copy(Path(flags.repo_dir), Path(flags.output))
-    copies = [copy for one in repositories if (copy := Path(flags.output) / one.name).exists()]
+    source, output = Path(flags.repo_dir), Path(flags.output)
+    copies = [copy for one in to_copy(source, output) if (copy := output / one.name).exists()]
     if copies and not flags.overwrite:
         raise UsageError(f"{str(copies[0])!r} exists; pass --overwrite or choose another --output.")
-    if Path(flags.output).resolve() != Path(flags.repo_dir).resolve():
+    if output.resolve() != source.resolve():
         for copy in copies:  # what is left out now would stay from then
             shutil.rmtree(copy)
-    totals = Filtered()
-    for totals in filter_repositories(Path(flags.repo_dir), Path(flags.output), compat=flags.compat):  # noqa: B007
-        pass
-    print(f"{totals.repositories} repositories with {totals.files} files are in {flags.output}")
-    if totals.left_out:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in totals.left_out.most_common())
-        print(f"Left out: {reasons}")
+    repositories, files, left_out = filter_repositories(source, output, compat=flags.compat)
+    print(f"{repositories} repositories with {files} files are in {flags.output}")
+    if left_out:
+        print(f"Left out: {', '.join(f'{count} {reason}' for reason, count in left_out.most_common())}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,40 +130,32 @@ def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     it stopped, and asks again where a reply could not be read. Without the default --repo_dir (published as an
     archive to download) eleven made repositories are written there first.
     """
-    from functools import partial
-    from pathlib import Path
-
-    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, make_teacher, say_failures, teach_all
+    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, say_failures, teach_all
     from sweet_rl.reflect_data.teachers import Teacher
-    from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
-    from sweet_rl.worlds.auto_explore.repositories.writing import write_into
-    from sweet_rl.worlds.auto_explore.teacher.question_jobs import (
+    from sweet_rl.worlds.auto_explore.data_tasks import (
         ALL_QUESTIONS,
+        SourceFile,
         ask_about,
         plan_questions,
         write_questions,
     )
-    from sweet_rl.worlds.auto_explore.teacher.questions import SourceFile
-    from sweet_rl.worlds.auto_explore.truncation import PIECES
+    from sweet_rl.worlds.auto_explore.sandbox import PIECES
 
     source, data = Path(flags.repo_dir), Path(flags.output) / ALL_QUESTIONS
     if flags.repo_dir == GenTaskFlags.repo_dir and not source.exists():
-        write_into(source, [make_repository(name) for name in repository_names(11, seed=0)])
+        made = import_module("sweet_rl.mini.repositories")
+        made.write_into(source, [made.make_repository(name) for name in made.repository_names(11, seed=0)])
         print(f"{source} was not there: 11 made repositories are in it now.")
     planned = plan_questions(source, seed=flags.seed, compat=flags.compat)
     settings = teacher_flags.settings() | {"seed": flags.seed, "compat": flags.compat}
+    journal = beside(data, teacher_flags.name, "journal")
 
     async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
         return await ask_about(job, source, teacher, PIECES.count, seed=flags.seed, compat=flags.compat)
 
-    with JobFile(
-        beside(data, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite, output=data
-    ) as jobs:
+    with JobFile(journal, settings, overwrite=flags.overwrite, output=data) as jobs:
         tracking.writes(data.parent, folder=True, continues=not flags.overwrite)
-        make = partial(make_teacher, teacher_flags, data)
-        teach_all(
-            jobs, planned, ask, make=make, at_once=teacher_flags.concurrency, unit="file", quiet=flags.quiet
-        )
+        teach_all(jobs, planned, ask, teacher_flags, data, unit="file", quiet=flags.quiet)
         number = write_questions(data.parent, planned, jobs.results)
         print(f"{number} questions about {len(planned)} files are in {data}")
         say_failures(jobs, len(jobs.missing(planned)), "files", total=len(planned))
@@ -177,14 +177,8 @@ class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
 )
 def filter_task(flags: FilterTaskFlags, /) -> None:
     """Drop tasks that cannot be asked or played, and join duplicates."""
-    from pathlib import Path
-
-    from sweet_rl.errors import UsageError
-    from sweet_rl.reflect_data.texts import read_list, write_list
     from sweet_rl.runs import new_file
-    from sweet_rl.tracking import is_record
-    from sweet_rl.worlds.auto_explore.teacher.question_jobs import ALL_QUESTIONS
-    from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
+    from sweet_rl.worlds.auto_explore.data_tasks import ALL_QUESTIONS, clean_tasks
 
     new_file(flags.output, "output", overwrite=flags.overwrite)
     source = Path(flags.task_file)
@@ -203,12 +197,11 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
         raise UsageError(
             f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."
         )
-    cleaned = clean_tasks(tasks, Path(flags.repo_dir), compat=flags.compat)
-    write_list(Path(flags.output), cleaned.tasks)
-    print(f"{len(cleaned.tasks)} of {len(tasks)} tasks are in {flags.output}")
-    if cleaned.dropped:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in cleaned.dropped.most_common())
-        print(f"Dropped: {reasons}")
+    stay, dropped = clean_tasks(tasks, Path(flags.repo_dir), compat=flags.compat)
+    write_list(Path(flags.output), stay)
+    print(f"{len(stay)} of {len(tasks)} tasks are in {flags.output}")
+    if dropped:
+        print(f"Dropped: {', '.join(f'{count} {reason}' for reason, count in dropped.most_common())}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,29 +232,18 @@ def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFl
     there first. Where the output exists, what is missing in it is added (another teacher adds its own right
     ways). The same command resumes where it stopped.
     """
-    from functools import partial
-    from pathlib import Path
-
-    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, make_teacher, say_failures, teach_all
+    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, say_failures, teach_all
     from sweet_rl.reflect_data.teachers import Teacher
-    from sweet_rl.reflect_data.texts import read_list, write_list
+    from sweet_rl.worlds.auto_explore.data_texts import Lesson, add_lessons, plan_lessons, teach
     from sweet_rl.worlds.auto_explore.game import ExploreGame
-    from sweet_rl.worlds.auto_explore.repositories.library import Library
-    from sweet_rl.worlds.auto_explore.teacher.lessons import Lesson, add_lessons, plan_lessons, teach
+    from sweet_rl.worlds.auto_explore.repositories import Library
 
-    target = (
-        Path(flags.output)
-        if flags.output
-        else Path(flags.task_file).with_name("data_reflection_negative.json")
-    )
+    usual = Path(flags.task_file).with_name("data_reflection_negative.json")
+    target = Path(flags.output) if flags.output else usual
     tasks = read_list(target if target.exists() and not flags.overwrite else Path(flags.task_file), STAGES)
     planned = plan_lessons(tasks, teacher_flags.name, negatives=flags.negatives)
-    settings = teacher_flags.settings() | {
-        "seed": flags.seed,
-        "compat": flags.compat,
-        "max_turns": flags.max_turns,
-        "markov": flags.markov,
-    }
+    own = ("seed", "compat", "max_turns", "markov")
+    settings = teacher_flags.settings() | {name: getattr(flags, name) for name in own}
     new_game = partial(ExploreGame, Library(flags.repo_dir), max_turns=flags.max_turns, compat=flags.compat)
 
     async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
@@ -270,10 +252,7 @@ def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFl
     with JobFile(beside(target, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite) as jobs:
         for path in (jobs.path, target):
             tracking.writes(path, continues=not flags.overwrite)
-        make = partial(make_teacher, teacher_flags, target)
-        teach_all(
-            jobs, planned, learn, make=make, at_once=teacher_flags.concurrency, unit="way", quiet=flags.quiet
-        )
+        teach_all(jobs, planned, learn, teacher_flags, target, unit="way", quiet=flags.quiet)
         complete = add_lessons(tasks, planned, jobs.results)
         write_list(target, complete)
         ways = [one["info"] for task in complete for one in task.get("trajectories") or []]
@@ -303,11 +282,8 @@ class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
 )
 def split_data(flags: SplitDataFlags, /) -> None:
     """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file."""
-    from pathlib import Path
-
-    from sweet_rl.reflect_data.texts import read_list, write_list
     from sweet_rl.runs import new_file
-    from sweet_rl.worlds.auto_explore.teacher.task_filter import SHARES, split_tasks
+    from sweet_rl.worlds.auto_explore.data_tasks import SHARES, split_tasks
 
     source = Path(flags.task_file)
     for name in SHARES:
@@ -340,13 +316,10 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     sft.jsonl is for a policy alone, sft_reflection.jsonl for the reflection model, sft_policy.jsonl for a
     policy that reads reflections; the last two also without wrong ways, as *_positive.jsonl.
     """
-    from pathlib import Path
-
     from sweet_rl.command_line.running import progress
-    from sweet_rl.reflect_data.texts import read_list
+    from sweet_rl.worlds.auto_explore.data_texts import explore_texts
     from sweet_rl.worlds.auto_explore.game import ExploreGame
-    from sweet_rl.worlds.auto_explore.repositories.library import Library
-    from sweet_rl.worlds.auto_explore.teacher.lessons import explore_texts
+    from sweet_rl.worlds.auto_explore.repositories import Library
 
     tasks = read_list(Path(flags.task_file), STAGES)
     library = Library(flags.repo_dir)
@@ -394,6 +367,50 @@ def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /)
     An episode that fails because a service is missing is in no number; the same command plays it again, and resumes
     where it stopped.
     """
-    from sweet_rl.worlds.auto_explore.teacher.measuring import run
+    from sweet_rl.records import task_from_row
+    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, judge_episodes, teach_all
+    from sweet_rl.reflect_data.teachers import Teacher
+    from sweet_rl.types import Task, derive_seed
+    from sweet_rl.worlds.auto_explore.data_texts import play_explore, success_by_level
+    from sweet_rl.worlds.auto_explore.game import ExploreGame
+    from sweet_rl.worlds.auto_explore.repositories import Library
+    from sweet_rl.worlds.auto_explore.tasks import levels_of, load_dataset, task_rows
 
-    run(flags, teacher_flags)
+    rows = task_rows(load_dataset(flags.task_file, compat=flags.compat), compat=flags.compat)
+    levels = [
+        {
+            f"level {at} task {number} repeat {repeat}": task
+            for number, task in enumerate(level)
+            for repeat in range(flags.eval_reps)
+        }
+        for at, level in enumerate(levels_of(map(task_from_row, rows), flags, compat=flags.compat))
+    ]
+    planned = {key: task for level in levels for key, task in level.items()}
+    if not planned:
+        raise UsageError(f"{flags.task_file!r} holds no task that can be played.")
+    output, library = Path(flags.output), Library(flags.repo_dir)
+    own = ("seed", "max_turns", "markov", "compat")
+    settings = teacher_flags.settings() | {name: getattr(flags, name) for name in own}
+    journal = beside(output, teacher_flags.name, "journal")
+
+    async def episode(job: Job[Task], teacher: Teacher) -> Done:
+        game = ExploreGame(library, max_turns=flags.max_turns, compat=flags.compat)
+        seed = derive_seed(flags.seed, job.key, job.attempt)
+        return await play_explore(
+            job.item, game, teacher, seed=seed, markov=flags.markov, compat=flags.compat
+        )
+
+    with JobFile(journal, settings, overwrite=flags.overwrite, output=output) as jobs:
+        for path in (journal, output):
+            tracking.writes(path, continues=not flags.overwrite)
+        teach_all(jobs, planned, episode, teacher_flags, output, unit="episode", quiet=flags.quiet)
+        embedded = "sees what a model sees, and knows of a file that it opened whether it is right"
+        print(teacher_flags.measured(embedded))
+        results = [{**row, "player": teacher_flags.name} for row in success_by_level(levels, jobs.results)]
+        for row in results:
+            none = "no episode was played to its end"
+            share = none if row["success"] is None else f"{100 * row['success']:.2f}%"
+            print(f"Level {row['level']}: {share}")
+        write_list(output, results)
+        print(f"That is in {output}")
+        judge_episodes(jobs, planned, max_failed=flags.max_failed)

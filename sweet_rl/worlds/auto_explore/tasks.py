@@ -1,27 +1,31 @@
-"""Tasks of AutoExplore: published records of questions about files, and the embedded ones.
+"""Tasks of AutoExplore: published records of questions about files, and the embedded ones; and who plays without a model.
 
 A record holds `question`, `answer`, `optimal_path`, `filename`, `root`, `n_level`, `model`, where other files say
 where the answer is, their paths as `clues`, and, once there are examples of finding the file, `trajectories`.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats, #deviations,
-#autoexplore.
+#autoexplore, #curriculum.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import Final
 
+from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.command_line.listing import written_by
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.tracking import is_record
-from sweet_rl.types import Compat, Json
-from sweet_rl.worlds.auto_explore import STAGES
-from sweet_rl.worlds.auto_explore.repositories import is_allowed
-from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
-from sweet_rl.worlds.auto_explore.repositories.quoting import unwrap
+from sweet_rl.types import Compat, Json, Observation, Task, derive_seed
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, Levels
+from sweet_rl.worlds.auto_explore.repositories import is_allowed, next_command, unwrap
 
 Record = dict[str, Json]
 
@@ -29,20 +33,14 @@ TRAIN_REPOSITORIES: Final = 40
 TEST_REPOSITORIES: Final = 10
 """Embedded repositories; those held out are other ones, not other questions."""
 
-_HOPS: Final = {"": 1, "hops=1": 1, "hops=2": 2}
-"""Hops to an answer, by what stands before a split."""
-
-_NOT_IN_ROWS: Final = frozenset(("question", "trajectories"))
-_NEEDED: Final = {"filename": str, "root": str, "optimal_path": list}
-
 
 def explore_tasks(where: str = "") -> list[Record]:
     """Rows of a task source, as `sweet_rl.records.task_from_row` reads them."""
     variant, _, split = where.rpartition(":")
-    if split in {"", "train", "test"} and variant in _HOPS:
-        return _embedded_rows(split, _HOPS[variant])
-    if variant.startswith("hops=") and split in {"", "train", "test"}:
-        raise UsageError(f"{where!r}: hops must be 1 or 2. Write 'hops=2:train', say.")
+    if split in {"", "train", "test"} and (not variant or variant.startswith("hops=")):
+        if variant not in {"", "hops=1", "hops=2"}:
+            raise UsageError(f"{where!r}: hops must be 1 or 2. Write 'hops=2:train', say.")
+        return _embedded_rows(split, 2 if variant == "hops=2" else 1)
     rows = task_rows(load_dataset(where))
     if not rows:
         raise UsageError(f"{where!r} holds no task that can be played: none has a question and a file.")
@@ -105,20 +103,21 @@ def task_rows(records: Sequence[Record], *, easy: bool = False, compat: Compat =
 
 
 def _embedded_rows(split: str, hops: int) -> list[Record]:
-    names = repository_names(TRAIN_REPOSITORIES + TEST_REPOSITORIES, hops=hops)
+    """Those of the first question of every repository, then those of the second, and so on."""
+    made = import_module("sweet_rl.mini.repositories")
+    names = made.repository_names(TRAIN_REPOSITORIES + TEST_REPOSITORIES, hops=hops)
     cut = {"": (0, None), "train": (0, TRAIN_REPOSITORIES), "test": (TRAIN_REPOSITORIES, None)}[split]
-    repositories = [make_repository(name).rows() for name in names[slice(*cut)]]
-    longest = max(map(len, repositories))
+    repositories = [made.make_repository(name).rows() for name in names[slice(*cut)]]
     return [
         _row(f"auto_explore/{rows[place]['root']}/{place}", rows[place], targets_of(rows[place]))
-        for place in range(longest)
+        for place in range(max(map(len, repositories)))
         for rows in repositories
         if place < len(rows)
     ]
 
 
 def _row(task_id: str, record: Record, targets: list[str]) -> Record:
-    more = {name: value for name, value in record.items() if name not in _NOT_IN_ROWS}
+    more = {name: value for name, value in record.items() if name not in {"question", "trajectories"}}
     answer = f" It says: {record['answer']}" if record.get("answer") else ""
     return {
         "task_id": task_id,
@@ -138,41 +137,98 @@ def _read(file: Path) -> list[Record]:
         raise DataError(f"is no JSON file that can be read ({error})", path=file) from error
     if not isinstance(records, list):
         raise DataError("must be a list of task records", path=file, value=records)
+
+    def strings(value: Json) -> bool:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+    def trajectories(value: Json) -> bool:
+        return isinstance(value, list) and all(
+            isinstance(one, dict) and isinstance(one.get("filename"), str | None) for one in value
+        )
+
     for number, record in enumerate(records):
         if not isinstance(record, dict):
             raise DataError("must be an object", path=file, field=f"[{number}]", value=record)
-        for name, kind in _NEEDED.items():
-            if not isinstance(record.get(name), kind):
-                what = "a string" if kind is str else "a list of commands"
-                repair = "It is written by gen_task and by make_repositories."
+        path, played = record.get("optimal_path"), record.get("trajectories") or []
+        objects = "a list of objects with a 'filename' that is a path or null"
+        for name, good, what in (
+            *((name, isinstance(record.get(name), str), "a string") for name in ("filename", "root")),
+            ("optimal_path", isinstance(path, list), "a list of commands"),
+            ("optimal_path", strings(path), "a list of strings"),
+            *((name, strings(record.get(name, [])), "a list of paths") for name in ("targets", "clues")),
+            ("trajectories", trajectories(played), objects),
+        ):
+            if not good:
+                made = what in {"a string", "a list of commands"}
+                repair = "It is written by gen_task and by make_repositories." if made else ""
+                field = f"[{number}].{name}"
                 raise DataError(
-                    f"must be {what}",
-                    path=file,
-                    field=f"[{number}].{name}",
-                    value=record.get(name),
-                    repair=repair,
+                    f"must be {what}", path=file, field=field, value=record.get(name), repair=repair
                 )
-        if not all(isinstance(command, str) for command in record["optimal_path"]):
-            raise DataError(
-                "must be a list of strings",
-                path=file,
-                field=f"[{number}].optimal_path",
-                value=record["optimal_path"],
-            )
-        for name in ("targets", "clues"):
-            paths = record.get(name, [])
-            if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-                raise DataError("must be a list of paths", path=file, field=f"[{number}].{name}", value=paths)
-        played = record.get("trajectories") or []
-        if not isinstance(played, list) or not all(map(_is_trajectory, played)):
-            raise DataError(
-                "must be a list of objects with a 'filename' that is a path or null",
-                path=file,
-                field=f"[{number}].trajectories",
-                value=played,
-            )
     return records
 
 
-def _is_trajectory(value: Json) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("filename"), str | None)
+def levels_of(
+    tasks: Iterable[Task], flags: Levels, *, easy: bool = False, compat: Compat = "fixed"
+) -> list[list[Task]]:
+    """Tasks in the order in which they are learned: one level, or levels by the depth of the files asked for.
+
+    The depth of a task is that of its shallowest file; published: it is filed under the depth of each of its files.
+
+    Args:
+        easy: tasks without a question stay.
+    """
+    asked = [task for task in tasks if easy or task.problem_description.strip()]
+    if not flags.depth_curriculum:
+        return [asked]
+    filed: dict[int, list[Task]] = {}
+    for task in asked:
+        depths = [str(path).count("/") for path in task.extra["targets"]]
+        for depth in depths if compat == "published" else [min(depths, default=0)]:
+            filed.setdefault(depth, []).append(task)
+    levels = [filed[depth] for depth in sorted(filed)]
+    if flags.merge_first_two and len(levels) > 1:
+        levels[:2] = [levels[0] + levels[1]]
+    first, rest = levels[: flags.merge_after_first_k], levels[flags.merge_after_first_k :]
+    return [*first, *([list(chain(*rest))] if rest else [])]
+
+
+def current_folder(text: str) -> str:
+    """Where a prompt of AutoExplore says that one is: a path without its last `/`, "" at the top."""
+    found = re.search(r"\n\n# Current working directory\n(.*)\n\n# Files under", text)
+    return found[1].rstrip("/") if found else ""
+
+
+class PlanningExplorer(ScriptedPolicy):
+    """Is given the file of every task, goes there, opens it and hands it in: the ceiling."""
+
+    name = "planner"
+
+    def __init__(self, targets: Mapping[str, str], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        self._targets = targets
+
+    def _say(self, observation: Observation) -> str:
+        target = self._targets.get(observation.task_id)
+        if target is None:
+            raise UsageError(
+                f"The planner was given no file for the task {observation.task_id!r}; give it those of "
+                "exactly the tasks that are played."
+            )
+        text = observation.messages[-1].content
+        folder, offered = current_folder(text), offered_commands(text, ACTION_HEAD)
+        labels = {command: label for label, command in offered.items()}
+        command = next_command(folder, target)
+        if command.startswith("cat ") and command not in labels:  # no file is opened twice
+            command = next_command(folder, target, opened=True)
+        return labels.get(command, command)
+
+
+class Wanderer(ScriptedPolicy):
+    """Any of the commands on offer, each as likely; the same episode seed draws the same ones: the floor."""
+
+    name = "wanderer"
+
+    def _say(self, observation: Observation) -> str:
+        labels = list(offered_commands(observation.messages[-1].content, ACTION_HEAD)) or ["0"]
+        return Random(derive_seed(observation.seed, observation.turn, "wanderer")).choice(labels)

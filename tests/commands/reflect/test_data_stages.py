@@ -12,11 +12,12 @@ import pytest
 from sweet_rl.chat.reflect_format import split_prompt
 from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
 from sweet_rl.errors import DataError, ServiceError, UsageError
+from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation, StepResult, StopReason
 from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.worlds import World
 from sweet_rl.worlds.alfworld.data import alfworld_gen_sft, alfworld_reflection
-from sweet_rl.worlds.auto_explore.repositories.made import make_repository
+from sweet_rl.worlds.auto_explore.data_texts import success_by_level
 from sweet_rl.worlds.auto_explore.stages import (
     auto_explore_gpt,
     filter_repo,
@@ -26,7 +27,6 @@ from sweet_rl.worlds.auto_explore.stages import (
     reflection_negative,
     split_data,
 )
-from sweet_rl.worlds.auto_explore.teacher.measuring import success_by_level
 from sweet_rl.worlds.dangerous_taxi.data import taxi_gen_sft, taxi_reflection
 from tests.reflect_data.serving import talking
 

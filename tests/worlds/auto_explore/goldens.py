@@ -6,6 +6,7 @@ from functools import cache
 
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Task
+from sweet_rl.worlds.auto_explore.sandbox import PieceCounter
 
 TAGS = {
     "explore_truncated": ("\n...\n{}\n", "<MSG_TRUNCATED lines={lines} tokens={tokens}>"),
@@ -38,3 +39,15 @@ def shop_folder(shared):
 def task(question, targets, root="shop", **more):
     row = {"root": root, "targets": list(targets), **more}
     return Task("auto_explore/0", question, targets[0], "", {}, row)
+
+
+class CharacterCounter(PieceCounter):
+    """A token is a character: what the recorded episodes count."""
+
+    longest = 1
+
+    def cut(self, text, limit):
+        return text[:limit]
+
+    def count(self, text):
+        return len(text)

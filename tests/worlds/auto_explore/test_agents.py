@@ -9,10 +9,10 @@ from sweet_rl.errors import UsageError
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.auto_explore import ACTION_HEAD
-from sweet_rl.worlds.auto_explore.agents import PlanningExplorer, Wanderer, current_folder
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories.library import Library
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
+from sweet_rl.worlds.auto_explore.repositories import Library
+from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer, current_folder
 from sweet_rl.worlds.text_game_env import TextGameEnv
 
 TASKS = load_tasks("auto-explore:test", num_tasks=60)

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.worlds.auto_explore.commands import split_command
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories import Refused, index_of, scan
-from sweet_rl.worlds.auto_explore.repositories.library import Library
+from sweet_rl.worlds.auto_explore.repositories import Library, Refused, index_of, scan, split_command
 from sweet_rl.worlds.auto_explore.sandbox import MAX_WRITTEN, Sandbox
 
 from .goldens import task

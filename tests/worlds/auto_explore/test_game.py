@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds.auto_explore.commands import file_names, split_command, unwrap, wrap
 from sweet_rl.worlds.auto_explore.game import ExploreGame, step_cost
-from sweet_rl.worlds.auto_explore.repositories import index_of
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.sandbox import Sandbox
-from sweet_rl.worlds.auto_explore.truncation import PIECES, CharacterCounter, bytes_shown, truncate
+from sweet_rl.worlds.auto_explore.repositories import Library, index_of, split_command, unwrap, wrap
+from sweet_rl.worlds.auto_explore.sandbox import PIECES, Sandbox, bytes_shown, file_names, truncate
+from tests.worlds.auto_explore.goldens import CharacterCounter
 
 from .goldens import task
 
@@ -105,11 +103,11 @@ def test_shuffled_labels(library):
 @given(st.integers(0, 10_000), st.sampled_from([0.2, 0.5, 0.9]))
 def test_the_way_to_a_target_is_never_left_out(seed, probability):
     box = Sandbox(index_of("r", FILES), seed=seed, leaveout_prob=probability, keep=["src/core/tax.py"])
-    assert box.is_file("src/core/tax.py")
+    assert box.at("src/core/tax.py") == "file"
     left = list(box.all_files())
     assert "src/core/tax.py" in left
     for path in FILES:
-        assert box.is_file(path) is (path in left)
+        assert (box.at(path) == "file") is (path in left)
         assert box.run(["cat", path]).text.startswith("Success") is (path in left)
 
 

@@ -4,21 +4,24 @@ import random
 
 import pytest
 
-from sweet_rl.worlds.auto_explore.commands import (
-    extract_blocks,
-    extract_commands,
-    file_names,
-    hide_root,
+from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands, published_keyword_cost, step_cost
+from sweet_rl.worlds.auto_explore.repositories import (
+    Library,
+    ascii_fraction,
+    scan,
     split_command,
     unwrap,
     wrap,
 )
-from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands, published_keyword_cost, step_cost
-from sweet_rl.worlds.auto_explore.repositories import scan
-from sweet_rl.worlds.auto_explore.repositories.kinds import ascii_fraction
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.sandbox import Sandbox
-from sweet_rl.worlds.auto_explore.truncation import CharacterCounter, truncate
+from sweet_rl.worlds.auto_explore.sandbox import (
+    Sandbox,
+    extract_blocks,
+    extract_commands,
+    file_names,
+    hide_root,
+    truncate,
+)
+from tests.worlds.auto_explore.goldens import CharacterCounter
 
 from .goldens import load, shop_folder, tagged, task
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from sweet_rl.worlds.auto_explore.repositories import Entry, index_of, is_allowed, kind_of, scan
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.made import make_repository
+from sweet_rl.mini.repositories import make_repository
+from sweet_rl.worlds.auto_explore.repositories import Entry, Library, index_of, is_allowed, kind_of, scan
 
 
 def write(folder, files):
@@ -21,9 +20,9 @@ def test_on_disk_and_in_memory(tmp_path):
     assert list(disk.files()) == list(memory.files()) == sorted(made.files)
     for path, text in made.files.items():
         for limit in (5, 100_000):
-            assert disk.read_head(path, limit) == memory.read_head(path, limit)
-            assert disk.read_tail(path, limit) == memory.read_tail(path, limit)
-        assert disk.read_head(path, 100_000).data.decode() == text
+            assert disk.read(path, limit) == memory.read(path, limit)
+            assert disk.read(path, limit, from_end=True) == memory.read(path, limit, from_end=True)
+        assert disk.read(path, 100_000).data.decode() == text
         assert disk.find(path) == Entry(path.rpartition("/")[2], False, len(text))
     assert disk.find("nope") is None
 
@@ -43,7 +42,6 @@ def test_hidden_names_do_not_exist(tmp_path):
 def test_one_look_for_all(tmp_path):
     write(tmp_path / "one", {"a.md": "x"})
     library = Library(tmp_path)
-    assert library.names() == ["one"]
     assert library.get("one") is library.get("one")
 
 

@@ -5,11 +5,9 @@ import re
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds.auto_explore.repositories import is_allowed
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
-from sweet_rl.worlds.auto_explore.repositories.quoting import optimal_path
-from sweet_rl.worlds.auto_explore.truncation import PIECES
+from sweet_rl.mini.repositories import make_repository, repository_names
+from sweet_rl.worlds.auto_explore.repositories import Library, is_allowed, optimal_path
+from sweet_rl.worlds.auto_explore.sandbox import PIECES
 
 NAMES = repository_names(40, seed=5)
 DROPPED = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements", "ci", "tests", "examples")

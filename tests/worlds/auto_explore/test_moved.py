@@ -8,17 +8,15 @@ import pytest
 
 from sweet_rl.chat.reflect_format import policy_prompt
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.repositories import INDEX, make_repository, repository_names
+from sweet_rl.mini.repository_teacher import Explorer
 from sweet_rl.records import task_from_row
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
+from sweet_rl.worlds.auto_explore.data_texts import ExploreTalk
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories import is_allowed
-from sweet_rl.worlds.auto_explore.repositories.library import Library
-from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
-from sweet_rl.worlds.auto_explore.repositories.made.moved import INDEX
+from sweet_rl.worlds.auto_explore.repositories import Library, is_allowed
+from sweet_rl.worlds.auto_explore.sandbox import PIECES
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks
-from sweet_rl.worlds.auto_explore.teacher.search import Explorer
-from sweet_rl.worlds.auto_explore.teacher.talk import ExploreTalk
-from sweet_rl.worlds.auto_explore.truncation import PIECES
 
 NAMES = repository_names(12, seed=3, hops=2)
 
@@ -138,7 +136,7 @@ def test_lists_of_tasks():
 
 def lessons(hops, split, count):
     """States with the teacher's thought and choice: prompts without and with it, the label."""
-    from sweet_rl.worlds.auto_explore import ACTION_HEAD
+    from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 
     found = []
     for number, row in enumerate(explore_tasks(f"hops={hops}:{split}")[:count]):
@@ -167,7 +165,7 @@ def test_a_thought_is_worth_something_to_a_linear_policy_with_two_hops_and_hardl
     from sweet_rl.chat.reflect_format import offered_commands
     from sweet_rl.online.reflect.agent import Sampling
     from sweet_rl.online.reflect.linear import LinearActor
-    from sweet_rl.worlds.auto_explore import ACTION_HEAD
+    from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 
     right = {}
     for hops, count in ((1, 150), (2, 300)):

@@ -8,24 +8,28 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.mini.repositories import make_repository
+from sweet_rl.mini.repository_teacher import known_questions
 from sweet_rl.reflect_data.jobs import Job
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.reflect_data.texts import read_list, write_list
-from sweet_rl.worlds.auto_explore.repositories import index_of
-from sweet_rl.worlds.auto_explore.repositories.made import make_repository
-from sweet_rl.worlds.auto_explore.tasks import load_dataset, targets_of
-from sweet_rl.worlds.auto_explore.teacher.known_questions import known_questions
-from sweet_rl.worlds.auto_explore.teacher.lessons import task_of
-from sweet_rl.worlds.auto_explore.teacher.question_jobs import ask_about, plan_questions, write_questions
-from sweet_rl.worlds.auto_explore.teacher.questions import (
+from sweet_rl.worlds.auto_explore.data_tasks import (
     SourceFile,
+    ask_about,
     block_of,
+    clean_tasks,
     draw_files,
     extract_questions,
     files_to_ask_about,
+    filter_repositories,
+    plan_questions,
+    split_tasks,
+    why_left_out,
+    write_questions,
 )
-from sweet_rl.worlds.auto_explore.teacher.repository_filter import filter_repositories, why_left_out
-from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks, split_tasks
+from sweet_rl.worlds.auto_explore.data_texts import task_of
+from sweet_rl.worlds.auto_explore.repositories import index_of
+from sweet_rl.worlds.auto_explore.tasks import load_dataset, targets_of
 
 
 def test_which_files_are_asked_about():
@@ -76,10 +80,10 @@ def test_an_answer_keeps_its_number():
     ],
 )
 def test_embedded_questions_are_answered_by_the_file(path, content, question, answer):
-    reply = known_questions(SourceFile("r", path), content, content, random.Random(1), others=[])
+    reply = known_questions("r", path, content, content, random.Random(1), others=[])
     (pair,) = extract_questions(reply)
-    assert question in pair.question
-    assert pair.answer.startswith(answer) or answer in pair.answer
+    assert question in pair[0]
+    assert pair[1].startswith(answer) or answer in pair[1]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,7 @@ def test_embedded_questions_are_answered_by_the_file(path, content, question, an
 )
 def test_what_another_file_could_answer_is_not_asked(path, content, other):
     def asked(*others):
-        reply = known_questions(SourceFile("r", path), content, content, random.Random(1), others=others)
+        reply = known_questions("r", path, content, content, random.Random(1), others=others)
         return extract_questions(reply)
 
     assert asked("Nothing about it.\n")
@@ -118,7 +122,7 @@ def test_a_made_repository_brings_its_own_questions():
     made = make_repository("service-17")
     task = made.tasks[0]
     text = made.files[task.filename]
-    reply = known_questions(SourceFile(made.name, task.filename), text, text, random.Random(0), others=[])
+    reply = known_questions(made.name, task.filename, text, text, random.Random(0), others=[])
     own = {(one.question, one.answer) for one in made.tasks if one.filename == task.filename}
     assert {tuple(pair) for pair in extract_questions(reply)} <= own
 
@@ -187,18 +191,18 @@ def test_odd_entries_are_left_out_and_never_followed(tmp_path):
     (source / "binary.py").write_bytes(bytes(range(256)))
     (source / "ci").mkdir()
     os.mkfifo(source / "pipe.txt")
-    *_, totals = filter_repositories(tmp_path / "in", tmp_path / "out")
+    *_, left_out = filter_repositories(tmp_path / "in", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out/r").iterdir()] == ["kept.md"]
-    assert totals.left_out == {
+    assert left_out == {
         "link or special file": 3,
         "control character in name": 1,
         "not UTF-8 text": 1,
         "name": 1,
     }
     with pytest.raises(UsageError, match="being copied"):
-        list(filter_repositories(tmp_path / "in", source / "out"))
+        filter_repositories(tmp_path / "in", source / "out")
     with pytest.raises(UsageError, match="no folder"):
-        list(filter_repositories(tmp_path / "gone", tmp_path / "out"))
+        filter_repositories(tmp_path / "gone", tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -244,10 +248,10 @@ def test_a_path_may_go_back_unless_strict(tmp_path):
     (tmp_path / "r/a.md").write_text("text")
     path = ["ls", "cd docs", "ls", "cd ..", "cat a.md"]
     task = {"question": "q", "root": "r", "filename": "a.md", "optimal_path": path}
-    assert clean_tasks([task], tmp_path).tasks[0]["optimal_path"] == [*path[1:2], *path[3:], "id a.md"]
-    assert clean_tasks([task], tmp_path, compat="published").dropped == {"hidden target": 1}
+    assert clean_tasks([task], tmp_path)[0][0]["optimal_path"] == [*path[1:2], *path[3:], "id a.md"]
+    assert clean_tasks([task], tmp_path, compat="published")[1] == {"hidden target": 1}
     outside = {**task, "filename": "../r/a.md"}
-    assert clean_tasks([outside], tmp_path).dropped == {"no such file": 1}
+    assert clean_tasks([outside], tmp_path)[1] == {"no such file": 1}
 
 
 def test_one_question_about_two_files_takes_both(tmp_path):
@@ -259,14 +263,14 @@ def test_one_question_about_two_files_takes_both(tmp_path):
         {"question": asked, "filename": name, "root": "r", "optimal_path": ["ls", f"cat {name}"]}
         for name, asked in questions.items()
     ]
-    cleaned = clean_tasks(tasks, tmp_path).tasks
+    cleaned = clean_tasks(tasks, tmp_path)[0]
     assert [targets_of(task) for task in cleaned] == [["a.md", "b.md"], ["b.md", "a.md"], ["c.md"]]
     assert [task_of(task).extra["targets"] for task in cleaned] == [
         ["a.md", "b.md"],
         ["b.md", "a.md"],
         ["c.md"],
     ]
-    assert all("targets" not in task for task in clean_tasks(tasks, tmp_path, compat="published").tasks)
+    assert all("targets" not in task for task in clean_tasks(tasks, tmp_path, compat="published")[0])
     write_list(tmp_path / "data.json", cleaned)
     assert load_dataset(tmp_path / "data.json") == cleaned
     write_list(tmp_path / "data.json", [{**cleaned[0], "targets": "a.md"}])

@@ -5,14 +5,13 @@ import re
 
 import pytest
 
+from sweet_rl.mini.repository_teacher import Explorer, alike
 from sweet_rl.records import task_from_row
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
+from sweet_rl.worlds.auto_explore.data_texts import ExploreTalk
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.repositories import index_of
-from sweet_rl.worlds.auto_explore.repositories.library import Library
+from sweet_rl.worlds.auto_explore.repositories import Library, index_of
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks
-from sweet_rl.worlds.auto_explore.teacher.search import Explorer, alike
-from sweet_rl.worlds.auto_explore.teacher.talk import ExploreTalk
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday")
 

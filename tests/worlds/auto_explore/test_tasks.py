@@ -8,8 +8,8 @@ import pytest
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.online.reflect.play import Level, chosen, starts_of
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.auto_explore.levels import LevelFlags, by_depth, levels_of
-from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, targets_of, task_rows
+from sweet_rl.worlds.auto_explore.options import Levels
+from sweet_rl.worlds.auto_explore.tasks import explore_tasks, levels_of, load_dataset, targets_of, task_rows
 
 
 @pytest.fixture
@@ -123,24 +123,23 @@ def test_embedded_tasks():
     ]
 
 
-def levels(dataset, **flags):
-    found = levels_of(
-        dataset,
-        LevelFlags(**flags),
-        paths=lambda item: item["filename"],
-        question=lambda item: item["question"],
-    )
-    return [[item["id"] for item in level] for level in found]
+def levels(dataset, compat="fixed", easy=False, **flags):
+    tasks = [
+        SimpleNamespace(
+            id=item["id"], problem_description=item["question"], extra={"targets": item["filename"]}
+        )
+        for item in dataset
+    ]
+    found = levels_of(tasks, Levels(**flags), easy=easy, compat=compat)
+    return [[item.id for item in level] for level in found]
 
 
 def test_recorded_levels(golden):
     golden = golden["curriculum"]
+    asked = [{**item, "question": "q"} for item in golden["dataset"]]
     for case in golden["cases"]:
-        flags = LevelFlags(
-            merge_first_two=case["merge_first_two"], merge_after_first_k=case["first_k"], compat="published"
-        )
-        found = by_depth(golden["dataset"], flags, lambda item: item["filename"])
-        assert [[item["id"] for item in level] for level in found] == case["levels"]
+        merged = {"merge_first_two": case["merge_first_two"], "merge_after_first_k": case["first_k"]}
+        assert levels(asked, compat="published", depth_curriculum=True, **merged) == case["levels"]
     for case in golden["schedules"]:
         flags = dict(case["args"])
         max_steps, few = flags.pop("max_steps"), flags.pop("few_data", 0)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.worlds.auto_explore.repositories.quoting import next_command, optimal_path
+from sweet_rl.worlds.auto_explore.repositories import next_command, optimal_path
 
 
 def test_paths_as_published(shared):

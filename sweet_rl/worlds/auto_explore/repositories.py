@@ -1,0 +1,341 @@
+"""Repositories as trees of files: indexed once, read safely, by the names that tasks have for them; and names in commands.
+
+The index has names, kinds and sizes of all files, in order; it never changes. Many episodes share one index; what is in the
+files is read when they are opened. What cannot be offered to an agent is left out and remembered with the reason: links,
+sockets and the like, names that would not survive being printed, folders that nest without end.
+
+A folder is not trusted: every name on the way to a file is opened in the folder before it and may not be a link, so that a
+repository that changes while it is looked at cannot lead out of itself. Pipes and devices are refused without waiting.
+
+`compat="published"` gives the published results where those are defects.
+
+Published behaviour: docs/published/reflect_rl.md#deviations, #autoexplore, #two-models.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Compat
+
+Kind = Literal["code", "data", "text", "exec", "other"]
+
+SUFFIXES: Final[dict[Kind, tuple[str, ...]]] = {
+    "code": (".py", ".c", ".cpp", ".cxx", ".cc", ".h", ".hpp", ".hxx", ".cs", ".java", ".go", ".ipynb"),
+    "data": (".csv", ".tsv"),
+    "text": (".txt", ".md", ".rst", ".json", ".yaml", ".yml"),
+    "exec": (".sh", ".bash", ".zsh"),
+}
+"""Suffixes by kind."""
+
+LINE_LIMITS: Final[dict[Kind, int]] = {"code": 1000, "data": 5, "text": 100, "exec": 10, "other": 10}
+"""Lines that are shown of a file at most, by its kind."""
+
+_KIND_OF: Final[dict[str, Kind]] = {
+    suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes
+}
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of the file called `name` (or with this path)."""
+    stem, dot, rest = name.rpartition(".")  # many names are asked about at every step: quicker than pathlib
+    return _KIND_OF.get(f"{dot}{rest}", "other") if stem else "other"
+
+
+def is_allowed(name: str) -> bool:
+    """Whether agents may open, and hand in, the file called `name` (or with this path)."""
+    return kind_of(name) != "other"
+
+
+def ascii_fraction(text: str) -> float:
+    """The share of characters that are ASCII; 0 for an empty text."""
+    return sum(char.isascii() for char in text) / len(text) if text else 0.0
+
+
+MAX_DEPTH: Final = 64
+"""Folders within folders at most."""
+
+MAX_NAME: Final = 255
+"""Characters of a name at most."""
+
+
+class Entry(NamedTuple):
+    """One name in a folder. `size` is in bytes, 0 for a folder."""
+
+    name: str
+    is_folder: bool
+    size: int
+
+
+class Refused(NamedTuple):
+    """An entry of the repository that is not shown: its path, escaped if unprintable, and why."""
+
+    path: str
+    why: str
+
+
+class Head(NamedTuple):
+    """The beginning (or the end) of a file, and whether that is all of it."""
+
+    data: bytes
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryIndex:
+    """One repository. Paths are relative to it, with `/` between names; the repository itself is "".
+
+    Attributes:
+        name: what tasks call it (`root` in their rows).
+        root: its folder; None where the files are in memory.
+        folders: entries of every folder by its path, sorted by name in the order of code points: labels
+            depend on the order, so it must not depend on the file system.
+        refused: what is not shown.
+    """
+
+    name: str
+    root: Path | None
+    folders: Mapping[str, tuple[Entry, ...]]
+    refused: tuple[Refused, ...] = ()
+    _texts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    _entries: dict[str, Entry] = field(default_factory=dict, repr=False, init=False)
+
+    def __post_init__(self) -> None:
+        for folder, inside in self.folders.items():
+            self._entries.update((_join(folder, entry.name), entry) for entry in inside)
+
+    def find(self, path: str) -> Entry | None:
+        """The entry at a path; None where there is nothing."""
+        return self._entries.get(path)
+
+    def files(self) -> Iterator[str]:
+        """Paths of all files, sorted."""
+        return (path for path, entry in sorted(self._entries.items()) if not entry.is_folder)
+
+    def read(self, path: str, limit: int, *, from_end: bool = False) -> Head:
+        """The first or the last `limit` bytes of a file."""
+        if self.root is not None:
+            return read_file(self.root, path, limit, from_end=from_end)
+        data = self._texts[path]
+        return Head(data[-limit:] if from_end else data[:limit], whole=len(data) <= limit)
+
+
+def index_of(name: str, texts: Mapping[str, str]) -> RepositoryIndex:
+    """A repository in memory, from its files' texts by path."""
+    children: dict[str, dict[str, Entry]] = {"": {}}
+    for path, text in texts.items():
+        *above, file = path.split("/")
+        for depth, folder in enumerate(above):
+            children["/".join(above[:depth])][folder] = Entry(folder, is_folder=True, size=0)
+            children.setdefault("/".join(above[: depth + 1]), {})
+        children["/".join(above)][file] = Entry(file, is_folder=False, size=len(text.encode()))
+    folders = {path: tuple(sorted(entries.values())) for path, entries in children.items()}
+    return RepositoryIndex(name, None, folders, (), {path: text.encode() for path, text in texts.items()})
+
+
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a folder is opened by its name in the one above."""
+
+
+def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
+    """Look through a folder once. Names that begin with `.` do not exist, as published."""
+    root = Path(root).expanduser()
+    folders: dict[str, tuple[Entry, ...]] = {}
+    refused: list[Refused] = []
+    try:
+        root = root.resolve(strict=True)
+        top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(
+            f"Cannot read the repository {str(root)!r}: {error.strerror}. Name a folder that holds files."
+        ) from error
+    try:
+        _scan_folder(top, "", 0, folders, refused)
+    finally:
+        os.close(top)
+    return RepositoryIndex(name or root.name, root, folders, tuple(sorted(refused)))
+
+
+def _scan_folder(
+    folder: int, path: str, depth: int, folders: dict[str, tuple[Entry, ...]], refused: list[Refused]
+) -> None:
+    """Fill in the open folder `folder`. Everything below is opened by its name in it, never by a path."""
+    found, below = list[Entry](), list[str]()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if why := _why_not(entry, depth):
+                refused.append(Refused(ascii(_join(path, entry.name))[1:-1], why))
+                continue
+            is_folder = entry.is_dir(follow_symlinks=False)
+            size = 0 if is_folder else entry.stat(follow_symlinks=False).st_size
+            found.append(Entry(entry.name, is_folder, size))
+            below += [entry.name] * is_folder
+    for name in below:
+        try:
+            opened = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+        except OSError as error:
+            refused.append(Refused(ascii(_join(path, name))[1:-1], f"cannot be read ({error.strerror})"))
+            found = [entry for entry in found if entry.name != name]
+            continue
+        try:
+            _scan_folder(opened, _join(path, name), depth + 1, folders, refused)
+        finally:
+            os.close(opened)
+    folders[path] = tuple(sorted(found))
+
+
+def _why_not(entry: os.DirEntry[str], depth: int) -> str:
+    """Why an entry is not shown; "" where it is."""
+    if entry.is_symlink():
+        return "is a symbolic link"
+    if not entry.name.isprintable():
+        return "has a name that cannot be shown on one line"
+    if len(entry.name) > MAX_NAME:
+        return f"has a name of more than {MAX_NAME} characters"
+    if entry.is_dir(follow_symlinks=False):
+        return f"is more than {MAX_DEPTH} folders deep" if depth >= MAX_DEPTH else ""
+    return "" if entry.is_file(follow_symlinks=False) else "is not an ordinary file"
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def read_file(root: Path, path: str, limit: int, *, from_end: bool = False) -> Head:
+    """The first or the last `limit` bytes of the ordinary file at `path` below `root`."""
+    *above, name = names = path.split("/")
+    if not {"", ".", ".."}.isdisjoint(names):
+        raise OSError(errno.EINVAL, "Not a plain name")
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in above:
+            inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        opened = os.open(name, flags, dir_fd=folder)
+    finally:
+        os.close(folder)
+    found = os.fstat(opened)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "Not an ordinary file")
+    with os.fdopen(opened, "rb") as file:
+        if from_end:
+            start = file.seek(max(found.st_size - limit, 0))
+            return Head(file.read(limit), whole=start == 0)
+        data = file.read(limit + 1)
+        return Head(data[:limit], whole=len(data) <= limit)
+
+
+class Library:
+    """Repositories by the names that tasks have for them; each is looked through once, when it is first asked for.
+
+    Args:
+        folder: its sub-folders are the repositories; None for the embedded ones, which live in memory.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self._folder = None if folder is None else Path(folder).expanduser()
+        self._known: dict[str, RepositoryIndex] = {}
+        if self._folder is not None and not self._folder.is_dir():
+            raise UsageError(
+                f"There is no folder {str(self._folder)!r} (looked in {str(Path.cwd())!r}). Name the folder "
+                "whose sub-folders are the repositories that the tasks are about."
+            )
+
+    def get(self, name: str) -> RepositoryIndex:
+        """The repository called `name`."""
+        if name not in self._known:
+            self._known[name] = (
+                self._embedded(name) if self._folder is None else self._scan(self._folder, name)
+            )
+        return self._known[name]
+
+    def _scan(self, folder: Path, name: str) -> RepositoryIndex:
+        parts = name.strip("/").split("/")
+        if name.startswith("/") or not {"", ".", ".."}.isdisjoint(parts):
+            raise UsageError(f"{name!r} is no name of a repository: it must lie in the folder of them.")
+        try:
+            there = (folder / name).is_dir()
+        except OSError:  # a name longer than any
+            there = False
+        if not there:
+            others = sorted(one.name for one in folder.iterdir() if one.is_dir() and one.name[:1] != ".")
+            near = difflib.get_close_matches(name, others, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise UsageError(
+                f"There is no repository {name!r} in {str(folder)!r}{hint}. Give the folder that the "
+                "tasks were made from."
+            )
+        if any(folder.joinpath(*parts[: depth + 1]).is_symlink() for depth in range(len(parts))):
+            raise UsageError(
+                f"The repository {name!r} in {str(folder)!r} is a symbolic link, which tasks may not "
+                "follow. Copy the repository there."
+            )
+        return scan(folder / name, name)
+
+    @staticmethod
+    def _embedded(name: str) -> RepositoryIndex:
+        made: RepositoryIndex = import_module("sweet_rl.mini.repositories").make_repository(name).index()
+        return made
+
+
+_WORD: Final = re.compile(r"""\n|(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s"'\\]|["'\\])+""", re.DOTALL)
+
+
+def wrap(name: str, *, compat: Compat = "fixed") -> str:
+    r"""A name as written in a command: in double quotes if it needs them, `"` and `\` behind a `\`."""
+    if compat == "published":
+        return f'"{name}"' if " " in name else name
+    if set(" \"'\\").isdisjoint(name) and name[:1] not in set("-<>|&;"):  # an option or an operator
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def unwrap(word: str, *, compat: Compat = "fixed") -> str:
+    """The name in a word of a command: the reverse of `wrap`; single quotes are removed as well."""
+    quote = word[:1]
+    if len(word) < 2 or quote not in {'"', "'"} or not word.endswith(quote):
+        return word if compat == "published" else re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL)
+    inside = word[1:-1]
+    if compat == "published" or quote == "'":
+        return inside
+    return re.sub(r"\\([\"\\])", r"\1", inside)
+
+
+def split_command(line: str, *, compat: Compat = "fixed") -> list[str | None]:
+    """A command's words, quotes kept. With `compat="published"` a line break is the word None."""
+    words: list[str | None] = [None if word == "\n" else word for word in _WORD.findall(line)]
+    return words if compat == "published" else [word for word in words if word is not None]
+
+
+def optimal_path(path: str, *, compat: Compat = "fixed") -> list[str]:
+    """The commands that lead from the root to a file and show it, each folder listed on the way."""
+    *folders, name = path.split("/")
+    commands = [command for folder in folders for command in ("ls", f"cd {wrap(folder, compat=compat)}")]
+    return [*commands, "ls", f"cat {wrap(name, compat=compat)}"]
+
+
+def next_command(folder: str, path: str, *, opened: bool = False) -> str:
+    """The next command on the shortest way to a file: through the folders, open it, hand it in."""
+    above, _, name = path.rpartition("/")
+    if above == folder:
+        return f"{'id' if opened else 'cat'} {wrap(name)}"
+    inside = f"{folder}/" if folder else ""
+    if not above.startswith(inside):
+        return "cd .."
+    return f"cd {wrap(above.removeprefix(inside).partition('/')[0])}"

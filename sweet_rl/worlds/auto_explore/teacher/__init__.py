@@ -1,1 +1,0 @@
-"""Training texts for exploration: questions, searches, thoughts and lessons."""
