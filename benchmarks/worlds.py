@@ -186,9 +186,9 @@ async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """In this process."""
-    from sweet_rl.worlds.webshop.env import WebShopEnv
-    from sweet_rl.worlds.webshop.shop import EmbeddedShop
+    from sweet_rl.mini.shop import EmbeddedShop
     from sweet_rl.worlds.webshop.shops import LocalShop
+    from sweet_rl.worlds.webshop.world import WebShopEnv
 
     shop = LocalShop(EmbeddedShop().get)
     yield World(load_tasks("webshop"), lambda: WebShopEnv(shop), _purchase())
@@ -197,9 +197,9 @@ async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """The same shop behind a socket, in a process of its own."""
-    from sweet_rl.worlds.webshop.env import WebShopEnv
-    from sweet_rl.worlds.webshop.shop.server import READY
+    from sweet_rl.mini.shop import READY
     from sweet_rl.worlds.webshop.shops import HttpShop
+    from sweet_rl.worlds.webshop.world import WebShopEnv
 
     command = [sys.executable, "-m", "sweet_rl", "serve_shop", "--port", "0"]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)

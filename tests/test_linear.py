@@ -39,7 +39,7 @@ from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream
 from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
 from sweet_rl.worlds.auto_explore.sandbox import extract_commands
 from sweet_rl.worlds.dialogue import PARSERS
-from sweet_rl.worlds.webshop.page import visible_nodes
+from sweet_rl.worlds.webshop.pages import visible_nodes
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.xdist_group("linear")  # all expressions are looked for once
@@ -81,7 +81,7 @@ MADE = {
     "mini.cities.oracle: self.unlike": {rule.unlike for rules in _rules().values() for rule in rules},
     "mini.cities.oracle: f'\\\\b{re.escape(name)}\\\\b'": [r"\bnew york\b"],
     "mini.objects.language: shell": [shell for shell, _ in _SHELLS],
-    "worlds.webshop.agents: f'(?<![\\\\w-]){re.escape(value.lower())}(?![\\\\w-]|\\\\.\\\\w)'": [
+    "mini.shopper: f'(?<![\\\\w-]){re.escape(value.lower())}(?![\\\\w-]|\\\\.\\\\w)'": [
         r"(?<![\w-])light blue(?![\w-]|\.\w)"
     ],
 }

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.integrations.credit_server import application as credit_application
+from sweet_rl.mini.shop import EmbeddedShop, application
 from sweet_rl.serving import Limits, listening
 from sweet_rl.users.server import SimulatorServer
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app
-from sweet_rl.worlds.webshop.shop import EmbeddedShop
-from sweet_rl.worlds.webshop.shop.server import application
 
 QUICK = Limits(headers_s=0.3, body_s=0.3, idle_s=0.3, body_bytes=1000)
 BODY = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hello"}]})

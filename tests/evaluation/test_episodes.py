@@ -13,7 +13,7 @@ from sweet_rl.evaluation.report import passes, report_of
 from sweet_rl.evaluation.sources import labels_of
 from sweet_rl.records import load_trajectories, locked
 from sweet_rl.worlds import World
-from sweet_rl.worlds.webshop import WebShop
+from sweet_rl.worlds.webshop.world import WebShop
 from tests.evaluation.samples import row, write
 
 

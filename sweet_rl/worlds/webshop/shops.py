@@ -17,7 +17,7 @@ from sweet_rl.openai_client import RequestFailed, RetryPolicy, shown
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retry import AttemptFailed
 from sweet_rl.types import Failure
-from sweet_rl.worlds.webshop.page import Address, OddPage
+from sweet_rl.worlds.webshop.pages import Address, OddPage
 
 T = TypeVar("T")
 

@@ -2,8 +2,8 @@
 
 from contextlib import asynccontextmanager
 
+from sweet_rl.mini.shop import application
 from sweet_rl.serving import listening
-from sweet_rl.worlds.webshop.shop.server import application
 
 
 @asynccontextmanager

@@ -6,14 +6,13 @@ from statistics import mean
 import pytest
 
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.shop import EmbeddedShop
+from sweet_rl.mini.shopper import ShopperPolicy
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
-from sweet_rl.worlds.webshop.agents import ShopperPolicy
-from sweet_rl.worlds.webshop.env import WebShopEnv
-from sweet_rl.worlds.webshop.shop import EmbeddedShop
 from sweet_rl.worlds.webshop.shops import LocalShop
-from sweet_rl.worlds.webshop.tasks import webshop_tasks
+from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
 
 SHOP = EmbeddedShop()
 TASKS = [task_from_row(row) for row in webshop_tasks(2000, 2040, shop=SHOP)]

@@ -6,15 +6,12 @@ from dataclasses import fields, replace
 import pytest
 
 from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.mini.shop import EmbeddedShop
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, StopReason, Task
-from sweet_rl.worlds.webshop.env import WebShopEnv
-from sweet_rl.worlds.webshop.page import Address, PageKind
-from sweet_rl.worlds.webshop.quirks import FIXED, PUBLISHED, Quirks, quirks_of
-from sweet_rl.worlds.webshop.shop import EmbeddedShop
+from sweet_rl.worlds.webshop.pages import CLOSED, FIXED, PUBLISHED, Address, PageKind, Quirks, quirks_of
 from sweet_rl.worlds.webshop.shops import LocalShop
-from sweet_rl.worlds.webshop.tasks import webshop_tasks
-from sweet_rl.worlds.webshop.transcript import CLOSED
+from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
 from tests.worlds.webshop.conftest import GivenPages, task_of
 
 START = "<html><h4>Instruction: <br>buy it</h4><button>Search</button></html>"

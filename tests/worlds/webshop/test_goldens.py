@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from sweet_rl.worlds.webshop.env import WebShopEnv
-from sweet_rl.worlds.webshop.quirks import PUBLISHED
+from sweet_rl.worlds.webshop.pages import PUBLISHED, ShopTranscript, shop_instruction
 from sweet_rl.worlds.webshop.shops import HttpShop
-from sweet_rl.worlds.webshop.transcript import ShopTranscript, shop_instruction
+from sweet_rl.worlds.webshop.world import WebShopEnv
 from tests.worlds.webshop.conftest import GivenPages, task_of
 from tests.worlds.webshop.serving import serving
 

@@ -7,15 +7,14 @@ import pytest
 from aiohttp import web
 
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
+from sweet_rl.mini.shop import EmbeddedShop
+from sweet_rl.mini.shopper import ShopperPolicy
 from sweet_rl.openai_client import RetryPolicy
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import StopReason
-from sweet_rl.worlds.webshop.agents import ShopperPolicy
-from sweet_rl.worlds.webshop.env import WebShopEnv
-from sweet_rl.worlds.webshop.shop import EmbeddedShop
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
-from sweet_rl.worlds.webshop.tasks import webshop_tasks
+from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
 from tests.worlds.webshop.conftest import task_of
 from tests.worlds.webshop.serving import serving
 

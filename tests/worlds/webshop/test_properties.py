@@ -6,11 +6,10 @@ from urllib.parse import unquote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet_rl.worlds.webshop.env import WebShopEnv
-from sweet_rl.worlds.webshop.page import Address, OddPage, PageKind, read_page
-from sweet_rl.worlds.webshop.quirks import FIXED, PUBLISHED
-from sweet_rl.worlds.webshop.shop import EmbeddedShop
+from sweet_rl.mini.shop import EmbeddedShop
+from sweet_rl.worlds.webshop.pages import FIXED, PUBLISHED, Address, OddPage, PageKind, read_page
 from sweet_rl.worlds.webshop.shops import LocalShop
+from sweet_rl.worlds.webshop.world import WebShopEnv
 from tests.worlds.webshop.conftest import task_of
 
 SHOP = EmbeddedShop(0, 40)

@@ -7,8 +7,7 @@ import urllib.request
 
 import pytest
 
-from sweet_rl.worlds.webshop.shop import EmbeddedShop
-from sweet_rl.worlds.webshop.shop.server import READY
+from sweet_rl.mini.shop import READY, EmbeddedShop
 
 
 def serve_shop(*flags):

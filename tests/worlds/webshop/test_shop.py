@@ -9,8 +9,15 @@ import aiohttp
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds.webshop.shop import EmbeddedShop, Goal, NoSuchPage, Product
-from sweet_rl.worlds.webshop.shop.goals import published_matches, score, token_set_ratio, type_factor
+from sweet_rl.mini.shop import (
+    EmbeddedShop,
+    Goal,
+    NoSuchPage,
+    Product,
+    score,
+    token_set_ratio,
+    type_factor,
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +84,8 @@ def test_the_papers_reward(bought, chosen, worth):
 )
 def test_likeness_counts_as_published_and_equality_by_default(bought, chosen, published, fixed):
     told = {"title": "Acme Shirt"} | bought
-    for matches, worth in ((published_matches, published), (None, fixed)):
-        assert score(product(**told), chosen, GOAL, product(), matches) == pytest.approx(worth)
+    for compat, worth in (("published", published), ("fixed", fixed)):
+        assert score(product(**told), chosen, GOAL, product(), compat=compat) == pytest.approx(worth)
 
 
 @pytest.mark.parametrize(

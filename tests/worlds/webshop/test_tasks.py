@@ -5,10 +5,10 @@ import json
 import pytest
 
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.shop import EmbeddedShop
 from sweet_rl.records import task_from_row
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.webshop.shop import EmbeddedShop
-from sweet_rl.worlds.webshop.tasks import webshop_split, webshop_tasks
+from sweet_rl.worlds.webshop.world import WORLD, webshop_tasks
 
 
 def test_sessions_of_the_embedded_shop_know_their_goals():
@@ -31,16 +31,19 @@ def test_sessions_of_a_server_know_nothing():
 
 
 def test_splits():
+    def rows(split):
+        return WORLD.rows("webshop", split, limit=None, seed=0)
+
     def ids(split):
-        return [row["task_id"] for row in webshop_split(split)]
+        return [row["task_id"] for row in rows(split)]
 
     published = [f"webshop/{number}" for number in range(2000, 2100)]
     assert ids("") == ids("train") == ids("2000-2100") == published
     assert ids("test") == [f"webshop/{number}" for number in range(2100, 2200)]
-    assert len(webshop_split("5-9", server=True)) == 4
+    assert len(rows("5-9@server")) == 4
     assert len(load_tasks("webshop:0-999999999", num_tasks=3)) == 3
     for wrong in ("dev", "2000", "2000-", "-5", "a-b"):
         with pytest.raises(UsageError, match="no split of the shop"):
-            webshop_split(wrong)
+            rows(wrong)
     with pytest.raises(UsageError, match="to a greater one, got 5 and 5"):
-        webshop_split("5-5")
+        rows("5-5")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweet_rl.types import Message
-from sweet_rl.worlds.webshop.transcript import CLOSED, ShopTranscript, shop_instruction
+from sweet_rl.worlds.webshop.pages import CLOSED, ShopTranscript, shop_instruction
 from tests.chat.test_transcripts import RULES, dialogue
 
 

@@ -1,4 +1,4 @@
-"""A shop's page as its agent reads it: text, and clickable elements.
+"""A shop's pages as its agent reads them: addresses, text, clickable elements, and a whole visit as text for a model.
 
 A shop has five addresses, as paths:
 
@@ -10,7 +10,7 @@ A shop has five addresses, as paths:
 
 `{options}` is what Python's `repr` makes of a dict of option type to value.
 
-Published behaviour: docs/published/archer.md#webshop.
+Published behaviour: docs/published/archer.md#webshop, #deviations.
 """
 
 from __future__ import annotations
@@ -19,17 +19,81 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import lru_cache
 from html.parser import HTMLParser
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from sweet_rl.worlds.webshop.quirks import FIXED, Quirks
-from sweet_rl.worlds.webshop.transcript import shop_instruction
+from sweet_rl.chat.transcripts import without_system
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Compat, Message
 
 Options = Mapping[str, str]
+
+SCORE_PHRASE: Final = "Your score (min 0.0, max 1.0)"
+SHOWN_PRODUCTS: Final = 3
+"""Products of a result page that the text shows."""
+CLOSED: Final = "The turn limit was reached before this action: it did nothing."
+
+_UNSEEN: Final = frozenset({"style", "script", "head", "title", "meta"})
+_VOID: Final = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+_INSTRUCTION_BEGINS: Final = "Instruction:  \n"
+_INSTRUCTION_ENDS: Final = "\n[Search]"
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """The faults of the published shop client, each by its name. All off is the repaired behaviour, the default.
+
+    Args:
+        any_page: a page that is none of the shop's (an error text, for example) is shown as it is.
+            Repaired: it is asked for again, then recorded as a failure of the world.
+        redecode: backslash sequences in a page's text are interpreted. Repaired: text stays as it is.
+        selected_by_url: an option shows as selected when its text stands in single quotes anywhere in the
+            address, so that values whose repr has double quotes never do. Repaired: when it is selected.
+        hidden_products: products beyond the third of a page are not shown, but can be clicked. Repaired: what
+            is not shown cannot be clicked.
+        stale_options: options of an earlier item can be clicked on an item that has none of its own.
+        unknown_click_refetches: on a start or sub page a click on nothing fetches the page again. Repaired:
+            it is an invalid action.
+        unlisted_buttons: a button can be clicked where its kind of page may have it. Repaired: where the
+            page has it.
+        no_next_page: "Next >" is shown and always invalid, and "< Prev" never turns back a result page.
+        cut_by_position: an action's argument is everything behind the bracket but the last character,
+            whatever that is, and may be empty. Repaired: it ends at the last closing bracket; blanks around
+            it do not count, nor slashes, which no shop's address can carry; an empty query is invalid.
+        raw_addresses: a query goes into the address as it is, so that `/`, `?` and `#` in it, or nothing at
+            all, ask for a page that there is not; and what comes with an error's status is read like a page.
+        late_limit: the turn limit is noticed one turn too late: an episode cut short has one turn more, which
+            does nothing.
+    """
+
+    any_page: bool = False
+    redecode: bool = False
+    selected_by_url: bool = False
+    hidden_products: bool = False
+    stale_options: bool = False
+    unknown_click_refetches: bool = False
+    unlisted_buttons: bool = False
+    no_next_page: bool = False
+    cut_by_position: bool = False
+    raw_addresses: bool = False
+    late_limit: bool = False
+
+
+FIXED: Final = Quirks()
+PUBLISHED: Final = Quirks(**dict.fromkeys((one.name for one in fields(Quirks)), True))
+
+
+def quirks_of(compat: Compat) -> Quirks:
+    """The set of a `compat` setting."""
+    if compat not in {"fixed", "published"}:
+        raise UsageError(f"compat is 'fixed' or 'published', got {compat!r}.")
+    return PUBLISHED if compat == "published" else FIXED
 
 
 class PageKind(StrEnum):
@@ -61,24 +125,16 @@ class Address:
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts of the path, as they read."""
-        chosen = str(dict(self.options))
+        chosen, page = str(dict(self.options)), str(self.page)
         match self.kind:
             case PageKind.START:
                 return (self.session,)
             case PageKind.SEARCH:
-                return (self.kind, self.session, self.query, str(self.page))
+                return (self.kind, self.session, self.query, page)
             case PageKind.ITEM:
-                return (self.kind, self.session, self.asin, self.query, str(self.page), chosen)
+                return (self.kind, self.session, self.asin, self.query, page, chosen)
             case PageKind.SUB:
-                return (
-                    self.kind,
-                    self.session,
-                    self.asin,
-                    self.query,
-                    str(self.page),
-                    self.subpage,
-                    chosen,
-                )
+                return (self.kind, self.session, self.asin, self.query, page, self.subpage, chosen)
             case PageKind.DONE:
                 return (self.kind, self.session, self.asin, chosen)
 
@@ -114,30 +170,6 @@ def _escaped(text: str, also: str = "") -> str:
     return quote(text, safe=f"/!$&'()*+,;=:@~{also}{'%' * escapes}", errors="replace")
 
 
-SCORE_PHRASE: Final = "Your score (min 0.0, max 1.0)"
-SHOWN_PRODUCTS: Final = 3
-"""Products of a result page that the text shows."""
-
-_UNSEEN: Final = frozenset({"style", "script", "head", "title", "meta"})
-_VOID: Final = frozenset(
-    {
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "source",
-        "track",
-        "wbr",
-    }
-)
-
-
 class OddPage(ValueError):
     """This is no page that a shop returns at this address; says what it lacks."""
 
@@ -151,8 +183,7 @@ class NodeKind(StrEnum):
     TEXT = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A visible piece of text between two tags or comments."""
 
     text: str
@@ -193,7 +224,8 @@ def visible_nodes(html: str) -> tuple[Node, ...]:
         reader.close()
     except AssertionError as error:  # what the parser of Python 3.11 makes of "<![x"
         raise OddPage(f"it is broken HTML: {error}") from None
-    return tuple(reader.finish())
+    reader.end_node()
+    return tuple(reader.nodes)
 
 
 def _read_score(nodes: Sequence[Node], *, blank_counts: bool) -> Page | None:
@@ -230,7 +262,10 @@ def _read_nodes(nodes: Sequence[Node], address: Address, quirks: Quirks) -> Page
                 pieces.append(f"\n[{text}] ")
             case NodeKind.LABEL:
                 options[text] = option_type
-                pieces.append(f"[[{text}]]" if _selected(text, option_type, address, quirks) else f"[{text}]")
+                selected = address.options.get(option_type) == text
+                if quirks.selected_by_url:
+                    selected = f"'{text}'" in address.readable
+                pieces.append(f"[[{text}]]" if selected else f"[{text}]")
             case NodeKind.PRODUCT:
                 products.append(text)
                 if len(products) <= SHOWN_PRODUCTS:
@@ -244,29 +279,20 @@ def _read_nodes(nodes: Sequence[Node], address: Address, quirks: Quirks) -> Page
                 else:
                     pieces.append(f"\n{text} ")
     text = "".join(pieces)
+    if quirks.redecode:  # a detour, which does nothing to text without backslashes
+        try:
+            with warnings.catch_warnings():  # of a backslash that begins nothing
+                warnings.simplefilter("ignore", DeprecationWarning)
+                text = text.encode().decode("unicode_escape").encode("latin-1").decode()
+        except UnicodeError as error:
+            raise OddPage(f"its text cannot be decoded again: {error}") from None
     return Page(
-        text=_decode_again(text) if quirks.redecode else text,
+        text=text,
         buttons=frozenset(buttons),
         options=options,
         shown=tuple(products[:SHOWN_PRODUCTS]),
         products=tuple(products),
     )
-
-
-def _selected(value: str, option_type: str, address: Address, quirks: Quirks) -> bool:
-    if quirks.selected_by_url:
-        return f"'{value}'" in address.readable
-    return address.options.get(option_type) == value
-
-
-def _decode_again(text: str) -> str:
-    """The published detour, which does nothing to text without backslashes."""
-    try:
-        with warnings.catch_warnings():  # of a backslash that begins nothing
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return text.encode().decode("unicode_escape").encode("latin-1").decode()
-    except UnicodeError as error:
-        raise OddPage(f"its text cannot be decoded again: {error}") from None
 
 
 def _check(page: Page, address: Address) -> None:
@@ -291,12 +317,12 @@ class _NodeReader(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
+        self.nodes: list[Node] = []
         self._open: list[tuple[str, NodeKind | None]] = []
         self._text: list[str] = []
-        self._nodes: list[Node] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._flush()
+        self.end_node()
         if tag in _VOID:
             return
         kind: NodeKind | None = NodeKind.TEXT
@@ -308,12 +334,8 @@ class _NodeReader(HTMLParser):
             kind = NodeKind.PRODUCT
         self._open.append((tag, kind))
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
     def handle_endtag(self, tag: str) -> None:
-        self._flush()
+        self.end_node()
         for depth in range(len(self._open) - 1, -1, -1):
             if self._open[depth][0] == tag:
                 del self._open[depth:]
@@ -322,25 +344,46 @@ class _NodeReader(HTMLParser):
     def handle_data(self, data: str) -> None:
         self._text.append(data)
 
-    def handle_comment(self, data: str) -> None:
-        self._flush()
-
-    def handle_decl(self, decl: str) -> None:
-        self._flush()
-
-    def handle_pi(self, data: str) -> None:
-        self._flush()
-
-    def unknown_decl(self, data: str) -> None:
-        self._flush()
-
-    def finish(self) -> list[Node]:
-        """All nodes of the page in order, the last open one included."""
-        self._flush()
-        return self._nodes
-
-    def _flush(self) -> None:
+    def end_node(self, _: str = "") -> None:
+        """Keep the text since the last tag or comment, if it can be seen."""
         kind = self._open[-1][1] if self._open else NodeKind.TEXT
         if self._text and kind is not None:
-            self._nodes.append(Node("".join(self._text), kind))
+            self.nodes.append(Node("".join(self._text), kind))
         self._text.clear()
+
+    handle_comment = handle_decl = handle_pi = unknown_decl = end_node  # type: ignore[assignment]
+
+
+class ShopTranscript:
+    r"""WebShop: all pages and actions, then the instruction once more.
+
+    A page is written as `"\nObservation:\n{page}"`, an action as `"\nAction:\n{action}"`. The instruction is
+    found in the first page; at the end it survives when a model's reader cuts the text on the left. A first
+    page without one gives no such ending. After the published turn limit (`CLOSED` as last page) the text
+    is that of the visit before the last action, without such an ending.
+    """
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The visit so far and, after `Instruction:`, the goal."""
+        spoken = without_system(messages)
+        closed = len(spoken) > 1 and spoken[-1].content == CLOSED
+        if closed:
+            spoken = spoken[:-2]
+        transcript = "".join(
+            f"\nAction:\n{message.content}"
+            if message.role == "assistant"
+            else f"\nObservation:\n{message.content}"
+            for message in spoken
+        )
+        instruction = shop_instruction(spoken[0].content) if spoken else None
+        return transcript if closed or instruction is None else f"{transcript}\nInstruction:\n{instruction}"
+
+
+def shop_instruction(page: str) -> str | None:
+    r"""What the start page of a shop asks for, a trailing blank included.
+
+    It stands between `"Instruction:  \n"` and the last `"\n[Search]"`; None where the page has no such part.
+    """
+    _, found, rest = page.partition(_INSTRUCTION_BEGINS)
+    instruction, ended, _ = rest.rpartition(_INSTRUCTION_ENDS)
+    return instruction if found and ended else None

@@ -1,7 +1,9 @@
-"""The WebShop world: an agent searches for the product of an instruction, and buys it.
+"""WebShop: an agent searches for the product of an instruction, and buys it.
 
 It speaks to any server with the five routes, the published one's included, and to the embedded shop
-(`webshop.shop`) through the same code. The reward is 0 until something is bought, then the shop's score.
+(`sweet_rl.mini.shop`) through the same code. The reward is 0 until something is bought, then the shop's score. A shop sends
+the visitor of session `fixed_2000` for its goal 2000. The embedded shop's goals are known, and rows hold them as hidden
+information; a server's are only on its start page.
 
 A visit's decisions are pure: an action becomes a `Move` (the address to fetch and what the visitor reads),
 or None when it is invalid.
@@ -11,29 +13,50 @@ Published behaviour: docs/published/archer.md#webshop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from sweet_rl.errors import DataError, EpisodeError
+from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.flags import flag, no_flag
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.types import Message, Observation, StepResult, StopReason, Task
-from sweet_rl.worlds.webshop.page import Address, Page, PageKind, read_page
-from sweet_rl.worlds.webshop.quirks import FIXED, Quirks
-from sweet_rl.worlds.webshop.shops import Shop
-from sweet_rl.worlds.webshop.transcript import CLOSED, shop_instruction
+from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
+from sweet_rl.worlds.base import Rows, World
+from sweet_rl.worlds.options import AgentRequest, Options
+from sweet_rl.worlds.webshop.pages import (
+    CLOSED,
+    FIXED,
+    Address,
+    Page,
+    PageKind,
+    Quirks,
+    ShopTranscript,
+    quirks_of,
+    read_page,
+    shop_instruction,
+)
+
+if TYPE_CHECKING:
+    from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop, Shop
+
+PUBLISHED_SESSIONS: Final = (2000, 2100)
+SPLITS: Final = {"": PUBLISHED_SESSIONS, "train": PUBLISHED_SESSIONS, "test": (2100, 2200)}
+"""Goals are drawn one by one, so that any other hundred is held out."""
 
 SUBPAGES: Final = ("Description", "Features", "Reviews", "Attributes")
 _BUTTONS: Final = frozenset({"Buy Now", "Back to Search", "< Prev", "Next >", *SUBPAGES})
 MAX_QUERY_BYTES: Final = 2000
 """UTF-8 bytes of a query; percent-encoded three times as many, what every server's address line can hold."""
+INVALID_ACTION: Final = "Invalid action!"
 
-_OK: Final = "OK."
 
-
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """Where to go, and what the agent reads instead of the page there (None: the page)."""
 
     address: Address
@@ -62,7 +85,7 @@ class Visit:
             return None
         argument = _argument(rest, quirks)
         if verb == "think":
-            return Move(self.address, _OK)
+            return Move(self.address, "OK.")
         if verb == "search":
             return self._search(argument, quirks)
         return self._click(argument, quirks)
@@ -120,10 +143,6 @@ def _argument(rest: str, quirks: Quirks) -> str:
     return (inner if bracket else rest).strip()
 
 
-INVALID_ACTION = "Invalid action!"
-MAX_TURNS = 10
-
-
 class WebShopEnv:
     """One visit. The task's row names the shop's session (`"session": "fixed_2000"`).
 
@@ -131,7 +150,7 @@ class WebShopEnv:
     action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`.
     """
 
-    def __init__(self, shop: Shop, *, max_turns: int = MAX_TURNS, quirks: Quirks = FIXED) -> None:
+    def __init__(self, shop: Shop, *, max_turns: int = 10, quirks: Quirks = FIXED) -> None:
         self._shop = shop
         self._max_turns = max_turns
         self._quirks = quirks
@@ -244,3 +263,134 @@ def _same_instruction(task: Task, found: str) -> None:
             repair="These tasks are of another shop. Sessions of a server whose goals are unknown are "
             "webshop:2000-2100@server.",
         )
+
+
+def webshop_tasks(
+    lower: int = PUBLISHED_SESSIONS[0], upper: int = PUBLISHED_SESSIONS[1], *, shop: Any = None
+) -> Rows:
+    """Rows of the sessions `lower` to `upper` - 1; with the goals of an embedded shop, where one is given."""
+    if not 0 <= lower < upper:
+        raise UsageError(
+            f"Sessions go from a first number to a greater one, got {lower} and {upper}. Write 2000-2100."
+        )
+    rows: Rows = []
+    for number in range(lower, upper):
+        row = {"task_id": f"webshop/{number}", "session": f"fixed_{number}"}
+        if shop is None:
+            row["problem_description"] = (
+                f"Buy what the shop's first page asks for (session {row['session']})."
+            )
+            rows.append(row | {"ground_truth": "", "hidden_information": ""})
+        else:
+            goal = shop.goal(row["session"])
+            row |= {"problem_description": goal.instruction, "ground_truth": goal.to_json()}
+            row |= {"hidden_information": goal.to_json(), "instruction": goal.instruction, "shop": shop.name}
+            rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebShopOptions(Options):
+    """Options of WebShop.
+
+    Args:
+        webshop_lower: the first session that is learned from.
+        webshop_upper: behind the last of them; as many sessions from it on are measured on.
+    """
+
+    place: str | None = flag(
+        None, "the address of a shop's server; default: the embedded shop.", aliases=("game_place",)
+    )
+    webshop_lower: int = no_flag(2000)
+    webshop_upper: int = no_flag(2100)
+
+
+class WebShop(World):
+    """WebShop: find what an instruction asks for, and buy it; in a shop of ours, or behind a server."""
+
+    name = "webshop"
+    max_turns = 10
+    options = WebShopOptions
+    train_tasks, test_tasks = "webshop:train", "webshop:test"
+    sources = ("webshop",)
+    agents = ("careful", "buyer", "random")
+    agent_prompt = "llm_agent_webshop_prompt.txt"
+    archer_config = "archer_webshop"
+    player_rules = (
+        "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
+        "stands in brackets] on any other. You have {turns} actions."
+    )
+    stages: ClassVar = {
+        "serve_shop": StageEntry(
+            "sweet_rl.mini.shop:serve_shop",
+            "Serve the embedded shop: a small WebShop that needs no data and no download.",
+        )
+    }
+
+    def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
+        """Whether what was bought is all that was wanted."""
+        return reward >= 1
+
+    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
+        """What was bought is worth 1 at most."""
+        return 0.0, 1.0
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""
+        split = where.removesuffix("@server")
+        numbers = re.fullmatch(r"(\d{1,9})-(\d{1,9})", split)
+        if numbers is None and split not in SPLITS:
+            raise UsageError(
+                f"'webshop:{split}' is no split of the shop. Use 'webshop:train', 'webshop:test', or sessions "
+                "like 'webshop:2000-2100'."
+            )
+        lower, upper = (int(numbers[1]), int(numbers[2])) if numbers else SPLITS[split]
+        if limit and lower < upper:
+            upper = min(upper, lower + limit)
+        if where.endswith("@server"):
+            return webshop_tasks(lower, upper)
+        shop = import_module("sweet_rl.mini.shop").EmbeddedShop()
+        try:
+            return webshop_tasks(lower, upper, shop=shop)
+        finally:
+            shop.close()
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Open visits to one shop, embedded or behind an address, and close it at the end."""
+        from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
+
+        place = options.place if isinstance(options, WebShopOptions) else None
+        shop: HttpShop | LocalShop
+        if place is None:
+            shop = LocalShop(import_module("sweet_rl.mini.shop").EmbeddedShop(compat=options.compat).get)
+        else:
+            shop = HttpShop(place)
+        quirks = quirks_of(options.compat)
+        try:
+            yield lambda: WebShopEnv(shop, max_turns=self.turns(options), quirks=quirks)
+        finally:
+            await shop.close()
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """Three agents: one searches for the goal, one buys the first product, one acts at random."""
+        if wanted.name not in self.agents:
+            raise self.no_agent(wanted.name)
+        shopper: Policy = import_module("sweet_rl.mini.shopper").ShopperPolicy(
+            wanted.name, max_turns=self.turns(wanted.options), system_prompt=wanted.system_prompt
+        )
+        return shopper
+
+    def training_tasks(self, options: Options) -> tuple[str, str]:
+        """A range of sessions, and as many behind it; a server's have goals of its own."""
+        shop = options if isinstance(options, WebShopOptions) else WebShopOptions()
+        lower, upper = shop.webshop_lower, shop.webshop_upper
+        where = "" if shop.place is None else "@server"
+        return f"webshop:{lower}-{upper}{where}", f"webshop:{upper}-{2 * upper - lower}{where}"
+
+    def transcript(self) -> ShopTranscript:
+        """All pages and actions, and the instruction once more."""
+        return ShopTranscript()
+
+
+WORLD = WebShop()

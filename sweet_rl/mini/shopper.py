@@ -15,7 +15,7 @@ from typing import Final
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
-from sweet_rl.worlds.webshop.transcript import shop_instruction
+from sweet_rl.worlds.webshop.pages import shop_instruction
 
 STRATEGIES: Final = ("random", "buyer", "careful")
 
