@@ -10,9 +10,8 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, Settings, flag, listed
-from sweet_rl.flags.common import Seeded, WorldName
+from sweet_rl.flags.common import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.flags.models import Agent, Iterations, Skill
-from sweet_rl.studies.outcome import StudyFlags, prepared, run_study
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
 
@@ -21,6 +20,11 @@ FULL_STUDIES: Final = Path(__file__).parent
 
 HELPS = {"overwrite": "throw away what an earlier demo left in the folder."}
 """What some flags mean in all demos."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFlags(OutputDir, Jobs, Overwriting):
+    """The study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +109,7 @@ def demo(flags: DemoFlags, /) -> None:
     person would type it. It ends with a table and a page to look at. An interrupted demo resumes where it
     stopped.
     """
+    from sweet_rl.studies.outcome import prepared, run_study
     from sweet_rl.studies.results import Results, beside_study
     from sweet_rl.studies.sweet.full_study import COMMITTED, read_full_study
     from sweet_rl.studies.sweet.pages import why_no_pages
@@ -116,7 +121,7 @@ def demo(flags: DemoFlags, /) -> None:
         full = read_full_study(COMMITTED)
         return beside_study(found, full.comparisons(), full.made()) if full else found
 
-    folder = prepared(flags)
+    folder = prepared(flags.output_dir, overwrite=flags.overwrite)
     with start_server() as server:
         print(f"The scripted human answers at {server.base_url}\n", flush=True)
         study = Study(
@@ -135,7 +140,9 @@ def demo(flags: DemoFlags, /) -> None:
         if flags.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        run_study(flags, rounds(study), lambda seconds: beside_committed(results(study, seconds)))
+        run_study(
+            folder, flags.jobs, rounds(study), lambda seconds: beside_committed(results(study, seconds))
+        )
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "
@@ -194,15 +201,16 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     """
     from sweet_rl.studies.archer.recipe import ABLATIONS, METHODS, OnlineStudy, rounds
     from sweet_rl.studies.archer.results import results
+    from sweet_rl.studies.outcome import prepared, run_study
     from sweet_rl.studies.results import beside
 
-    folder = prepared(flags)
+    folder = prepared(flags.output_dir, overwrite=flags.overwrite)
     numbers = {name: getattr(flags, name) for name in ("skill", "test_games", "teacher_games")}
     given = {name: number for name, number in numbers.items() if number is not None}
     methods = {name: own for name, own in METHODS.items() if flags.ablations or name not in ABLATIONS}
     study = OnlineStudy(folder, flags.seeds, flags.first_seed, flags.iterations, methods=methods, **given)
     full = FULL_STUDIES / "archer/full_study.json"
-    run_study(flags, rounds(study), lambda seconds: beside(results(study, seconds), full))
+    run_study(folder, flags.jobs, rounds(study), lambda seconds: beside(results(study, seconds), full))
     played = study.games("archer", study.first_seed, greedy=True)
     print(f"Read games with: sweet-rl visualize_dialogue_histories {played}")
 
@@ -247,6 +255,7 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     person would type it. It ends with a table and a page: success against episodes, and which published
     orderings hold at this size, beside a planner, chance and a linear policy. An interrupted demo resumes where it stopped.
     """
+    from sweet_rl.studies.outcome import prepared, run_study
     from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
     from sweet_rl.studies.reflect.results import results
     from sweet_rl.studies.results import beside
@@ -260,7 +269,7 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     if not chosen or not set(chosen) <= set(WORLDS):
         raise UsageError(f"--worlds must be of {', '.join(WORLDS)}, got {flags.worlds!r}.")
     methods = METHODS if flags.ablations else MAIN_METHODS
-    folder = prepared(flags)
+    folder = prepared(flags.output_dir, overwrite=flags.overwrite)
     study = ReflectStudy(folder, flags.seeds, flags.first_seed, worlds=chosen, methods=methods, **given)
     full = FULL_STUDIES / "reflect/full_study.json"
-    run_study(flags, rounds(study), lambda seconds: beside(results(study, seconds), full))
+    run_study(folder, flags.jobs, rounds(study), lambda seconds: beside(results(study, seconds), full))

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.errors import missing_package
-from sweet_rl.flags.common import Jobs, OutputDir, Overwriting
 from sweet_rl.pipelines.steps import Step, in_rounds
 from sweet_rl.records import replace_file
 from sweet_rl.studies.report import words
@@ -23,11 +22,6 @@ Flags: TypeAlias = Mapping[str, Any]
 
 Chain: TypeAlias = tuple[Step, ...]
 """Steps that follow each other; the chains of a round do not wait for each other."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StudyFlags(OutputDir, Jobs, Overwriting):
-    """The study."""
 
 
 def call(run: str, output: Path, words: tuple[str, ...] = (), flags: Flags | None = None) -> Step:
@@ -44,27 +38,27 @@ def check_packages() -> None:
             raise missing_package(package, "plots", needed_for="The page of a study") from None
 
 
-def prepared(flags: StudyFlags) -> Path:
+def prepared(output_dir: str, *, overwrite: bool) -> Path:
     """The folder of a study, empty if it is to begin again."""
     check_packages()
-    folder = Path(flags.output_dir)
-    if flags.overwrite and folder.exists():
+    folder = Path(output_dir)
+    if overwrite and folder.exists():
         shutil.rmtree(folder)
     tracking.writes(folder, folder=True, continues=True)
     return folder
 
 
 def run_study(
-    flags: StudyFlags,
+    folder: Path,
+    jobs: int,
     rounds: Sequence[Sequence[Chain]],
     results: Callable[[Mapping[str, float]], Results],
 ) -> None:
     """Run the missing steps; write `study.json` and `report.html`, and print the table."""
     from sweet_rl.pipelines.running import How, run_steps, seconds_of
 
-    started, folder = time.perf_counter(), Path(flags.output_dir)
-    steps = in_rounds(rounds, folder)
-    run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
+    started, steps = time.perf_counter(), in_rounds(rounds, folder)
+    run_steps(steps, folder, How(jobs=jobs, fresh=False, small=True))
     finish(folder, results(seconds_of(folder, steps)))
     took = time.perf_counter() - started
     print(f"Done in {took:.0f} s. Open {folder / 'report.html'} in a browser.")
