@@ -7,10 +7,12 @@ to die. The variant stands in the task's row (`"variant"`); the episode's seed c
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from random import Random
 from typing import Final
 
@@ -62,8 +64,8 @@ class Deed:
     tells: str
     room: str = ""
     not_room: str = ""
-    carrying: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    carrying: Sequence[str] = ()
+    after: Sequence[str] = ()
     points: int = 0
     brings: str = ""
     uses: str = ""
@@ -71,113 +73,24 @@ class Deed:
     wins: bool = False
 
 
-def _room(name: str, lore: str, **exits: str | Exit) -> Room:
-    return Room(name, lore, {way: Exit(to) if isinstance(to, str) else to for way, to in exits.items()})
-
-
-# fmt: off
-ROOMS: dict[str, Room] = {
-    "jetty": _room(
-        "Jetty", "Planks slick with spray. Far out, a ship's bell rings, closer than it should be.", north="path"),
-    "path": _room(
-        "Shingle Path", "Stones crunch underfoot. Above you the lighthouse stands black against the sky.",
-        south="jetty", north="yard", west="garden", east="cliff"),
-    "garden": _room(
-        "Walled Garden",
-        "Cabbages gone to seed around an old well. Its windlass has a square hole where a crank belongs.",
-        east="path"),
-    "cliff": _room(
-        "Cliff Edge", "The ground ends. An iron post leans over the drop, and far below water moves in a cave.",
-        west="path",
-        down=Exit("cave", "rope", "You climb, you slip, and the rocks are a long way down.", deadly=True)),
-    "cave": _room(
-        "Tide Cave", "A wet vault, noisy with the sea. Every wave comes in a little farther than the last.",
-        up="cliff"),
-    "yard": _room(
-        "Keeper's Yard", "Flagstones and a flapping line of washing. The tower's door is banded with iron.",
-        south="path", west="kitchen", east="workshop",
-        north=Exit("foot", "door", "The tower's door is locked.")),
-    "kitchen": _room(
-        "Kitchen",
-        "A cold stove, a table laid for one. A cupboard with a brass lock hangs beside the cellar stairs.",
-        east="yard", down="cellar"),
-    "cellar": _room(
-        "Cellar", "Low and damp, and it smells of lamp oil. A hatch gapes in the middle of the floor.",
-        up="kitchen",
-        north=Exit("store", "light", "In the dark you walk straight into an open hatch.", deadly=True)),
-    "store": _room(
-        "Oil Store", "Casks on trestles. Only one of them still sounds full, and its tap drips.", south="cellar"),
-    "workshop": _room(
-        "Workshop", "Shavings, a vice, and hooks with the outlines of tools that somebody borrowed.", west="yard"),
-    "foot": _room("Tower Foot", "A round room full of echoes. Iron steps wind upwards.", south="yard", up="gallery"),
-    "gallery": _room(
-        "Lamp Room", "Glass all around. In the middle stands the great lantern: no lens, no wick, an empty bowl.",
-        down="foot"),
+_MAP: Final = tomllib.loads(files(__package__).joinpath("lantern.toml").read_text(encoding="utf-8"))
+ROOMS: Final = {
+    name: Room(room["name"], room["lore"], {way: Exit(**leads) for way, leads in room["exits"].items()})
+    for name, room in _MAP["rooms"].items()
 }
-
-THINGS: dict[str, str] = {
-    "matches": "workshop", "lamp": "jetty", "rope": "garden", "wick": "kitchen", "crank": "path",
-    "chart": "yard", "brass key": NOWHERE, "flask": NOWHERE, "lens": "cave", "iron key": "cave",
-}
+THINGS: Final[dict[str, str]] = {thing: about["at"] for thing, about in _MAP["things"].items()}
 """Where each thing is in variant 0."""
 
-NOTES: dict[str, str] = {
-    "matches": "A dry box, half full. It says: never near open oil.",
-    "lamp": "A small storm lamp with a glass that keeps its flame away from everything.",
-    "rope": "Tarred and sound, long enough for a cliff.",
-    "wick": "A thick ring of woven cotton, made for something bigger than a hand lamp.",
-    "crank": "A bent iron handle with a square end.",
-    "chart": "A sea chart. Somebody has circled the rocks and written: no light, no ship.",
-    "brass key": "Small, green and wet.",
-    "flask": "A tin flask with a screw top.",
-    "lens": "A heavy disc of ridged glass, without a scratch.",
-    "iron key": "As long as your hand.",
-}
+FOUND: Final[dict[str, int]] = {thing: about.get("points", 0) for thing, about in _MAP["things"].items()}
+"""Points for taking a thing for the first time."""
 
-DEEDS: tuple[Deed, ...] = (
-    Deed("light lamp", "blast",
-         "The match flares, and so does the air. The cellar's fumes were waiting for this.",
-         room="cellar", carrying=("matches", "lamp"), deadly=True),
-    Deed("light lamp", "lit", "The storm lamp takes the flame and keeps it.",
-         not_room="cellar", carrying=("matches", "lamp"), points=5),
-    Deed("turn windlass", "wound", "The crank fits. A bucket comes up, and in it lies a brass key.",
-         room="garden", carrying=("crank",), points=10, brings="brass key"),
-    Deed("unlock cupboard", "cupboard", "The brass lock gives way. Behind the door stands a flask.",
-         room="kitchen", carrying=("brass key",), points=5, brings="flask"),
-    Deed("fill flask", "oil", "Oil runs from the tap until the flask is heavy.",
-         room="store", carrying=("flask",), points=10),
-    Deed("tie rope", "rope", "You knot the rope to the post. It reaches all the way down.",
-         room="cliff", carrying=("rope",), points=10, uses="rope"),
-    Deed("unlock door", "door", "The iron key turns with a groan. The tower is open.",
-         room="yard", carrying=("iron key",), points=10),
-    Deed("fit lens", "lens", "The lens settles into its frame.",
-         room="gallery", carrying=("lens",), points=5, uses="lens"),
-    Deed("fit wick", "wick", "The wick closes around the burner.",
-         room="gallery", carrying=("wick",), points=5, uses="wick"),
-    Deed("pour oil", "bowl", "The bowl drinks the whole flask.",
-         room="gallery", carrying=("flask",), after=("oil",), points=5, uses="flask"),
-    Deed("light lantern", "beam",
-         "The great lantern catches. A beam swings out over the water, and the ship's bell turns away.",
-         room="gallery", carrying=("matches",), after=("lens", "wick", "bowl"), points=10, wins=True),
-)
-
-_ERRANDS = (
-    ("garden", "turn windlass"), ("garden", "take brass key"), ("kitchen", "unlock cupboard"),
-    ("kitchen", "take flask"), ("kitchen", "light lamp"), ("store", "fill flask"), ("cliff", "tie rope"),
-    ("cave", "take lens"), ("cave", "take iron key"), ("yard", "unlock door"), ("gallery", "fit lens"),
-    ("gallery", "fit wick"), ("gallery", "pour oil"), ("gallery", "light lantern"),
-)
-"""Room and command on the way to all 100 points, once everything that lies about has been picked up."""
-# fmt: on
+DEEDS: Final = tuple(Deed(**deed) for deed in _MAP["deeds"])
 
 MOVABLE = ("matches", "lamp", "rope", "wick", "crank", "chart")
 """Things that other variants put elsewhere, into `OPEN_ROOMS`."""
 
 OPEN_ROOMS = ("jetty", "path", "garden", "yard", "kitchen", "workshop")
 """Rooms that can be entered from the start."""
-
-FOUND: dict[str, int] = {"matches": 5, "flask": 5, "lens": 10}
-"""Points for taking a thing for the first time."""
 
 REACHED: dict[str, int] = {"gallery": 5}
 """Points for entering a room for the first time."""
@@ -298,10 +211,11 @@ class LanternGame:
     def _handle(self, verb: str, thing: str) -> str:
         held, lying = self._places.get(thing) == CARRIED, thing in self._lying()
         if verb == "examine" and (held or lying):
-            return NOTES[thing]
+            note: str = _MAP["things"][thing]["note"]
+            return note
         if verb == "take" and lying:
             self._places[thing] = CARRIED
-            self._reward(f"found {thing}", FOUND.get(thing, 0))
+            self._reward(f"found {thing}", FOUND[thing])
             return f"You take the {thing}."
         if verb == "drop" and held:
             self._places[thing] = self._room
@@ -378,7 +292,7 @@ def solve(variant: int = 0) -> tuple[str, ...]:
     gather()
     while wanted:
         walk(places[min(wanted, key=lambda thing: len(_way(rooms, here, places[thing])))])
-    for room, command in _ERRANDS:
+    for room, command in _MAP["errands"]:
         walk(room)
         commands.append(command)
     return tuple(commands)

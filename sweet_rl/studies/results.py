@@ -10,8 +10,10 @@ import datetime as dt
 import json
 import os
 import platform
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Literal, TypeAlias
@@ -262,6 +264,11 @@ class Results:
     notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     format: str = FORMAT
+
+
+def texts_of(package: str) -> dict[str, Any]:
+    """The titles, sentences and claims of a study."""
+    return tomllib.loads(files(package).joinpath("texts.toml").read_text(encoding="utf-8"))
 
 
 def provenance() -> dict[str, str]:

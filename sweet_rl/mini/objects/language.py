@@ -7,9 +7,11 @@ apart. What is special is listed.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.resources import files
 
 LONGEST = 300
 """Characters of a question that are read; a longer one is not understood."""
@@ -20,60 +22,12 @@ def set_of(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-SOFT = set_of(
-    "called either whole entire fully "
-    "a an the some any it its this these those they them their there here thing something anything one "
-    "ones objects things items object item of to in at as by from into onto over under near around inside "
-    "within upon through is are am was were be been being do did can could would will may might should "
-    "must you i we your my our me us yourself somebody someone anyone everybody everyone very really "
-    "quite usually typically often commonly generally normally mostly mainly primarily sometimes ever "
-    "maybe perhaps probably likely considered either known just actually also too all typical regular "
-    "normal particular certain so such like which that who whom where when while if per general purpose "
-    "frequently only even both able most about get got go specific average ordinary standard another "
-    "way located same especially enough next "
-)
+_ENGLISH = tomllib.loads(files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
+SOFT = set_of(_ENGLISH["soft"])
 """Words that a phrase may have between its own, and that say nothing alone."""
 
-_FORMS = {
-    "leaves": "leaf", "knives": "knife", "feet": "foot", "teeth": "tooth", "mice": "mouse", "geese":
-    "goose", "men": "man", "women": "woman", "children": "child", "kids": "kid", "persons": "people",
-    "humans": "human", "shelves": "shelf", "wolves": "wolf", "lives": "live", "loaves": "loaf", "halves":
-    "half", "scarves": "scarf", "clothes": "clothing", "has": "have", "having": "have", "had": "have",
-    "does": "do", "uses": "use", "using": "use", "used": "use", "ate": "eat", "eaten": "eat", "wore":
-    "wear", "worn": "wear", "made": "make", "found": "find", "kept": "keep", "driven": "drive", "drove":
-    "drive", "ridden": "ride", "rode": "ride", "flown": "fly", "flies": "fly", "held": "hold", "grown":
-    "grow", "thrown": "throw", "drawn": "draw", "written": "write", "wrote": "write", "sung": "sing",
-    "blown": "blow", "bought": "buy", "sold": "sell", "built": "build", "drunk": "drink", "seen": "see",
-    "sat": "sit", "slept": "sleep", "swum": "swim", "shaken": "shake", "broken": "break", "hung": "hang",
-    "caught": "catch", "played": "play", "lying": "lie", "laid": "lay", "ridable": "ride", "paintings":
-    "painting", "earrings": "earring", "strings": "string", "buildings": "building", "beds": "bed", "buses":
-    "bus", "glasses": "glass", "gloves": "glove", "hooves": "hoof",
-    "smoothies": "smoothie", "shoes": "shoe", "colour": "color", "colours": "color",
-    "coloured": "colored", "colors": "color", "grey": "gray", "wooden": "wood", "metallic": "metal",
-    "woollen": "wool", "organisation": "organization", "2": "two", "3": "three", "4": "four", "6": "six",
-    "8": "eight", "10": "ten", "seas": "sea", "sees": "see", "tv": "television", "tvs": "television",
-    "fries": "fry", "jewellery": "jewelry", "wings": "wing", "rings": "ring", "springs": "spring",
-    "outdoors": "outdoor", "indoors": "indoor", "hundreds": "hundred", "seeds": "seed", "needs": "need",
-    "planes": "plane", "pins": "pin", "caps": "cap", "hate": "dislike", "hats": "hat", "cars": "car",
-    "stars": "star", "ties": "tie", "pies": "pie", "dies": "die", "dying": "die", "plans": "plan", "cuts":
-    "cut", "cutting": "cut", "pans": "pan", "cans": "can", "bites": "bite", "bits": "bit", "sits": "sit",
-    "rated": "rate", "rats": "rat", "pets": "pet", "notes": "note", "sliced": "slice", "bigger": "big",
-    "smaller": "small", "larger": "large", "heavier": "heavy", "lighter": "light", "longer": "long",
-    "taller": "tall", "shorter": "short", "faster": "fast", "slower": "slow", "wider": "wide", "thicker":
-    "thick", "utensils": "utensil", "batteries": "battery", "berries": "berry", "cherries": "cherry",
-    "movies": "movie", "cookies": "cookie", "veggies": "veggie", "potatoes": "potato", "tomatoes": "tomato",
-    "axes": "axe",
-}  # fmt: skip
-"""Forms that no rule finds, and other spellings."""
-
-_KEPT = set_of(
-    "bar bare bed bit bite bore building bus can cane canvas cap cape car care ceiling chess cloth "
-    "clothing colored cut cute dice earring evening feed gas glue hat iris king legged lens living lose "
-    "morning need not note painting pan pane past paste people pet pete pie pin pine plan plane rat red "
-    "ring rob robe sea seed shaped sided sit site sole spring star stare sting string tap tape tennis tie "
-    "tub tube wedding weed wheeled wing "
-)
-"""Words whose last letters are no ending, or that would fall together with another word."""
+_FORMS: dict[str, str] = {form: word for word, forms in _ENGLISH["forms"].items() for form in forms.split()}
+_KEPT = set_of(_ENGLISH["kept"])
 
 
 @lru_cache(maxsize=1 << 14)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import fmean
+from typing import Final
 
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError
@@ -45,47 +46,15 @@ from sweet_rl.studies.results import (
     claims_about,
     claims_over_seeds,
     provenance,
+    texts_of,
 )
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
 
-TITLES = {
-    START: ("Imitation", "Imitates a scripted player; all methods of a seed begin with it."),
-    "archer": (
-        "ArCHer",
-        "A critic of whole utterances, learned from remembered games; the policy follows its advantage.",
-    ),
-    "chai": (
-        "Online CHAI",
-        "The same critic chooses among five utterances of the policy, which stays as it is.",
-    ),
-    "online_filteredbc": ("Online Filtered BC", "Imitates the best tenth of the games it has played."),
-    "ppo": (
-        "PPO",
-        "Whole games, the newest only: clipped steps by what each turn returned, less a learned value.",
-    ),
-    "reinforce": ("REINFORCE", "Whole games, the newest only: by what each turn returned, less the mean."),
-    "archer_single": ("One critic", "ArCHer with one critic instead of two."),
-    "archer_at_once": ("No delay", "ArCHer whose policy learns from the first iteration on."),
-    EXACT: (
-        "Exact critic",
-        "ArCHer that is told what each utterance gains on the best play: no critic errs.",
-    ),
-    TEACHER: ("Demonstrator", "Whom the policies imitated at first."),
-    "best": ("Best play", "The ceiling, computed exactly."),
-    "namer": ("Names in order", "A floor: names one word after the other and asks nothing."),
-    "random": ("Random", "A floor: any question or name at every turn."),
-}
+TEXTS: Final = texts_of(__package__)
+TITLES: Final = {name: (title, text) for name, (title, text) in TEXTS["methods"].items()}
 """Every method's name, and what it is, in one sentence."""
 
-CLAIMS = (
-    ("ArCHer improves on imitation", "archer", START),
-    ("ArCHer beats Online Filtered BC", "archer", "online_filteredbc"),
-    ("ArCHer beats Online CHAI", "archer", "chai"),
-    ("ArCHer beats REINFORCE", "archer", "reinforce"),
-    ("Two critics are better than one", "archer", "archer_single"),
-    ("It helps when the critic learns first", "archer", "archer_at_once"),
-    ("An exact critic is better than ArCHer's own", EXACT, "archer"),
-)
+CLAIMS: Final = [(text, better, worse) for text, better, worse in TEXTS["claims"]]
 """Orderings of returns, published or of rivals: what is claimed, the better method, the worse one."""
 
 SAVED = (
@@ -132,17 +101,6 @@ none have."""
 
 REACHED = Measure("reached", "reached it")
 """Whether a run ever did."""
-
-_FITS = (
-    "Names that fit: of the names said after an answer that rules words out, those that no answer rules out. A "
-    "policy that begins at the random player's share cannot see what a question is for."
-)
-
-_SWAP_TEST = (
-    "Swap test: no critic is told the word. Its advantages with the dialogue of another word's game, as long as "
-    "its own, have this correlation with the right ones: near 1, it does not read the dialogue. Of names, good "
-    "is the one that wins the game; which of those that fit wins is chance, so that not even an exact critic is always right."
-)
 
 CURVES = (
     Axes("return", "mean return", "games played to learn from", main=True),
@@ -194,8 +152,8 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
             "All methods of a seed begin with the same policy and are measured on the same games.",
             "A turn costs 1, the one that names the word nothing; a game ends after twenty turns at most.",
             "A point of a curve is the mean return of an iteration's own games, by the games learned from before.",
-            _FITS,
-            _SWAP_TEST,
+            TEXTS["notes"]["fits"],
+            TEXTS["notes"]["swap_test"],
             "Greedy games of CHAI are those of its start: its candidates are then all alike.",
             "Seconds are added up over runs; some of them ran at the same time.",
         ),

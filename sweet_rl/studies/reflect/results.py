@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
@@ -22,7 +22,7 @@ from sweet_rl.studies.reflect.recipe import (
     WIDTH,
     ReflectStudy,
 )
-from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, MOVED, TAXI
+from sweet_rl.studies.reflect.worlds import TAXI
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -35,81 +35,18 @@ from sweet_rl.studies.results import (
     claims_about,
     claims_over_seeds,
     provenance,
+    texts_of,
 )
 from sweet_rl.types import Json
 
-TITLES: Mapping[str, tuple[str, str]] = {
-    TAXI: (
-        "DangerousTaxi",
-        "Bring a passenger to their goal, on a grid of text where a move without effect ends the game.",
-    ),
-    EXPLORE: (
-        "AutoExplore",
-        "Find the one file of a repository that answers a question, by cd, cat and id, in fifteen steps.",
-    ),
-    MOVED: (
-        "AutoExplore, two hops",
-        "The same, where names tell nothing: a file says who keeps a thing, and where.",
-    ),
-    HOUSEHOLD: ("ALFWorld", "Do a task in a made household: find a thing, change it, put it somewhere."),
-}
+TEXTS: Final = texts_of(__package__)
+TITLES: Final = {name: (title, text) for name, (title, text) in TEXTS["worlds"].items()}
 """Every world's name, and what is played in it."""
 
-NAMES: Mapping[str, tuple[str, str]] = {
-    "sft": ("SFT only", "Imitates recorded actions, without reflections."),
-    "rl": ("RL only", "Learns online from nothing, without reflections."),
-    "sft_rl": (
-        "RL after SFT",
-        "Reflect-RL without reflections: imitates recorded actions, then learns online.",
-    ),
-    "sft_long": (
-        "SFT, longer",
-        "SFT only, with as many updates as the two models of Reflect-RL have together.",
-    ),
-    "sft_long_rl": (
-        "RL after longer SFT",
-        "RL after SFT, likewise: what the same work buys without reflections.",
-    ),
-    "reflect_sft": ("SFT with reflection", "Imitates recorded actions, beside a model that reflects."),
-    "reflect_rl": ("Reflect-RL", "Both models are fine-tuned, then the policy learns online."),
-    "reflect_rl_flat": ("No curriculum", "Reflect-RL on the whole task from the first iteration on."),
-    "reflect_rl_positive": ("No negatives", "Reflect-RL whose texts show no way back from a wrong file."),
-    "reflect_rl_swapped": (
-        "Others' reflections",
-        "Reflect-RL's policy, given the reflection of another state: a policy that does as well reads none.",
-    ),
-    "planner": ("Planner", "The ceiling: is given the way, or what the world hides."),
-    "seeker": ("Seeker", "The teacher: is given the way, and looks for what it has not seen."),
-    "sft_best": (
-        "SFT on the teacher's actions",
-        "Imitates what the teacher would do in the recorded states, not what was done there: all that its thoughts know, as labels.",
-    ),
-    "random": ("Random", "A floor: any command on offer, each as likely."),
-    "linear": (
-        "Linear",
-        "A floor: a linear policy on counts of words, fitted to the texts without reflections.",
-    ),
-    "linear_reflect": (
-        "Linear with reflection",
-        "The same on the texts with them, beside the reflection model.",
-    ),
-}
+NAMES: Final = {name: (title, text) for name, (title, text) in TEXTS["methods"].items()}
 """Every method's name, and what it is, in one sentence."""
 
-CLAIMS: Sequence[tuple[str, str, str]] = (
-    ("Reflect-RL beats fine-tuning alone", "reflect_rl", "sft"),
-    ("Reflect-RL beats itself without reflections", "reflect_rl", "sft_rl"),
-    ("Reflect-RL beats fine-tuning alone with as many updates", "reflect_rl", "sft_long"),
-    ("Reflect-RL beats itself without reflections with as many updates", "reflect_rl", "sft_long_rl"),
-    ("Reflect-RL beats itself with reflections of other states", "reflect_rl", "reflect_rl_swapped"),
-    ("Reflect-RL beats online learning alone", "reflect_rl", "rl"),
-    ("Online learning improves on fine-tuning with reflections", "reflect_rl", "reflect_sft"),
-    ("Reflections help without online learning", "reflect_sft", "sft"),
-    ("Reflections help beside as many updates, without online learning", "reflect_sft", "sft_long"),
-    ("Reflections help beside the teacher's actions, without online learning", "reflect_sft", "sft_best"),
-    ("A curriculum helps", "reflect_rl", "reflect_rl_flat"),
-    ("Wrong ways in the texts help", "reflect_rl", "reflect_rl_positive"),
-)
+CLAIMS: Final = [(text, better, worse) for text, better, worse in TEXTS["claims"]]
 """What is claimed, the better method, the worse one; the published orderings, and what else thoughts may be worth."""
 
 AXES = Axes("success", "success", "episodes played to learn from", "share", main=True)

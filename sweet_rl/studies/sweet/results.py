@@ -35,6 +35,7 @@ from sweet_rl.studies.results import (
     Turn,
     claim_over_tasks,
     provenance,
+    texts_of,
 )
 from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.settings import (
@@ -49,57 +50,16 @@ from sweet_rl.studies.sweet.settings import (
     POLICY,
     REJECTION,
     SWEETS,
-    UNTRAINED,
     Study,
     chosen_by,
 )
 from sweet_rl.types import AgentTurn, Json, Trajectory
 
-METHODS = {
-    "warm_start": ("warm start", "The agent before any training on outcomes: it imitates a noisy teacher."),
-    "rft": ("rejection fine-tuning", "Fine-tuned on the dialogues that ended in success."),
-    "dpo": ("trajectory DPO", "Multi-turn DPO: successful dialogues against failed ones of the same task."),
-    "sweet": (
-        "SWEET-RL",
-        "DPO on single turns, ranked by what a critic that is given the solution learnt from outcomes (eq. 3).",
-    ),
-    "sweet_released": (
-        "SWEET-RL, released advantage",
-        "The critic's reference is not given the solution, so that what the warm start makes of one counts, too.",
-    ),
-    "sweet_blind": ("SWEET-RL, blind critic", "The critic is not given the solution."),
-    "sweet_wrong": ("SWEET-RL, wrong solution", "The critic is given another task's solution."),
-    "sweet_shuffled": (
-        "SWEET-RL, shuffled credit",
-        "The scores of a turn are given to its candidates by chance.",
-    ),
-    "sweet_untrained": (
-        "SWEET-RL, untrained critic",
-        "The warm start, given the solution, is the critic: no outcome is learnt from (released advantage).",
-    ),
-    "sweet_halves": ("SWEET-RL, published draws", "The better half of the candidates against the worse."),
-    "sweet_unguarded": ("SWEET-RL, no guards", "No hard negatives and no twins."),
-    "sweet_rounds": ("SWEET-RL, two rounds", "Twice, with half of the dialogues each."),
-    "sweet_oracle": (
-        "credit by the oracle",
-        "Pairs ranked by the oracle of good turns: what credit can give.",
-    ),
-    "insider": ("ceiling: true prior", "Scripted: asks about the usual extras of the trade first."),
-    "expert": ("teacher", "Scripted: asks at random among what it has not asked, with mistakes."),
-    "random": ("floor: random", "Scripted: asks at random and forgets what it has asked."),
-}
+TEXTS: Final = texts_of(__package__)
+METHODS: Final = {name: (title, text) for name, (title, text) in TEXTS["methods"].items()}
 """Every agent that is measured: its title, and what it is, in one sentence."""
 
-CLAIMS = (
-    ("SWEET-RL beats the warm start", "warm_start"),
-    ("SWEET-RL beats rejection fine-tuning", "rft"),
-    ("SWEET-RL beats trajectory DPO", "dpo"),
-    ("A critic that knows the solution helps", "sweet_blind"),
-    ("It has to be the right solution", "sweet_wrong"),
-    ("It has to be the credit of that turn", "sweet_shuffled"),
-    ("Pairs of the best candidate help", "sweet_halves"),
-    ("Guards against repetition help", "sweet_unguarded"),
-)
+CLAIMS: Final = [(text, worse) for text, worse in TEXTS["claims"]]
 """What is claimed of SWEET-RL, and the method of which it is not true then."""
 
 MEASURES = (
@@ -182,15 +142,6 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
     )
 
 
-CHOOSER_TITLES: Final = {
-    "critic": (
-        "critic, given the solution",
-        "An upper line: at test time nobody has the solution. Its score is less the sampler's, which has none.",
-    ),
-    "critic_blind": ("blind critic", "It has seen dialogues and their outcomes only."),
-    UNTRAINED: ("untrained critic, given the solution", "What the warm start makes of a solution."),
-}
-
 AT_TEST_TIME: Final = Axes("success", "success", "turns to choose from", "share", main=True, log=True)
 
 _NAME: Final = re.compile(r"best_of_(\d+)_by_(\w+)")
@@ -213,14 +164,14 @@ def comparison_at_test_time(
         success: of every agent, by seed and name; those of other agents are left alone.
     """
     methods = []
-    for critic, title_and_text in CHOOSER_TITLES.items():
+    for critic, (title_of_critic, text) in TEXTS["choosers"].items():
         runs = tuple(
             Run(seed, curves={AT_TEST_TIME.name: points})
             for seed, found in sorted(success.items())
             if (points := _points(found, critic))
         )
         if runs:
-            methods.append(Method(critic, *title_and_text, runs=runs))
+            methods.append(Method(critic, title_of_critic, text, runs))
     return (
         Comparison(name, title, own="critic", curves=(AT_TEST_TIME,), methods=tuple(methods))
         if methods
