@@ -10,6 +10,7 @@ Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -108,31 +109,25 @@ class EncodingReport:
     """What happened on the way; `lines` says it to people."""
 
     noun: str = "pairs"
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     too_long: list[str] = field(default_factory=list)
-
-    def count(self, what: str, rows: int = 1) -> None:
-        """One more row of which something is worth knowing."""
-        self.counts[what] = self.counts.get(what, 0) + rows
 
     def lines(self, max_len: int) -> list[str]:
         """One line for each thing worth knowing."""
         notes = [f"{rows:,} {self.noun} {what}" for what, rows in self.counts.items() if rows]
         if self.too_long:
-            places = ", ".join(self.too_long[:3]) + (", ..." if len(self.too_long) > 3 else "")
-            notes.append(
-                f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}: {places}"
-            )
+            some = ", ".join(self.too_long[:3]) + (", ..." if len(self.too_long) > 3 else "")
+            what = f"{len(self.too_long):,} {self.noun} left out"
+            notes.append(f"{what}, too long for --max_len {max_len}: {some}")
         return notes
 
 
-class _Sides(NamedTuple):
-    """A row as turns: of each side, and its pictures."""
+class _Row(NamedTuple):
+    """A row as turns and pictures of each side."""
 
     place: str
     prompted: bool
-    turns: list[list[Turn]]
-    pictures: tuple[Pictures, ...]
+    sides: list[tuple[list[Turn], Pictures]]
 
 
 class TurnEncoder:
@@ -169,80 +164,66 @@ class TurnEncoder:
         """Encoded pairs in the order of the rows, without those that are too long."""
         report = EncodingReport()
 
-        def sides(row: PairRow) -> _Sides:
+        def turns_of(row: PairRow) -> _Row:
             sampled = row.prompt.text and row.chosen.ids and row.rejected.ids
             own = bool(sampled) and row.tokenizer == self._rows.digest
             if sampled:
-                report.count(
-                    "use the sampled token ids they carry"
-                    if own
-                    else "carry ids of another tokenizer: their text was tokenised"
-                )
+                what = "carry ids of another tokenizer: their text was tokenised"
+                report.counts["use the sampled token ids they carry" if own else what] += 1
             shown = row.prompt.pictures
             chosen, rejected = (self._rows.of(row, side, sampled=own) for side in (row.chosen, row.rejected))
             if chosen == rejected and not row.twin:
-                raise DataError(
-                    "has two sides of which the same is learned, so nothing is",
-                    path=row.path,
-                    line=row.line,
-                    repair='Leave the row out, or say that it is meant: "guard": "twin".',
-                )
-            return _Sides(
-                row.place,
-                bool(row.prompt),
-                [chosen, rejected],
-                (shown + row.chosen.pictures, shown + row.rejected.pictures),
-            )
+                problem = "has two sides of which the same is learned, so nothing is"
+                repair = 'Leave the row out, or say that it is meant: "guard": "twin".'
+                raise DataError(problem, path=row.path, line=row.line, repair=repair)
+            pictures = shown + row.chosen.pictures, shown + row.rejected.pictures
+            return _Row(row.place, bool(row.prompt), [(chosen, pictures[0]), (rejected, pictures[1])])
 
-        return [Encoded(i, both, rows[i]) for i, both in self._encoded(map(sides, rows), report)], report
+        return [Encoded(i, both, rows[i]) for i, both in self._encoded(map(turns_of, rows), report)], report
 
     def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[Encoded], EncodingReport]:
         """Encoded texts in the order of the rows, without those that are too long."""
         report = EncodingReport("texts")
 
-        def sides(row: TextRow) -> _Sides:
+        def turns_of(row: TextRow) -> _Row:
             own = bool(row.prompt.text and row.text.ids) and row.tokenizer == self._rows.digest
             turns = self._rows.of(row, row.text, sampled=own)
             if all(turn.ids for turn in turns):
-                report.count("use the sampled token ids they carry")
+                report.counts["use the sampled token ids they carry"] += 1
             elif row.text.turns and not turns[0].prompt.endswith(row.text.turns[0].input):
-                report.count("were played by other prompts, and are written by this model's chat template")
-            return _Sides(row.place, bool(row.prompt), [turns], ((),))
+                what = "were played by other prompts, and are written by this model's chat template"
+                report.counts[what] += 1
+            return _Row(row.place, bool(row.prompt), [(turns, ())])
 
-        return [Encoded(i, one, rows[i]) for i, one in self._encoded(map(sides, rows), report)], report
+        return [Encoded(i, one, rows[i]) for i, one in self._encoded(map(turns_of, rows), report)], report
 
     def _encoded(
-        self, sides_of_rows: Iterable[_Sides], report: EncodingReport
+        self, every_row: Iterable[_Row], report: EncodingReport
     ) -> Iterator[tuple[int, tuple[Side, ...]]]:
-        rows = list(sides_of_rows)
-        if self._rows.thoughts_left_out:
-            report.count(_NO_THOUGHTS, self._rows.thoughts_left_out)
+        rows = list(every_row)
+        report.counts[_NO_THOUGHTS] += self._rows.thoughts_left_out
         for first in range(0, len(rows), _ROWS_AT_ONCE):
             some = rows[first : first + _ROWS_AT_ONCE]
             texts = {
                 text: None
                 for row in some
-                for turns, pictures in zip(row.turns, row.pictures, strict=True)
-                for part in self._parts(turns, pictures, row.place)
+                for side in row.sides
+                for part in self._parts(*side, row.place)
                 for text in part[1:]
             }
             if not self._context_free:
-                every = [turn for row in some for turns in row.turns for turn in turns]
+                every = [turn for row in some for turns, _ in row.sides for turn in turns]
                 texts |= {text: None for turn in every for text in (turn.lead, turn.text + turn.end)}
             known = dict(zip(texts, self._ids(list(texts)), strict=True)) if texts else {}
             for place, row in enumerate(some, first):
-                sides = self._fitted(
-                    [
-                        self._branches(turns, pictures, row, known)
-                        for turns, pictures in zip(row.turns, row.pictures, strict=True)
-                    ],
-                    report,
-                )
+                branches = [self._branches(*side, row, known) for side in row.sides]
+                sides = self._fitted(branches, report)
                 if sides is None:
                     report.too_long.append(row.place)
                     continue
                 if not self._rows.end:
-                    report.count("end without an end token, as the chat template writes none behind a turn")
+                    what = "end without an end token, as the chat template writes none behind a turn"
+                    report.counts[what] += 1
                 yield place, sides
 
     def _parts(
@@ -269,13 +250,12 @@ class TurnEncoder:
             before = f"{turn.prompt}{turn.lead}{said}" if simple else ""
 
     def _branches(
-        self, turns: Sequence[Turn], pictures: Pictures, row: _Sides, known: Mapping[str, list[int]]
+        self, turns: Sequence[Turn], pictures: Pictures, row: _Row, known: Mapping[str, list[int]]
     ) -> list[Branch]:
         found: list[Branch] = []
         prompt_length = 0
-        for number, (turn, parts) in enumerate(
-            zip(turns, self._parts(turns, pictures, row.place), strict=True)
-        ):
+        split = zip(turns, self._parts(turns, pictures, row.place), strict=True)
+        for number, (turn, parts) in enumerate(split):
             before, lead, said = (known[text] for text in parts[1:])
             if not self._context_free:
                 if lead[: len(before)] == before and said[: len(lead)] == lead:
@@ -295,11 +275,8 @@ class TurnEncoder:
             shown = pictures[: self._vision.marks(turn.prompt)] if self._vision else ()
             found.append(Branch(ids, spans, prompt_length, shown))
         if not any(branch.scored for branch in found):
-            raise DataError(
-                "has nothing to learn: an empty turn, and no end token",
-                path=row.place,
-                repair="Leave it out.",
-            )
+            problem = "has nothing to learn: an empty turn, and no end token"
+            raise DataError(problem, path=row.place, repair="Leave it out.")
         return found
 
     def _unlearned(self, turn: Turn) -> int:
@@ -324,7 +301,7 @@ class TurnEncoder:
                 return None
             places = iter([cut for cut in cuts if cut is not None])
             sides = [[self._without(branch, *next(places)) for branch in side] for side in sides]
-            report.count(f"lost their oldest turns (--max_len {self._max_len})")
+            report.counts[f"lost their oldest turns (--max_len {self._max_len})"] += 1
         return tuple(Side(tuple(branch for branch in side if branch.scored)) for side in sides)
 
     def _cut(self, ids: Sequence[int], room: int) -> tuple[int, int] | None:
