@@ -41,7 +41,7 @@ from sweet_rl.training.settings import (
 from sweet_rl.training.trees import lay_out
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
-from tests.training.test_steps import turns
+from tests.training.test_batches import turns
 
 SMALL = {"vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
 GROUPED = SMALL | {"num_attention_heads": 4, "num_key_value_heads": 2}

@@ -1,15 +1,24 @@
-"""What a batch asks of a model; the result does not depend on the micro-batch."""
+"""Which rows an update has, how they are divided, laid out as trees, and what a batch asks of a model."""
+
+import math
+from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweet_rl.chat import Span
+from sweet_rl.errors import UsageError
 from sweet_rl.training.batches import Collator, Reader, token_weights
 from sweet_rl.training.data import PairRow, Said
 from sweet_rl.training.encoding import Encoded, Side, TurnEncoder
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.settings import LossSettings
+from sweet_rl.training.steps import ByTokens, StepSampler, by_count, history_groups, prefix_order
+from sweet_rl.training.trees import chains, common_prefix, grow, lay_out
 from tests.tiny_models import tiny_tokenizer
 from tests.training.pairs import dialogue_pairs
 
@@ -97,3 +106,234 @@ def test_losses_and_gradients_do_not_depend_on_the_micro_batch(reduction, steady
         assert others == pytest.approx(totals, rel=1e-4)
         for ours, theirs in zip(gradients, other_gradients, strict=True):
             assert (ours - theirs).norm() <= 1e-4 * ours.norm()
+
+
+def one_pack(rows):
+    return [rows]
+
+
+def pair(index, history, chosen, rejected):
+    """A step pair: two responses after one history."""
+    sides = [
+        Side.single((*history, *r), (Span(len(history), len(history) + len(r)),), len(history))
+        for r in (chosen, rejected)
+    ]
+    return Encoded(index, tuple(sides), PairRow(Said(), Said(), Said(), "pairs.jsonl", index + 1))
+
+
+def turns(count, pairs_per_turn=4, history=50):
+    """Pairs of several turns, those of a turn scattered."""
+    rows = [
+        pair(0, [turn + 1] * history, [100 + n, 7], [200 + n, 7, 8])
+        for n in range(pairs_per_turn)
+        for turn in range(count)
+    ]
+    return [Encoded(i, row.sides, row.row) for i, row in enumerate(rows)]
+
+
+@given(
+    count=st.integers(1, 60),
+    train_batch=st.integers(1, 20),
+    micro=st.integers(1, 7),
+    world=st.integers(1, 3),
+    group=st.booleans(),
+)
+def test_every_row_once_and_equal_within_its_step(count, train_batch, micro, world, group):
+    lengths = [(7 * row) % 23 + 1 for row in range(count)]
+    ranks = [
+        StepSampler(
+            lengths,
+            packs=by_count([-length for length in lengths], most=micro, world=world),
+            train_batch=train_batch,
+            seed=1,
+            group_by_length=group,
+            rank=rank,
+            world=world,
+        )
+        for rank in range(world)
+    ]
+    batches = [list(sampler) for sampler in ranks]
+    steps = -(-count // train_batch)
+    accumulation = ranks[0].accumulation
+    assert accumulation == -(-min(train_batch, count) // (micro * world))
+    assert {len(mine) for mine in batches} == {steps * accumulation} == {len(sampler) for sampler in ranks}
+    used = Counter(row for mine in batches for batch in mine for row, scale in batch if scale)
+    assert used == Counter(range(count))
+    for step in range(steps):
+        mine = [b for rank in batches for b in rank[step * accumulation : (step + 1) * accumulation]]
+        assert max(map(len, mine)) <= micro
+        scales = [scale for batch in mine for _, scale in batch if scale]
+        assert sum(scales) == pytest.approx(world)
+        assert len(set(scales)) == 1
+
+
+def test_steps_do_not_depend_on_the_micro_batch():
+    def steps(most):
+        sampler = StepSampler([3, 1, 2] * 10, train_batch=8, packs=by_count(range(30), most=most), seed=4)
+        flat, accumulation = list(sampler), sampler.accumulation
+        return [
+            {row for batch in flat[i : i + accumulation] for row, scale in batch if scale}
+            for i in range(0, len(flat), accumulation)
+        ]
+
+    assert steps(8) == steps(4) == steps(1)
+
+
+def test_epochs_differ_and_the_files_order_can_be_kept():
+    sampler = StepSampler(range(1, 21), train_batch=4, packs=one_pack, seed=0)
+    first = list(sampler)
+    sampler.epoch = 1
+    assert list(sampler) != first
+    sampler.epoch = 0
+    assert list(sampler) == first
+    kept = StepSampler(
+        [5, 1, 4], train_batch=2, packs=one_pack, seed=0, shuffle=False, group_by_length=False, drop_last=True
+    )
+    assert list(kept) == [[(0, 0.5), (1, 0.5)]]
+
+
+def test_rows_of_one_history_come_in_one_update():
+    rows = turns(12)
+    sampler = StepSampler(
+        [row.length for row in rows], packs=one_pack, groups=history_groups(rows), train_batch=8, seed=3
+    )
+    for step in sampler:
+        assert sorted(Counter(rows[row].branches[0].ids[0] for row, _ in step).values()) == [4, 4]
+
+
+@given(budget=st.integers(55, 400), world=st.integers(1, 3))
+def test_packs_keep_their_budget_and_every_row_once(budget, world):
+    rows = turns(7)
+    packs = ByTokens(rows, prefix_order(rows), budget=budget, world=world)(list(range(len(rows))))
+    assert Counter(row for pack in packs for row in pack) == Counter(range(len(rows)))
+    for pack in packs:
+        sequences = {branch.ids for row in pack for branch in rows[row].branches}
+        tokens = {
+            ids[:n] for ids in sequences for n in range(1, len(ids) + 1)
+        }  # each distinct prefix is a token
+        assert len(tokens) <= budget
+
+
+def test_a_step_is_divided_so_that_every_process_has_something_to_do():
+    rows = turns(2)
+    packs = ByTokens(rows, prefix_order(rows), budget=10_000, world=2)(list(range(8)))
+    assert [len(pack) for pack in packs] == [4, 4]
+
+
+def test_tokens_that_cannot_be_shared_are_counted_each_time():
+    rows = turns(1)
+    shared = ByTokens(rows, prefix_order(rows), budget=230)([0, 1, 2, 3])
+    apart = ByTokens(rows, prefix_order(rows), budget=230, share=False)([0, 1, 2, 3])
+    assert (len(shared), len(apart)) == (1, 2)
+
+
+def test_a_row_over_the_budget_is_named():
+    with pytest.raises(
+        UsageError, match=r"pairs.jsonl.*1 takes 55 tokens, more than --max_tokens_per_batch 54"
+    ):
+        ByTokens(turns(1), [0, 1, 2, 3], budget=54)
+
+
+def test_a_process_with_less_work_still_makes_every_pass():
+    lengths = [9, 9, 1]
+    packs = [[0], [1], [2]]
+    samplers = [
+        StepSampler(lengths, packs=lambda _: packs, train_batch=3, seed=0, rank=rank, world=2)
+        for rank in (0, 1)
+    ]
+    first, second = map(list, samplers)
+    assert len(first) == len(second) == 2
+    assert second[1] == [(2, 0.0)]  # the shortest row, for nothing
+
+
+def arrays(sequences):
+    return [np.array(ids, dtype=np.uint32) for ids in sequences]
+
+
+SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=12)
+
+
+def test_one_tree_by_hand():
+    (tree,) = grow(arrays([[1, 2, 3], [1, 2, 4, 5], [1, 2, 4]]))
+    assert tree.ids_N.tolist() == [1, 2, 3, 4, 5]
+    assert tree.positions_N.tolist() == [0, 1, 2, 2, 3]
+    assert tree.ends_N.tolist() == [5, 5, 3, 5, 5]  # nothing behind its branch sees token 3
+    assert tree.members == [0, 2, 1]
+    assert [places.tolist() for places in tree.places] == [[0, 1, 2], [0, 1, 3], [0, 1, 3, 4]]
+
+
+@given(SEQUENCES, st.sampled_from([0.0, 3.0, math.inf]))
+def test_every_token_sees_its_own_sequence_and_nothing_else(sequences, span):
+    layout = lay_out(arrays(sequences), attention_span=span, pad_id=9)
+    length = layout.ids_RT.shape[1]
+    place = np.arange(length)
+    for sequence, places in zip(sequences, layout.places, strict=True):
+        row = places[0] // length
+        assert (places // length == row).all()
+        assert layout.ids_RT.reshape(-1)[places].tolist() == sequence
+        assert layout.positions_RT.reshape(-1)[places].tolist() == list(range(len(sequence)))
+        for token, flat in enumerate(places):
+            q = flat % length
+            seen = np.flatnonzero((place <= q) & (q < layout.ends_RT[row]))
+            assert seen.tolist() == (places[: token + 1] % length).tolist()
+    if span == 0:
+        assert not layout.shares
+        assert (layout.ends_RT > 0).sum() == sum(map(len, sequences))
+
+
+@given(SEQUENCES)
+def test_without_a_price_each_distinct_beginning_is_one_token(sequences):
+    layout = lay_out(arrays(sequences))
+    assert (layout.ends_RT > 0).sum() == len({tuple(s[:n]) for s in sequences for n in range(1, len(s) + 1)})
+
+
+@pytest.mark.parametrize(("span", "trees"), [(0, 2), (1, 2), (1e6, 1), (math.inf, 1)])
+def test_a_short_common_beginning_is_shared_only_where_attention_is_cheap(span, trees):
+    opening = [1] * 10
+    assert len(grow(arrays([opening + [2] * 90, opening + [3] * 90]), attention_span=span)) == trees
+
+
+def test_trees_are_of_a_size_where_padding_costs_more_than_sharing_saves():
+    """Four histories of 600 tokens with 300 in common, four candidates each."""
+    rng = np.random.default_rng(0)
+    common, own, last = (rng.integers(0, 32_000, shape) for shape in (300, (4, 300), (4, 4, 24)))
+    sequences = arrays([[*common, *own[i], *last[i, j]] for i in range(4) for j in range(4)])
+    assert [len(tree.ids_N) for tree in grow(sequences, attention_span=1536)] == [1488, 696]
+    assert lay_out(sequences, attention_span=1536).ids_RT.shape == (4, 696)
+
+
+def test_rows_are_filled():
+    sizes = [8, 5, 3, 4, 4]
+    sequences = [[n] * size for n, size in enumerate(sizes)]
+    layout = lay_out(arrays([*sequences, [0] * 8]))  # something is shared, so rows may hold several trees
+    assert layout.ids_RT.shape == (3, 8)
+    assert (layout.ends_RT > 0).all()
+
+
+@pytest.mark.parametrize(("span", "shape"), [(math.inf, (2, 4)), (64, (2, 4)), (0, (5, 4))])
+def test_rows_of_padding_are_filled_though_nothing_is_shared(span, shape):
+    layout = lay_out(arrays([[1] * 4, [2], [3], [4], [5]]), attention_span=span)
+    assert (layout.ids_RT.shape, layout.shares) == (shape, span > 0)
+
+
+def test_common_prefix():
+    a, b = arrays([[1, 2, 3], [1, 2]])
+    assert common_prefix(a, b) == common_prefix(b, a) == 2
+    assert common_prefix(a, a) == 3
+    assert common_prefix(a, a[:0]) == 0
+    assert common_prefix(a[1:], b) == 0
+
+
+@given(SEQUENCES)
+def test_of_sequences_that_begin_each_other_the_longest_is_last(sequences):
+    """Every sequence is in one chain, begins the next one there, and no chain's last one begins another's."""
+    rows = [tuple(ids) for ids in sequences]
+    found = chains(rows)
+    assert sorted(number for chain in found for number in chain) == list(range(len(rows)))
+    for chain in found:
+        for one, other in pairwise(chain):
+            assert rows[other][: len(rows[one])] == rows[one]
+    lasts = [rows[chain[-1]] for chain in found]
+    assert not any(
+        a is not b and b[: len(a)] == a for n, a in enumerate(lasts) for b in [*lasts[:n], *lasts[n + 1 :]]
+    )

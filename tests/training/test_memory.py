@@ -13,7 +13,7 @@ from sweet_rl.errors import ServiceError
 from sweet_rl.training import forward
 from sweet_rl.training.scoring import CandidateScorer
 from tests.training.pairs import dialogue_pairs, write_dialogues, write_pairs
-from tests.training.test_train_dpo import weights
+from tests.training.test_runs import weights
 
 FULL = torch.OutOfMemoryError(
     "CUDA out of forward. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of ..."

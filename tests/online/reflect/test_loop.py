@@ -1,16 +1,24 @@
-"""Online runs: their logs and folders, going on after a kill, and what is remembered."""
+"""Reflect-RL's runs: logs and folders, going on after a kill, two processes, and what is kept of play."""
 
 import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from sweet_rl.errors import EpisodeError, NonFiniteError, StorageError, UsageError
-from sweet_rl.online.reflect.models import Checkpoints
+from sweet_rl.online.reflect.agent import Agent
+from sweet_rl.online.reflect.models import Checkpoints, load_policy, load_reflector, save_agent
 from sweet_rl.online.reflect.trainer import Trainer, policy_gradient_loss
+from sweet_rl.training.models import bare_model
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from tests.online.reflect import taxi
+from tests.online.reflect import taxi, two_processes
 from tests.online.reflect.tiny import golden
 from tests.states import same_state
 
@@ -267,3 +275,193 @@ def test_a_broken_checkpoint_is_put_aside_and_the_one_before_it_goes_on(tmp_path
     with pytest.raises(StorageError, match=r"checkpoint-3: .* is missing; checkpoint-2: .*--load_dir"):
         Checkpoints(tmp_path / "a").newest()
     assert sorted((tmp_path / "a").rglob("*")) == there
+
+
+def test_two_processes_do_what_one_does(tmp_path):
+    model = taxi.make_model(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.online.reflect.two_processes", model, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for kind in two_processes.RUNS:
+        theirs = torch.load(tmp_path / f"{kind}.pt", weights_only=True)
+        parameters, entries = two_processes.run(model, kind)
+        for one, other in zip(parameters, theirs["parameters"], strict=True):
+            assert torch.allclose(one, other, atol=2e-5)
+        for one, other in zip(entries, theirs["entries"], strict=True):
+            assert one["cost"] == pytest.approx(other["cost"])
+            assert one["loss"] == pytest.approx(other["loss"], rel=1e-3, abs=1e-5)
+            assert one["critic_loss"] == pytest.approx(other["critic_loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+def test_a_frozen_adapter_is_part_of_the_weights(tmp_path, model, compat):
+    flags = taxi.settings(model, reflect=True)
+    trained = load_policy(flags, ["0", "1"])
+    with torch.no_grad():
+        for parameter in trained.trainable():
+            parameter.normal_(std=0.2, generator=torch.Generator().manual_seed(0))
+    save_agent(trained.model, trained.tokenizer, tmp_path / "checkpoint-1")
+    loaded = {"reflect_load_dir": str(tmp_path / "checkpoint-1"), "lora_alpha": flags.lora_alpha}
+    reflector = load_reflector(taxi.settings(model, reflect=True, compat=compat, **loaded))
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        expected, bare = trained.model(ids).logits, usual_model(model)(ids).logits
+        assert torch.allclose(reflector.model(ids).logits, expected, atol=1e-4)
+    assert not torch.allclose(expected, bare, atol=1e-2)
+    assert hasattr(reflector.model, "peft_config") is (compat == "published")
+
+
+def usual_model(model):
+    return AutoModelForCausalLM.from_pretrained(model).eval()
+
+
+def test_the_fused_activation_is_the_same_function(model):
+    flags = taxi.settings(model)
+    loaded, usual = bare_model(load_policy(flags, ["0", "1"]).model), usual_model(model)
+    kinds = [{type(module).__name__ for module in one.modules()} for one in (loaded, usual)]
+    assert ["NewGELUActivation" in kind for kind in kinds] == [False, True]
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        assert torch.allclose(loaded(ids).logits, usual(ids).logits, atol=1e-5)
+
+
+def test_reflections_may_have_a_temperature_of_their_own(model):
+    flags = taxi.settings(model, reflect=True, temperature=0.7)
+    for changed, expected in (({}, 0.7), ({"reflect_temperature": 0.2}, 0.2)):
+        given = replace(flags, **changed)
+        reflector = load_reflector(given)
+        assert reflector is not None
+        assert reflector.sampling.temperature == expected
+        assert load_policy(given, ["0", "1"]).sampling.temperature == 0.7
+
+
+def test_a_model_that_could_read_nothing_is_refused(model):
+    flags = taxi.settings(model, reflect=True, reflect_max_new_tokens=100_000)
+    with pytest.raises(
+        UsageError, match=r"is to write 100,000: of a prompt nothing .* --reflect_max_new_tokens"
+    ):
+        load_reflector(flags)
+
+
+SHARED_CRITIC = {"use_critic": True, "shared_critic": True, "critic_update_freq": 1}
+
+
+def learned(model, monkeypatch, **changed):
+    """Losses, weights and Adam's moments after two iterations; and tokens that were read in the first one."""
+    read, first = [], []
+    reads = Agent.read
+
+    def counted(agent, sequences, places):
+        read.append(sum(map(len, sequences)))
+        return reads(agent, sequences, places)
+
+    flags = taxi.settings(
+        model, **{"disable_dropout": True, "max_steps": 2, "replay_buffer_size": 0, **changed}
+    )
+    entries = taxi.Entries()
+    with monkeypatch.context() as patch, taxi.opened(flags, watchers=[entries]) as loop:
+        patch.setattr(Agent, "read", counted)
+        patch.setattr(
+            taxi.Entries, "log", lambda self, _, entry: (self.all.append(entry), first.append(sum(read)))
+        )
+        loop.run()
+        state = loop.state(2)["trainer"]
+    moments = [
+        one for its in state["optimizer"]["state"].values() for one in (its["exp_avg"], its["exp_avg_sq"])
+    ]
+    return [entry["loss"] for entry in entries.all], [*state["parameters"], *moments], first[0]
+
+
+def alike(states, plain, within=1e-4):
+    """Beside the largest of each: moments are far smaller than weights."""
+    pairs = zip(states, plain, strict=True)
+    return all((one - other).abs().max() <= within * other.abs().max() for one, other in pairs)
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, SHARED_CRITIC, {"pointing_head": True}, {"pointing_head": True, **SHARED_CRITIC}]
+)
+def test_losses_and_gradients_are_those_of_reading_again(model, monkeypatch, extra):
+    losses, states, read = learned(model, monkeypatch, kept_tokens=10**6, **extra)
+    expected, plain, read_twice = learned(model, monkeypatch, kept_tokens=0, **extra)
+    assert losses == [pytest.approx(one, rel=1e-4) for one in expected]
+    assert alike(states, plain)
+    assert read * 2 <= read_twice * (
+        1.5 if extra.get("use_critic") else 1
+    )  # a critic reads once more afterwards
+
+
+def test_what_has_no_room_is_read_again(model, monkeypatch):
+    some, states, read = learned(model, monkeypatch, kept_tokens=700)
+    none, plain, read_twice = learned(model, monkeypatch, kept_tokens=0)
+    *_, read_once = learned(model, monkeypatch, kept_tokens=10**6)
+    assert some == [pytest.approx(one, rel=1e-4) for one in none]
+    assert alike(states, plain)
+    assert read_once < read < read_twice
+
+
+def test_as_much_is_kept_as_has_room_however_many_play_at_once(model):
+    draw = random.Random(0)
+    prompts = [" ".join(draw.choices("abcdefgh", k=100)) for _ in range(40)]
+    with taxi.opened(taxi.settings(model, disable_dropout=True, kept_tokens=2000)) as loop:
+        agent = loop._trainer.agent
+        loop._trainer.keep_play()
+        agent.choose(prompts, range(40))
+        examples = [agent.example(prompt, (0,)) for prompt in prompts]
+        assert sum(len(one.prompt_ids) for one in examples) > 2 * 2000
+        kept = [examples[number] for read in agent.kept.take(examples) for number in read.numbers]
+    assert 1000 < sum(len(one.prompt_ids) for one in kept) <= 2000
+
+
+@pytest.mark.parametrize("common", [0, 90])
+def test_texts_are_written_within_the_budget_whatever_they_share(model, common):
+    texts = [[5] * common + [number] * (100 - common) for number in range(6, 26)]
+    with taxi.opened(taxi.settings(model)) as loop:
+        found = list(loop._trainer.agent.batches(texts, 512, written=True))
+    assert sorted(number for batch in found for number in batch) == list(range(20))
+    assert max(map(len, found)) == 5  # padded, each has a cache of 100 tokens
+
+
+@pytest.mark.parametrize(
+    "extra", [{"disable_dropout": False}, {"gradient_accumulation_steps": 2}, {"compat": "published"}]
+)
+def test_nothing_is_kept_where_the_update_computes_something_else(model, extra):
+    with taxi.opened(taxi.settings(model, **{"disable_dropout": True, **extra})) as loop:
+        trainer = loop._trainer
+        trainer.keep_play()
+        trainer.agent.choose(["a b"], [0])
+        assert trainer.agent.kept.take([trainer.agent.example("a b", (0,))]) == []
+
+
+def test_other_weights_have_read_nothing(model):
+    with taxi.opened(taxi.settings(model, disable_dropout=True)) as loop:
+        agent = loop._trainer.agent
+        example = agent.example("a b", (0,))
+        for changes in (False, True):
+            loop._trainer.keep_play()
+            agent.choose(["a b"], [0])
+            if changes:
+                with torch.no_grad():
+                    agent.trainable()[0].add_(1)
+            assert (agent.kept.take([example]) == []) is changes
+
+
+def test_each_choice_goes_back_through_its_own_row(model):
+    """The same prompt twice, one that was not played, and one whose episode failed."""
+    with taxi.opened(taxi.settings(model, disable_dropout=True)) as loop:
+        agent = loop._trainer.agent
+        loop._trainer.keep_play()
+        agent.choose(["a b", "c", "a b", "d"], [0, 1, 2, 3])
+        examples = [agent.example(prompt, (0,)) for prompt in ("e", "a b", "c", "a b")]
+        (found,) = agent.kept.take(examples)
+        assert sorted(found.numbers) == [1, 2, 3]
+        for number, logits_V in zip(found.numbers, found.logits_SV, strict=True):
+            expected_KV, _ = agent.read([examples[number].sequence], [[len(examples[number].sequence) - 1]])
+            assert torch.allclose(logits_V, expected_KV[0], atol=1e-5)
+        assert agent.kept.take(examples) == []

@@ -3,14 +3,13 @@
 `python -m tests.online.reflect.two_processes MODEL FOLDER`
 """
 
-import os
 import sys
-import traceback
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from tests.online.processes import forked
 from tests.online.reflect import taxi
 
 RUNS = {
@@ -43,23 +42,6 @@ def work(rank, model, folder):
         dist.destroy_process_group()
 
 
-def main(model, folder):
-    children = []
-    for rank in range(2):
-        child = os.fork()
-        if not child:
-            status = 0
-            try:
-                work(rank, model, folder)
-            except Exception:  # noqa: BLE001 - shown by the parent
-                traceback.print_exc()
-                status = 1
-            sys.stderr.flush()
-            os._exit(status)
-        children.append(child)
-    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    sys.exit(forked(work, *sys.argv[1:]))

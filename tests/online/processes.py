@@ -1,11 +1,14 @@
-"""Run as a module: two forked processes train divided policies; the first writes what came of it.
+"""Run as a module: two forked processes train together; the first writes what came of it.
 
-`python -m tests.online.sharded_processes FOLDER`: the folder holds `policy` and `critic`, and gets
-a file for each of `CASES`. Assertions about single processes are made here.
+`python -m tests.online.processes FOLDER`: the folder holds `policy` and `critic`, and gets a file for each learner, and
+for each of `CASES`, in which policies are divided. Assertions about single processes are made here.
 """
 
 import copy
+import os
+import signal
 import sys
+import traceback
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +20,61 @@ from sweet_rl.errors import NonFiniteError
 from sweet_rl.online.archer import make_learner
 from sweet_rl.online.distributed import is_main
 from sweet_rl.online.settings import ArcherSettings
+from tests.online import test_archer as one_process
 from tests.online.models import ROWS, Joined
-from tests.online.test_learners import drawing
-from tests.online.two_processes import forked
+from tests.online.test_archer import drawing
+
+UPDATES = 2
+
+
+def train(kind):
+    """A learner after some updates, and its numbers. 3 rows a step: the two processes have unequal shares."""
+    learner = one_process.make(
+        kind, use_baseline=True, normalize_advantages=True, grad_accum_steps=3, batch_size=1
+    )
+    draw = one_process.drawing()
+    infos = [learner.update(draw, update_actor=True) for _ in range(UPDATES)]
+    return learner, infos
+
+
+def work(rank, kind, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{kind}-meets", rank=rank, world_size=2)
+    one_process.MODEL_SEED = rank  # the first one's weights count
+    learner, infos = train(kind)
+    mine = one_process.weights(learner)
+    both = [None, None]
+    dist.all_gather_object(both, mine)
+    assert all(torch.equal(a, b) for a, b in zip(*both, strict=True)), "the processes differ"
+    if rank == 0:
+        torch.save({"weights": mine, "infos": infos}, f"{folder}/{kind}-whole.pt")
+    dist.destroy_process_group()
+
+
+def forked(work, *arguments):
+    """Run `work(rank, *arguments)` in two processes; 0 if both did it. One does not wait for another's end."""
+    children = set()
+    for rank in range(2):
+        child = os.fork()
+        if not child:
+            status = 0
+            try:
+                work(rank, *arguments)
+            except BaseException:  # noqa: BLE001 - shown by the parent
+                traceback.print_exc()
+                status = 1
+            sys.stderr.flush()
+            os._exit(status)
+        children.add(child)
+    failed = 0
+    while children:
+        child, status = os.wait()
+        children.remove(child)
+        if status:
+            failed = 1
+            for other in children:
+                os.kill(other, signal.SIGKILL)
+    return failed
+
 
 CASES = {
     "archer": {"normalize_advantages": True},
@@ -34,8 +89,6 @@ CASES = {
 }
 """What differs from the settings below. 3 rows a step: shares are unequal, and one row leaves a process none."""
 
-UPDATES = 2
-
 
 def settings_of(folder, case):
     common = {
@@ -46,7 +99,7 @@ def settings_of(folder, case):
     return ArcherSettings(**{**common, **CASES[case]})
 
 
-def train(settings):
+def train_sharded(settings):
     """A learner after some updates, and its numbers."""
     learner = make_learner(settings, chat_format=Joined())
     draw = drawing()
@@ -68,11 +121,11 @@ def has_its_part_only(learner):
             assert kept.dim() == 0 or kept.to_local().shape == parameter.to_local().shape, name
 
 
-def work(rank, folder):
+def work_sharded(rank, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meets", rank=rank, world_size=2)
     for case in CASES:
         settings = replace(settings_of(folder, case), shard_with="fsdp2")
-        learner, infos = train(settings)
+        learner, infos = train_sharded(settings)
         has_its_part_only(learner)
         state = copy.deepcopy(learner.state_dict())
         infos.append(goes_on(learner))
@@ -84,7 +137,7 @@ def work(rank, folder):
         assert goes_on(again) == infos[-1]
         if rank == 0:
             torch.save({"infos": infos, "state": state, "after": after}, f"{folder}/{case}.pt")
-    sampling_needs_nobody(train(replace(settings_of(folder, "archer"), shard_with="fsdp2"))[0])
+    sampling_needs_nobody(train_sharded(replace(settings_of(folder, "archer"), shard_with="fsdp2"))[0])
     stops_alike(again, rank)
     dist.destroy_process_group()
 
@@ -113,4 +166,5 @@ def stops_alike(learner, rank):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.exit(forked(work, sys.argv[1]))
+    whole = [forked(work, kind, sys.argv[1]) for kind in one_process.KINDS]
+    sys.exit(max(*whole, forked(work_sharded, sys.argv[1])))

@@ -1,4 +1,4 @@
-"""A policy divided over two processes (FSDP2 over gloo) learns what a whole one learns, and one goes on as the other."""
+"""Two processes over gloo compute the update of one; so do two that have parts of a policy (FSDP2), and one goes on as the other."""
 
 import os
 import subprocess
@@ -13,9 +13,10 @@ from sweet_rl.errors import UsageError
 from sweet_rl.online import distributed
 from sweet_rl.online.archer import make_learner
 from sweet_rl.online.settings import ArcherSettings
+from tests.online import test_archer as learners
 from tests.online.models import Joined, critic_model, critic_tokenizer, policy_model, policy_tokenizer
-from tests.online.sharded_processes import CASES, goes_on, settings_of, train
-from tests.online.test_learners import NEVER_MOVE
+from tests.online.processes import CASES, goes_on, settings_of, train, train_sharded
+from tests.online.test_archer import NEVER_MOVE
 
 # Two processes for all of them; the time limit is for the first test, which waits for them.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("sharded")]
@@ -33,7 +34,7 @@ def folder(tmp_path_factory):
     critic_model().base_lm.save_pretrained(root / "critic")
     critic_tokenizer().save_pretrained(root / "critic")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.online.sharded_processes", str(root)],
+        [sys.executable, "-m", "tests.online.processes", str(root)],
         capture_output=True, text=True, check=False, timeout=280,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
@@ -62,11 +63,21 @@ def far(one, other):
     return max((one[place] - other[place]).abs().max().item() for place in moved)
 
 
+@pytest.mark.parametrize("kind", learners.KINDS)
+def test_two_processes_do_what_one_does(folder, kind):
+    """The published mean made gradients half as large."""
+    theirs = torch.load(folder / f"{kind}-whole.pt", weights_only=True)
+    alone, infos = train(kind)
+    assert learners.distance(learners.weights(alone), theirs["weights"]) < 1e-6
+    for ours, found in zip(infos, theirs["infos"], strict=True):
+        assert ours == pytest.approx(found, rel=1e-6, abs=1e-6)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_with_parts_do_what_one_does_and_it_goes_on_for_them(case, folder):
     found = torch.load(folder / f"{case}.pt", weights_only=True)
     settings, limit = settings_of(folder, case), ROUNDED.get(case, 1e-9)
-    learner, infos = train(settings)
+    learner, infos = train_sharded(settings)
     infos.append(goes_on(learner))
     for ours, theirs in zip(infos, found["infos"], strict=True):
         assert ours == pytest.approx(theirs, rel=limit, abs=limit)
