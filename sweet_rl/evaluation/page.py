@@ -1,6 +1,6 @@
 """What a run is worth, or which of two is better, as one page that needs neither network nor scripts.
 
-Numbers, and dialogues of those tasks that explain them. What models wrote is escaped (`sweet_rl.viewer.page`).
+Numbers, and dialogues of those tasks that explain them. What models wrote is escaped (`sweet_rl.viewer.export`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sweet_rl.evaluation.sources import facts_of
 from sweet_rl.types import NO_ANSWER, FinishReason, Json
 from sweet_rl.version import __version__
 from sweet_rl.viewer.design import NOT_THERE, Picture, find_picture
-from sweet_rl.viewer.page import from_template
+from sweet_rl.viewer.export import from_template
 
 _LONGEST: Final = 20_000  # characters of one message that are shown
 _LARGEST: Final = 1_000_000  # bytes of a picture that becomes part of the page

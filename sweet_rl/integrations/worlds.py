@@ -1,6 +1,6 @@
 """Any world, open for episodes whose turns come from elsewhere: what all integrations share.
 
-`WorldChoice` says which world, in any tool's configuration; `open_world` opens it, `shared_world` for many at once;
+`open_world` opens the world that a `WorldChoice` says, `shared_world` for many at once;
 `SteppedEpisode` is played one turn at a time, by the parts of our own loop (`sweet_rl.rollout.LiveEpisode`): an agent
 earns the same in any tool. What an agent is shown is what a policy may see; hidden information stays with human and grader.
 """
@@ -8,23 +8,19 @@ earns the same in any tool. What an agent is shown is what a policy may see; hid
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
-import typing
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any
 
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import as_json, with_system
 from sweet_rl.commands.humans import PLACE_FLAGS, Human, HumanFlags, make_user
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError, no_such
-from sweet_rl.flags import flag, no_flag
-from sweet_rl.flags.common import NumTasks, Seeded, Tasks, WorldName
+from sweet_rl.integrations.choice import WorldChoice
 from sweet_rl.interface.grades import grading_as_they_end, grading_of
 from sweet_rl.interface.parts import options_for, tasks_for
 from sweet_rl.rollout import Episode, LiveEpisode
@@ -43,62 +39,7 @@ from sweet_rl.types import (
     derive_seed,
 )
 from sweet_rl.version import __version__
-from sweet_rl.worlds import Options, World, first_for, world_of
-
-Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
-    """The world; all of it can stand in another tool's configuration.
-
-    Every episode's seed is derived from `seed`, as in our own loop. `options` are the world's, and `grading`
-    settings of `sweet_rl.grade`, by name.
-    """
-
-    human: str = flag(
-        "auto",
-        "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",
-    )
-    human_url: str | None = flag(None, "base URL of the human's server.")
-    options: dict[str, Json] = no_flag(factory=dict)
-    grading: dict[str, Json] = no_flag(factory=dict)
-
-
-def choice_fields() -> dict[str, tuple[Any, Any]]:
-    """Type and default of every field, by its name."""
-    hints = typing.get_type_hints(WorldChoice)
-    usual = {"world": first_for("dialogue"), "options": {}, "grading": {}}
-    return {one.name: (hints[one.name], usual.get(one.name, one.default)) for one in fields(WorldChoice)}
-
-
-def choice_of(settings: Mapping[str, Any]) -> WorldChoice:
-    """A choice from another tool's configuration; what that leaves out is as usual."""
-    usual = {name: default for name, (_, default) in choice_fields().items()}
-    for name in settings:
-        if name not in usual:
-            raise no_such("setting of a world", name, usual)
-    choice = WorldChoice(**usual | dict(settings))
-    for name in ("options", "grading"):
-        if not isinstance(value := getattr(choice, name), Mapping):
-            raise UsageError(f"{name} of a world must be names with values, like {{'a': 1}}, got {value!r}.")
-    return choice
-
-
-def by_fields(function: Callable[[WorldChoice], Made]) -> Callable[..., Made]:
-    """A function of a choice as one of the choice's fields, for tools that read signatures."""
-
-    @functools.wraps(function)
-    def call(**named: Any) -> Made:
-        return function(choice_of(named))
-
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, (kind, default) in choice_fields().items()
-        ]
-    )
-    return call
+from sweet_rl.worlds import Options, World, world_of
 
 
 @dataclass(frozen=True, slots=True)

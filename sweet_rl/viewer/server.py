@@ -23,8 +23,8 @@ from sweet_rl import serving
 from sweet_rl.errors import SweetRLError
 from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json
+from sweet_rl.viewer.export import build_page
 from sweet_rl.viewer.library import Library, Shown
-from sweet_rl.viewer.page import build_page
 from sweet_rl.viewer.rows import LAYOUTS
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -13,7 +13,7 @@ import pytest
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.command_line import read, values
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.integrations.export_pairs import export_pairs
+from sweet_rl.integrations.export import export_pairs
 from sweet_rl.training.data import read_pairs
 from sweet_rl.training.encoding import TurnEncoder
 from sweet_rl.training.settings import DataSettings

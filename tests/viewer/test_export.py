@@ -17,9 +17,8 @@ from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.integrations.export import export as export_rows
 from sweet_rl.records import load_trajectories
 from sweet_rl.viewer import server
-from sweet_rl.viewer.export import export
+from sweet_rl.viewer.export import build_page, data_block, embed, export
 from sweet_rl.viewer.library import Library
-from sweet_rl.viewer.page import build_page, data_block, embed
 from sweet_rl.viewer.rows import LAYOUTS
 from tests.viewer.samples import ATTACK, index_by, page_rows, write_rows
 

@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sweet_rl.studies.report.words import Write
 from sweet_rl.studies.results import Axes, Ending, Points
-from sweet_rl.viewer.page import static_text
+from sweet_rl.viewer.export import static_text
 
 _NAMES = (*(f"c{number}" for number in range(10)), "text", "muted", "line", "line-strong", "surface")
 _LIGHT = static_text("palette.css").partition("@media")[0]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.results import Axes, Comparison, Measure, Method, Results
-from sweet_rl.viewer.page import from_template
+from sweet_rl.viewer.export import from_template
 
 IDEAS = ("sweet", "archer", "reflect")
 """Studies whose idea is explained in pictures."""
