@@ -6,11 +6,10 @@ of the WebShop world as an agent does: the instruction in the first message, pag
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from random import Random
+from typing import Final, NamedTuple
 
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
@@ -20,12 +19,36 @@ from sweet_rl.worlds.webshop.pages import shop_instruction
 STRATEGIES: Final = ("random", "buyer", "careful")
 
 _STOP_WORDS: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "a am an and buy dollars find for i in is like looking lower m me need of please price than the to "
-        "with would",
-    )
+    [
+        "a",
+        "am",
+        "an",
+        "and",
+        "buy",
+        "dollars",
+        "find",
+        "for",
+        "i",
+        "in",
+        "is",
+        "like",
+        "looking",
+        "lower",
+        "m",
+        "me",
+        "need",
+        "of",
+        "please",
+        "price",
+        "than",
+        "the",
+        "to",
+        "with",
+        "would",
+    ]
 )
+_LOOK: Final = 2
+"""Turns that it takes to read a product's features and come back, or to open another product."""
 _CLICKABLE: Final = re.compile(r"\[\[?([^\[\]\n]+)\]\]?")
 _LISTED: Final = re.compile(r"\n\[([^\[\]\n]+)\] \n([^\n]*) \n\$([0-9]+(?:\.[0-9]+)?)")
 _ROW_OF_OPTIONS: Final = re.compile(r"\n[^\[\]\n]+ ((?:\[\[?[^\[\]\n]+\]\]?)+)")
@@ -52,15 +75,23 @@ class ShopperPolicy(ScriptedPolicy):
 
     def _say(self, observation: Observation) -> str:
         seen = _look_back(observation.messages)
+        searching = "[Search]" in seen.page
         if self._strategy == "random":
-            return _wander(seen, random.Random(derive_seed(observation.seed, observation.turn)))
-        if self._strategy == "buyer":
-            return _buy_first(seen)
-        return _compare(seen, self._max_turns - observation.turn)
+            rng = Random(derive_seed(observation.seed, observation.turn))
+            if searching:
+                return f"search[{rng.choice(_keywords(seen.instruction) or ['gift'])}]"
+            labels = _CLICKABLE.findall(seen.page)
+            return f"click[{rng.choice(labels)}]" if labels else "think[Where am I?]"
+        if searching:
+            return f"search[{' '.join(_keywords(seen.instruction)) or 'gift'}]"
+        if self._strategy == "careful":
+            return _compare(seen, self._max_turns - observation.turn)
+        if "[Buy Now]" in seen.page:
+            return "click[Buy Now]"
+        return f"click[{seen.listed[0].asin}]" if seen.listed else "click[Back to Search]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(NamedTuple):
     """A product as a result page shows it."""
 
     asin: str
@@ -68,8 +99,7 @@ class _Listed:
     price: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """What a customer remembers of a visit.
 
     `page` is the last whole page; `asin` the product that it is about, "" elsewhere; `read` maps products
@@ -78,17 +108,17 @@ class _Seen:
 
     instruction: str
     page: str
-    listed: tuple[_Listed, ...]
+    listed: Sequence[_Listed]
     asin: str
     read: Mapping[str, str]
-    chosen: frozenset[str]
+    chosen: set[str]
 
 
 def _look_back(messages: Sequence[Message]) -> _Seen:
     """Go through a visit again."""
     start = messages[0].content if messages else ""
     page, asin = start, ""
-    listed: tuple[_Listed, ...] = ()
+    listed: list[_Listed] = []
     read: dict[str, str] = {}
     chosen: set[str] = set()
     for action, answer in zip(messages[1::2], messages[2::2], strict=False):
@@ -99,80 +129,47 @@ def _look_back(messages: Sequence[Message]) -> _Seen:
             continue
         page = text
         if "\nPage " in text or "[Search]" in text:
-            found = _LISTED.findall(text)
-            listed = tuple(_Listed(name, title, float(price)) for name, title, price in found)
+            listed = [_Listed(name, title, float(price)) for name, title, price in _LISTED.findall(text)]
             asin, chosen = "", set()
         elif clicked in {item.asin for item in listed}:
             asin = clicked
             read[asin] = text
         elif asin:
             read[asin] += text
-    return _Seen((shop_instruction(start) or "").strip(), page, listed, asin, read, frozenset(chosen))
-
-
-def _wander(seen: _Seen, rng: random.Random) -> str:
-    if "[Search]" in seen.page:
-        return f"search[{rng.choice(_keywords(seen.instruction) or ['gift'])}]"
-    labels = _CLICKABLE.findall(seen.page)
-    return f"click[{rng.choice(labels)}]" if labels else "think[Where am I?]"
-
-
-def _buy_first(seen: _Seen) -> str:
-    if "[Search]" in seen.page:
-        return _search(seen)
-    if "[Buy Now]" in seen.page:
-        return "click[Buy Now]"
-    return f"click[{seen.listed[0].asin}]" if seen.listed else "click[Back to Search]"
+    return _Seen((shop_instruction(start) or "").strip(), page, listed, asin, read, chosen)
 
 
 def _compare(seen: _Seen, turns_left: int) -> str:
     """Read on, or look at another product, while something is missing and turns are left to buy then."""
-    if "[Search]" in seen.page:
-        return _search(seen)
     if not seen.listed:
         return "click[Back to Search]"
+
+    def lacks(item: _Listed) -> float:
+        """What was not opened may still have half of what its title does not mention."""
+        missing = _missing(seen, item)
+        return missing if item.asin in seen.read else missing / 2
+
+    best = min(seen.listed, key=lacks)
     if "[Buy Now]" not in seen.page:
-        return "click[< Prev]" if seen.asin else f"click[{_best(seen).asin}]"
+        return "click[< Prev]" if seen.asin else f"click[{best.asin}]"
     open_options = [value for value in _options(seen) if value not in seen.chosen]
     spare = turns_left - len(open_options) - 1
     here = next((item for item in seen.listed if item.asin == seen.asin), None)
     if here is not None and _missing(seen, here) and spare >= _LOOK and not seen.chosen:
-        pages_read = seen.read[here.asin].count("[Back to Search]")
-        if "[Features]" in seen.page and pages_read == 1:
+        if "[Features]" in seen.page and seen.read[here.asin].count("[Back to Search]") == 1:
             return "click[Features]"
-        if _best(seen) != here:
+        if best != here:
             return "click[< Prev]"
     return f"click[{open_options[0]}]" if open_options else "click[Buy Now]"
 
 
-_LOOK: Final = 2
-"""Turns that it takes to read a product's features and come back, or to open another product."""
-
-
-def _best(seen: _Seen) -> _Listed:
-    """The product that lacks least of what is asked for, as far as is known; the earlier one of equals.
-
-    What was not opened may still have half of what its title does not mention.
-    """
-
-    def lacks(item: _Listed) -> float:
-        missing = len(_missing(seen, item))
-        return missing if item.asin in seen.read else missing / 2
-
-    return min(seen.listed, key=lacks)
-
-
-def _missing(seen: _Seen, item: _Listed) -> list[str]:
-    """What the instruction asks for and nothing known of a product says, wish by wish."""
+def _missing(seen: _Seen, item: _Listed) -> int:
+    """How much the instruction asks for, between commas and ands, that nothing known of a product says."""
     known = set(_WORD.findall(f"{item.title} {seen.read.get(item.asin, '')}".lower()))
-    missing = [wish for wish in _wishes(seen.instruction) if not known.issuperset(_keywords(wish))]
+    wishes = re.split(r", | and ", _PRICE.sub("", seen.instruction))
     limit = _PRICE.search(seen.instruction)
-    return missing + (["price"] if limit and item.price > float(limit[1]) else [])
-
-
-def _wishes(instruction: str) -> list[str]:
-    """The parts of an instruction, without the price: what stands between commas and ands."""
-    return [part for part in re.split(r", | and ", _PRICE.sub("", instruction)) if _keywords(part)]
+    too_dear = limit is not None and item.price > float(limit[1])
+    return sum(not known.issuperset(_keywords(wish)) for wish in wishes) + too_dear
 
 
 def _options(seen: _Seen) -> list[str]:
@@ -180,19 +177,14 @@ def _options(seen: _Seen) -> list[str]:
     wish = seen.instruction.lower()
     named: list[str] = []
     for row in _ROW_OF_OPTIONS.findall(seen.page):
-        values = _CLICKABLE.findall(row)
         fitting = [
             value
-            for value in values
+            for value in _CLICKABLE.findall(row)
             if re.search(rf"(?<![\w-]){re.escape(value.lower())}(?![\w-]|\.\w)", wish)
         ]
         if fitting:
             named.append(max(fitting, key=len))
     return named
-
-
-def _search(seen: _Seen) -> str:
-    return f"search[{' '.join(_keywords(seen.instruction)) or 'gift'}]"
 
 
 def _keywords(instruction: str) -> list[str]:
