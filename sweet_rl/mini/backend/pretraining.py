@@ -25,6 +25,17 @@ from sweet_rl.mini.backend.tasks import TRADES, problems, row_of
 from sweet_rl.mini.pretraining import Ask, Figure, Phase, PretrainingTexts, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 
+UNINFORMED = extras.Noise(early=0.04)
+"""Early answers are there to be unlearnt from outcomes."""
+
+INFORMED = extras.Noise(early=0.0, astray=0.5)
+"""Of a teacher who has read the solution. Half of its questions are any question, drawn turn by turn: if it were
+half of the dialogues, wasted questions would tell a reader that the next one is wasted, too. It never
+answers early, so that a critic that has read the solution does not begin with a liking for that."""
+
+_DRILLS, _DIALOGUES = 3000, 100
+"""What the tokenizer is learnt from."""
+
 MISSES = 5
 """Told texts are looked at after 0 to 4 wasted questions: a reader must not conclude from them."""
 
@@ -42,7 +53,7 @@ class Moment:
 
     def text(self, solution: str | None = None) -> Text:
         """The dialogue so far, after a solution where one is given."""
-        return Text(tuple(_dialogue(self.problem, self.asked)), solution)
+        return replace(_dialogue(self.problem, self.asked), solution=solution)
 
 
 def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
@@ -123,7 +134,7 @@ def habits(ask: Ask, tasks: Sequence[Problem]) -> Iterator[Figure]:
     playing: list[tuple[Problem, tuple[str, ...]]] = [(problem, ()) for problem in tasks]
     for turn in range(extras.MAX_TURNS):
         going_on = []
-        logprobs = ask([Text(tuple(_dialogue(*one))) for one in playing], _BEGINNINGS)
+        logprobs = ask([_dialogue(*one) for one in playing], _BEGINNINGS)
         for (problem, asked), row in zip(playing, logprobs, strict=True):
             *asking, answering = map(math.exp, row)
             chances = dict(zip(extras.EXTRAS, asking, strict=True))
@@ -153,40 +164,26 @@ def _moment(problem: Problem, misses: int, found: int = 0) -> Moment:
     return Moment(problem, (*missed, *_charged(problem)[:found]))
 
 
-def _dialogue(problem: Problem, asked: Sequence[str]) -> Iterator[Message]:
+def _dialogue(problem: Problem, asked: Sequence[str]) -> Text:
     request = row_of(problem)["problem_description"]
     messages = [Message("user", request)]
-    yield messages[0]
     for extra in asked:
         messages.append(Message("assistant", extras.question(extra)))
-        yield messages[-1]
-        messages.append(Message("user", _HUMAN.answer(request, problem.source, messages)))
-        yield messages[-1]
-
-
-UNINFORMED = extras.Noise(early=0.04)
-"""Early answers are there to be unlearnt from outcomes."""
-
-INFORMED = extras.Noise(early=0.0, astray=0.5)
-"""Of a teacher who has read the solution. Half of its questions are any question, drawn turn by turn: if it were
-half of the dialogues, wasted questions would tell a reader that the next one is wasted, too. It never
-answers early, so that a critic that has read the solution does not begin with a liking for that."""
-
-_DRILLS, _DIALOGUES = 3000, 100
-"""What the tokenizer is learnt from."""
+        messages.append(_reply(problem, request, messages))
+    return Text(tuple(messages))
 
 
 def copying(rng: Random) -> Text:
     """The person says at once what there is to know; the agent writes it down."""
-    problem, charges = _problem(rng)
-    facts = [f'If "{extra}" is in the extras, the price goes up by {charges[extra]}.' for extra in charges]
+    problem = extras.uniform(rng)
+    facts = [f'If "{extra}" is in the extras, the price goes up by {by}.' for extra, by in problem.rules]
     rng.shuffle(facts)
     return Text((*(Message("user", fact) for fact in facts), _answer(problem)))
 
 
 def enumerating(rng: Random) -> Text:
     """The agent asks about every extra, each once, then answers: to learn to keep track of its questions."""
-    problem, _ = _problem(rng)
+    problem = extras.uniform(rng)
     messages: list[Message] = []
     for extra in rng.sample(extras.EXTRAS, len(extras.EXTRAS)):
         messages.append(Message("assistant", extras.question(extra)))
@@ -202,7 +199,7 @@ def dialogue(rng: Random, *, named: bool = False) -> Text:
 def informed(rng: Random, wasted: int = 0) -> Text:
     """The same after the solution, which the teacher has read, too."""
     problem = extras.uniform(rng)
-    free = [extra for extra in extras.EXTRAS if extra not in dict(problem.rules)]
+    free = [extra for extra in extras.EXTRAS if extra not in _charged(problem)]
     return _played(problem, rng, INFORMED, dict(problem.rules), rng.sample(free, wasted))
 
 
@@ -237,24 +234,16 @@ def _played(
     while True:
         number = len(messages) // 2
         turn = extras.say(messages, rng, max_turns=extras.MAX_TURNS, noise=noise, relevant=relevant)
-        messages.append(
-            Message("assistant", extras.question(wasted[number]) if number < len(wasted) else turn)
-        )
+        if number < len(wasted):
+            turn = extras.question(wasted[number])
+        messages.append(Message("assistant", turn))
         if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * extras.MAX_TURNS:
             return Text(tuple(messages), problem.source if relevant else None, len(wasted))
         messages.append(_reply(problem, request, messages))
 
 
-def _problem(rng: Random) -> tuple[Problem, dict[str, int]]:
-    problem = extras.uniform(rng)
-    return problem, dict(problem.rules)
-
-
 def _answer(problem: Problem) -> Message:
     return Message("assistant", f"{ANSWER_MARKER}\n{problem.source}")
-
-
-_HUMAN = ScriptedHuman()
 
 
 def _reply(problem: Problem, request: str, messages: Sequence[Message]) -> Message:
@@ -270,8 +259,6 @@ def _corpus() -> Iterator[Text]:
     for text in chain(drilled, played):
         yield replace(text, solution=text.messages[-1].content.partition("\n")[2])
 
-
-_QUESTIONS = tuple(map(extras.question, extras.EXTRAS))
 
 _CARD = """\
 # The embedded agent of the mini benchmark, seed {seed}
@@ -299,8 +286,8 @@ TEXTS: Final = PretrainingTexts(
         Phase("reading", reading, 900, 16, 3e-3, 0.02),
         Phase("practice", partial(reading, most_wasted=4), 900, 32, 1.5e-3, 0.01, more=100, limit=2500),
     ),
-    (*_QUESTIONS, *map(extras.shop, extras.TRADES)),
-    once=_QUESTIONS,
+    (*QUESTIONS, *map(extras.shop, extras.TRADES)),
+    once=QUESTIONS,
     figures=figures,
     card=_CARD,
 )
