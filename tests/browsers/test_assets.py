@@ -38,18 +38,12 @@ def test_pictures_have_the_size_that_is_asked_for(url, size):
 @pytest.mark.parametrize(
     "url",
     [
-        "https://example.com/",
-        "https://picsum.photos.example.com/3/4",
-        "https://picsum.photos/id/1/99999/9",
-        "https://picsum.photos/0/9",
-        "https://example.com/picsum.photos/3/4",
-        "http://169.254.169.254/latest/meta-data",
-        "file:///etc/passwd",
-        "ftp://picsum.photos/3/4",
-        "http://[bad",
-        "https://cdn.tailwindcss.com",
+        "https://example.com/", "https://picsum.photos.example.com/3/4",
+        "https://picsum.photos/id/1/99999/9", "https://picsum.photos/0/9",
+        "https://example.com/picsum.photos/3/4", "http://169.254.169.254/latest/meta-data",
+        "file:///etc/passwd", "ftp://picsum.photos/3/4", "http://[bad", "https://cdn.tailwindcss.com",
     ],
-)
+)  # fmt: skip
 def test_nothing_else_exists(url):
     assert asset_for(url) is None
 
@@ -107,16 +101,10 @@ PAGE = """<div class="md:w-1/2 HOVER:text-white group"><p class='-mt-2 w-0.5 x&a
 @pytest.mark.parametrize(
     "name",
     [
-        "md:w-1/2",
-        "hover:text-white",
-        "-mt-2",
-        "w-0.5",
-        "text-3xl",
-        "group-hover:underline",
-        "space-y-4",
+        "md:w-1/2", "hover:text-white", "-mt-2", "w-0.5", "text-3xl", "group-hover:underline", "space-y-4",
         "sm:container",
     ],
-)
+)  # fmt: skip
 def test_a_page_gets_the_rules_of_its_classes(name):
     wanted = [rule for rule in read_rules(tailwind().decode()) if any(name in a for a in rule.alternatives)]
     served = read_rules(tailwind_for(PAGE).decode())

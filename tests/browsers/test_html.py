@@ -32,18 +32,10 @@ def test_pages_are_found_as_published(shared):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "no page",
-        "<html>half",
-        "half</html>",
-        "</html><html>",
-        "<html</html>",
-        "<HTML>x</HTML>",
-        "<Body>x</Body>",
-        "<html",
-        "<",
+        "", "no page", "<html>half", "half</html>", "</html><html>", "<html</html>", "<HTML>x</HTML>",
+        "<Body>x</Body>", "<html", "<",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_page(text):
     assert extract_html(text) == (text, None)
 

@@ -325,22 +325,14 @@ def test_the_function_is_never_run(tmp_path):
 @pytest.mark.parametrize(
     "source",
     [
-        "",
-        "<html><body>Hello</body></html>",
-        "def f(:",
-        "def f():\n\tif x:\n        y",
-        "x\0y",
+        "", "<html><body>Hello</body></html>", "def f(:", "def f():\n\tif x:\n        y", "x\0y",
         "def f(x):\n    return " + "(" * 5000 + "x" + ")" * 5000,
-        "def f(x):\n    return " + "-" * 3000 + "x",
-        "def f(x):\n    return " + " + ".join(["x"] * 3000),
+        "def f(x):\n    return " + "-" * 3000 + "x", "def f(x):\n    return " + " + ".join(["x"] * 3000),
         "def f(x):\n" + "".join(" " * (i + 1) + "if x:\n" for i in range(90)) + " " * 95 + "return 1",
-        "def f(x):\n    return '" + "a" * 200_000 + "'",
-        "def f(x):\n    return " + "9" * 6000,
-        "lambda x: x",
-        "def f(x):\n    return '\\udcff'",
-        "\ud800",
+        "def f(x):\n    return '" + "a" * 200_000 + "'", "def f(x):\n    return " + "9" * 6000,
+        "lambda x: x", "def f(x):\n    return '\\udcff'", "\ud800",
     ],
-)
+)  # fmt: skip
 def test_odd_sources_get_an_honest_answer(source):
     for reply in ask(source, *ASKED, *ADVERSARIAL):
         assert 0 < len(reply) <= 400

@@ -252,16 +252,12 @@ def test_a_run_goes_on_where_it_was_stopped_but_not_with_other_pictures(tmp_path
 @pytest.mark.parametrize(
     ("text", "order", "outcome"),
     [
-        ("VERDICT: FIRST", "ab", "a"),
-        ("VERDICT: FIRST", "ba", "b"),
-        ("good.\n**Verdict:** SECOND.", "ab", "b"),
-        ("VERDICT: TIE", "ba", "tie"),
-        ("VERDICT: FIRST? No, on second thought\nVERDICT: SECOND", "ab", "b"),
-        ("FIRST", "ab", None),
-        ("VERDICT: FIRSTLY", "ab", None),
-        ("", "ab", None),
+        ("VERDICT: FIRST", "ab", "a"), ("VERDICT: FIRST", "ba", "b"),
+        ("good.\n**Verdict:** SECOND.", "ab", "b"), ("VERDICT: TIE", "ba", "tie"),
+        ("VERDICT: FIRST? No, on second thought\nVERDICT: SECOND", "ab", "b"), ("FIRST", "ab", None),
+        ("VERDICT: FIRSTLY", "ab", None), ("", "ab", None),
     ],
-)
+)  # fmt: skip
 def test_how_a_reply_is_read(text, order, outcome):
     verdict = read_verdict(text, order=order)
     assert (verdict.outcome.value if verdict.outcome else None) == outcome

@@ -14,32 +14,12 @@ from tests.worlds.webshop.conftest import task_of
 
 SHOP = EmbeddedShop(0, 40)
 TAGS = [
-    "<button>",
-    "</button>",
-    "<label>",
-    "<a class=product-link>",
-    "</a>",
-    "<script>",
-    "</script>",
-    "<br/>",
-]
+    "<button>", "</button>", "<label>", "<a class=product-link>", "</a>", "<script>", "</script>", "<br/>",
+]  # fmt: skip
 ODD = [
-    "<![",
-    "<![x[",
-    "<!",
-    "<!--",
-    "-->",
-    "<?",
-    "<",
-    "</",
-    ">",
-    "&#99999999999;",
-    "&amp",
-    "\x00",
-    "\\",
-    "\\u",
+    "<![", "<![x[", "<!", "<!--", "-->", "<?", "<", "</", ">", "&#99999999999;", "&amp", "\x00", "\\", "\\u",
     "'",
-]
+]  # fmt: skip
 WORDS = ["Your score (min 0.0, max 1.0)", "Instruction: ", "Back to Search", "Search", "x"]
 PIECES = st.sampled_from(TAGS) | st.sampled_from(ODD) | st.sampled_from(WORDS) | st.text(max_size=4)
 MARKUP = st.lists(PIECES, max_size=12).map("".join)

@@ -180,21 +180,13 @@ def test_search_ranks_by_words(shop):
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
-        "",
-        "/a/b",
-        "/search_results/fixed_1/x/0",
-        "/search_results/fixed_1/x/-1",
-        "/search_results/fixed_1/x/one",
-        "/item_page/fixed_1/NOTHING/x/1/{}",
-        "/item_page/fixed_1/{asin}/x/1/[1]",
-        "/item_page/fixed_1/{asin}/x/1/{1: 2}",
-        "/item_page/fixed_1/{asin}/x/1/__import__('os')",
-        "/item_page/fixed_1/{asin}/x/1/" + "[" * 1000,
-        "/item_sub_page/fixed_1/{asin}/x/1/Secrets/{}",
-        "/done/fixed_1/{asin}",
+        "/", "", "/a/b", "/search_results/fixed_1/x/0", "/search_results/fixed_1/x/-1",
+        "/search_results/fixed_1/x/one", "/item_page/fixed_1/NOTHING/x/1/{}",
+        "/item_page/fixed_1/{asin}/x/1/[1]", "/item_page/fixed_1/{asin}/x/1/{1: 2}",
+        "/item_page/fixed_1/{asin}/x/1/__import__('os')", "/item_page/fixed_1/{asin}/x/1/" + "[" * 1000,
+        "/item_sub_page/fixed_1/{asin}/x/1/Secrets/{}", "/done/fixed_1/{asin}",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_page_is_refused(shop, path):
     with pytest.raises(NoSuchPage):
         shop.get(quote(path.replace("{asin}", shop.products[0].asin)))
