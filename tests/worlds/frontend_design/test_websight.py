@@ -1,13 +1,31 @@
-"""WebSight as it is found: on the hub, in Parquet, in JSON Lines; and what is said when it is not."""
+"""Frontend tasks from WebSight, and the filter: what is kept, what is dropped and why, and going on after a stop."""
 
 import builtins
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
-from sweet_rl.errors import DataError, UsageError
-from sweet_rl.worlds.frontend_design.websight import read_websight, task_row
+from sweet_rl.errors import DataError, ServiceError, UsageError
+from sweet_rl.mini.frontend import pages as mini_web
+from sweet_rl.records import load_tasks_file
+from sweet_rl.worlds.frontend_design.stages import filter_websites, prepare_websight
+from sweet_rl.worlds.frontend_design.websight import (
+    PageRow,
+    check_rows,
+    read_websight,
+    require_text,
+    say_dropped,
+    task_row,
+)
+from tests.browsers.fake_renderer import FakeRenderer
+from tests.conftest import ROOT
+
+WITH = {"browser": "chromium"}
 
 
 def write(path, rows):
@@ -16,12 +34,261 @@ def write(path, rows):
     return str(path)
 
 
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def page(number):
     return f"<html><body><p>Page {number}</p></body></html>"
 
 
 def websight(number):
     return {"llm_generated_idea": f"Idea {number}.", "text": page(number), "image": None}
+
+
+def task(number):
+    return {"problem_description": f"Idea {number}.", "ground_truth": page(number)}
+
+
+@pytest.fixture
+def renderer(monkeypatch):
+    """Stands in for the browsers of the commands."""
+    fake = FakeRenderer()
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings=None: fake)
+    return fake
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"a": "x", "b": "y"}, None),
+        ({"a": "x"}, ("no b", "is missing or null")),
+        ({"a": None, "b": "y"}, ("no a", "is missing or null")),
+        ({"a": " \n", "b": "y"}, ("no a", "is empty")),
+        ({"a": "x", "b": 3}, ("no b", "is a int, not a string")),
+    ],
+)
+def test_fields_must_be_texts(row, expected):
+    assert require_text(row, ("a", "b")) == expected
+
+
+class TestPrepare:
+    def test_the_first_rows_train_and_the_rest_tests(self, tmp_path, capsys):
+        source = write(tmp_path / "w.jsonl", map(websight, range(12)))
+        prepare_websight(str(tmp_path / "out"), source, num_rows=10, num_train=6, quiet=True)
+        assert read(tmp_path / "out/train.jsonl") == [task(n) for n in range(6)]
+        assert read(tmp_path / "out/test.jsonl") == [task(n) for n in range(6, 10)]
+        assert "6 tasks" in capsys.readouterr().out
+
+    def test_rows_without_a_field_are_dropped_and_named_and_move_no_other_row(self, tmp_path, capsys):
+        rows = [websight(n) for n in range(6)]
+        rows[1]["text"] = None
+        del rows[4]["llm_generated_idea"]
+        source = write(tmp_path / "w.jsonl", rows)
+        prepare_websight(str(tmp_path / "out"), source, num_rows=6, num_train=3, quiet=True)
+        assert read(tmp_path / "out/train.jsonl") == [task(0), task(2)]
+        assert read(tmp_path / "out/test.jsonl") == [task(3), task(5)]
+        verdicts = read(tmp_path / "out/report.jsonl")
+        assert [v["reason"] for v in verdicts] == [None, "no text", None, None, "no llm_generated_idea", None]
+        out = capsys.readouterr().out
+        assert "1 dropped, no text: w.jsonl, line 2" in out
+        assert "1 dropped, no llm_generated_idea: w.jsonl, line 5" in out
+
+    def test_pages_that_do_not_render_are_dropped_and_identities_stay(self, tmp_path, renderer):
+        source = write(tmp_path / "w.jsonl", map(websight, range(6)))
+        options = {"num_rows": 6, "num_train": 3, "quiet": True}
+        prepare_websight(str(tmp_path / "all"), source, **options)
+        renderer.fails = {"Page 1<": "too_large"}
+        prepare_websight(str(tmp_path / "some"), source, validate=True, **options)
+        everything = {t.task_id: t.row for t in load_tasks_file(tmp_path / "all/train.jsonl")}
+        kept = {t.task_id: t.row for t in load_tasks_file(tmp_path / "some/train.jsonl")}
+        assert len(kept) == 2
+        assert kept.items() <= everything.items()
+        assert read(tmp_path / "some/test.jsonl") == read(tmp_path / "all/test.jsonl")
+        assert [v["reason"] for v in read(tmp_path / "some/report.jsonl")][:3] == [None, "too_large", None]
+
+    def test_nothing_is_rendered_where_nobody_asks(self, tmp_path, renderer):
+        source = write(tmp_path / "w.jsonl", map(websight, range(3)))
+        prepare_websight(str(tmp_path / "out"), source, num_rows=3, num_train=2, quiet=True)
+        assert renderer.pages == []
+
+    def test_few_rows_are_said(self, tmp_path, capsys):
+        source = write(tmp_path / "w.jsonl", map(websight, range(3)))
+        prepare_websight(str(tmp_path / "out"), source, quiet=True)
+        assert read(tmp_path / "out/test.jsonl") == []
+        assert "All 3 rows went to train.jsonl" in capsys.readouterr().out
+
+    def test_a_source_without_a_usable_row_is_refused(self, tmp_path):
+        source = write(tmp_path / "w.jsonl", [{"text": "x", "image": 1}] * 3)
+        with pytest.raises(
+            UsageError, match=r"None of the 3 rows.*llm_generated_idea and text.*text, image.*v0\.2"
+        ):
+            prepare_websight(str(tmp_path / "out"), source, quiet=True)
+        with pytest.raises(UsageError, match="holds no rows"):
+            prepare_websight(str(tmp_path / "out"), write(tmp_path / "e.jsonl", []), quiet=True)
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("options", [{"num_rows": 0}, {"num_train": -1}, {"num_rows": 5, "num_train": 6}])
+    def test_numbers_out_of_range(self, tmp_path, options):
+        with pytest.raises(UsageError, match=r"--num_(rows|train) must be at (least|most)"):
+            prepare_websight(str(tmp_path / "out"), "x.jsonl", **options)
+
+    def test_what_is_there_is_not_touched(self, tmp_path):
+        source = write(tmp_path / "w.jsonl", map(websight, range(3)))
+        options = {"num_rows": 3, "num_train": 2, "quiet": True}
+        prepare_websight(str(tmp_path / "out"), source, **options)
+        with pytest.raises(UsageError, match=r"train\.jsonl' exists.*--to_continue.*--overwrite"):
+            prepare_websight(str(tmp_path / "out"), source, **options)
+        prepare_websight(str(tmp_path / "out"), source, overwrite=True, **options)
+        with pytest.raises(UsageError, match="exclude each other"):
+            prepare_websight(str(tmp_path / "out"), source, overwrite=True, to_continue=True, **options)
+        with pytest.raises(UsageError, match="is a file; name a folder"):
+            prepare_websight(source, source, **options)
+
+
+class TestFilter:
+    def test_rows_are_kept_as_they_are_and_dropped_with_a_reason(self, tmp_path, renderer, capsys):
+        rows = [task(n) | {"extra": n} for n in range(6)]
+        rows[1]["ground_truth"] = None
+        rows[2]["problem_description"] = ""
+        renderer.fails = {"Page 4": "navigation"}
+        source = write(tmp_path / "t.jsonl", rows)
+        filter_websites(source, str(tmp_path / "kept.jsonl"), quiet=True)
+        assert read(tmp_path / "kept.jsonl") == [rows[0], rows[3], rows[5]]
+        verdicts = read(tmp_path / "kept.report.jsonl")
+        assert [v["where"] for v in verdicts] == [f"line {n}" for n in range(1, 7)]
+        reasons = [None, "no ground_truth", "no problem_description", None, "navigation", None]
+        assert [v["reason"] for v in verdicts] == reasons
+        assert "the test wants it" in verdicts[4]["detail"]
+        out = capsys.readouterr().out
+        assert "3 of 6 rows are in" in out
+        assert "1 dropped, navigation: line 5" in out
+
+    def test_pictures_are_kept_where_asked_for(self, tmp_path, renderer):
+        source = write(tmp_path / "t.jsonl", [task(1)])
+        filter_websites(source, str(tmp_path / "kept.jsonl"), str(tmp_path / "pictures"), quiet=True)
+        (picture,) = (tmp_path / "pictures").glob("*.png")
+        assert picture.name == read(tmp_path / "kept.report.jsonl")[0]["page"] + ".png"
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+    def test_going_on_renders_only_what_has_no_verdict(self, tmp_path, renderer):
+        source, kept = write(tmp_path / "t.jsonl", map(task, range(4))), tmp_path / "kept.jsonl"
+        filter_websites(source, str(kept), quiet=True)
+        assert len(renderer.pages) == 4
+        with pytest.raises(UsageError, match=r"kept\.jsonl' exists"):
+            filter_websites(source, str(kept), quiet=True)
+        write(tmp_path / "t.jsonl", map(task, (9, 2, 3)))  # the file may change in between
+        filter_websites(source, str(kept), to_continue=True, quiet=True)
+        assert renderer.pages[4:] == [page(9)]
+        assert read(kept) == [task(9), task(2), task(3)]
+        filter_websites(source, str(kept), to_continue=True, viewport="800x600", quiet=True)
+        assert len(renderer.pages) == 8  # pictures of another size have verdicts of their own
+        filter_websites(source, str(kept), overwrite=True, quiet=True)
+        assert len(renderer.pages) == 11
+
+    def test_bad_files(self, tmp_path, renderer):
+        source = write(tmp_path / "t.jsonl", [task(1)])
+        with pytest.raises(UsageError, match="the same file"):
+            filter_websites(source, source)
+        with pytest.raises(UsageError, match="is a folder"):
+            filter_websites(source, str(tmp_path))
+        with pytest.raises(UsageError, match="no file"):
+            filter_websites(str(tmp_path / "none.jsonl"), str(tmp_path / "k.jsonl"))
+        write(tmp_path / "t.jsonl", [{"prompt": "x"}])
+        with pytest.raises(UsageError, match=r"None of the 1 rows .*has the fields prompt"):
+            filter_websites(source, str(tmp_path / "k.jsonl"))
+        (tmp_path / "t.jsonl").write_text('{"a": 1}\n[]\n')
+        with pytest.raises(DataError, match="line 2"):
+            filter_websites(source, str(tmp_path / "k.jsonl"))
+
+
+class TestChecks:
+    def run(self, tmp_path, renderer, rows, **options):
+        where = {"report_path": tmp_path / "r.jsonl", "rendered_with": WITH}
+        return check_rows(rows, lambda: renderer, **where, at_once=2, quiet=True, **options)
+
+    def rows(self, *numbers):
+        return [PageRow(f"line {n}", task(n)) for n in numbers]
+
+    def test_pages_that_timed_out_are_tried_again_at_the_end_and_no_other(self, tmp_path):
+        renderer = FakeRenderer(fails={"Page 1<": "timeout", "Page 2<": "too_large"})
+        report = self.run(tmp_path, renderer, self.rows(1, 2, 3))
+        assert [row["reason"] for row in report] == ["timeout", "too_large", None]
+        assert sorted(renderer.pages[:3]) == [page(1), page(2), page(3)]
+        assert renderer.pages[3:] == [page(1)]
+        assert renderer.closed
+
+    def test_a_page_that_passes_the_second_time_is_kept(self, tmp_path):
+        class Busy(FakeRenderer):
+            async def render(self, html):
+                self.fails = {} if html in self.pages else {"Page 1<": "timeout"}
+                return await super().render(html)
+
+        report = self.run(tmp_path, Busy(), self.rows(1, 2))
+        assert [row["reason"] for row in report] == [None, None]
+
+    def test_going_on_tries_those_again_that_had_timed_out(self, tmp_path):
+        self.run(tmp_path, FakeRenderer(fails={"Page 1<": "timeout", "Page 2<": "empty"}), self.rows(1, 2, 3))
+        renderer = FakeRenderer()
+        report = self.run(tmp_path, renderer, self.rows(1, 2, 3))
+        assert [row["reason"] for row in report] == [None, "empty", None]
+        assert renderer.pages == [page(1)]
+
+    def test_equal_pages_are_rendered_once(self, tmp_path):
+        renderer = FakeRenderer(fails={"Page 1<": "empty"})
+        report = self.run(tmp_path, renderer, self.rows(1, 2, 1, 2))
+        assert [row["reason"] for row in report] == ["empty", None, "empty", None]
+        assert len(renderer.pages) == 2
+
+    def test_an_error_that_a_person_must_mend_ends_the_run_and_loses_nothing(self, tmp_path):
+        renderer = FakeRenderer(raises={"Page 3<": ServiceError("no browser")})
+        with pytest.raises(ServiceError, match="no browser"):
+            self.run(tmp_path, renderer, self.rows(1, 2, 3))
+        renderer = FakeRenderer()
+        assert len(self.run(tmp_path, renderer, self.rows(1, 2, 3))) == 3
+        assert page(3) in renderer.pages
+        assert page(1) not in renderer.pages
+
+    def test_a_torn_line_is_one_verdict_less(self, tmp_path):
+        self.run(tmp_path, FakeRenderer(), self.rows(1, 2))
+        file = tmp_path / "r.jsonl"
+        file.write_bytes(file.read_bytes()[:-9])
+        renderer = FakeRenderer()
+        assert [row["reason"] for row in self.run(tmp_path, renderer, self.rows(1, 2))] == [None, None]
+        assert renderer.pages == [page(2)]
+
+    def test_many_of_one_reason_are_counted_and_the_first_named(self, capsys):
+        say_dropped([{"reason": "empty", "where": f"line {n}"} for n in range(1, 8)])
+        named = "; ".join(f"line {n}" for n in range(1, 6))
+        assert capsys.readouterr().out == f"  7 dropped, empty: {named}, and 2 more\n"
+
+    def test_killed_at_any_moment_it_goes_on(self, tmp_path):
+        """Kill -9 in the middle; the next run renders only what is missing."""
+        code = (
+            "import sys; from pathlib import Path; from sweet_rl.worlds.frontend_design.websight import *;"
+            "from tests.browsers.fake_renderer import FakeRenderer;"
+            "from tests.worlds.frontend_design.test_websight import TestChecks;"
+            "TestChecks().run(Path(sys.argv[1]), FakeRenderer(delay_s=0.05), TestChecks().rows(*range(40)))"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT)
+        report = tmp_path / "r.jsonl"
+        deadline = time.monotonic() + 60
+        while not (report.exists() and report.read_bytes().count(b"\n") >= 4) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        done = report.read_bytes().count(b"\n")
+        assert 4 <= done < 40
+        renderer = FakeRenderer()
+        rows = self.run(tmp_path, renderer, self.rows(*range(40)))
+        assert len(renderer.pages) == 40 - done
+        assert [row["where"] for row in rows] == [f"line {n}" for n in range(40)]
+
+
+def test_pages_of_mini_web_pass_the_filter(tmp_path, renderer):
+    rows = mini_web.generate("test", 8)
+    filter_websites(write(tmp_path / "t.jsonl", rows), str(tmp_path / "k.jsonl"), quiet=True)
+    assert read(tmp_path / "k.jsonl") == rows
 
 
 class TestTaskRow:

@@ -1,10 +1,14 @@
-"""A shop of a few given pages, and tasks of it."""
+"""A shop of a few given pages, tasks of it, and a shop's server inside the test's own event loop."""
 
+import json
+from contextlib import asynccontextmanager
 from urllib.parse import unquote
 
 import pytest
 
+from sweet_rl.mini.shop import application
 from sweet_rl.records import task_from_row
+from sweet_rl.serving import listening
 from sweet_rl.worlds.webshop.shops import LocalShop
 
 NOT_FOUND = "<html><body>NOT FOUND</body></html>"
@@ -28,8 +32,13 @@ def task_of(session, **extra):
     return task_from_row(row | extra)
 
 
+@asynccontextmanager
+async def serving(shop, app=None):
+    """Yields the base URL; there is no process to wait for."""
+    async with listening(app or application(shop), "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
 @pytest.fixture
 def pages(shared):
-    import json
-
     return json.loads((shared / "goldens/archer/env_expected.json").read_text())["webshop"]["server_pages"]

@@ -1,18 +1,32 @@
 """The repaired world, beside the published one where they differ."""
 
 import asyncio
+import json
+from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 
 import pytest
+from aiohttp import web
 
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.mini.shop import EmbeddedShop
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, StopReason, Task
-from sweet_rl.worlds.webshop.pages import CLOSED, FIXED, PUBLISHED, Address, PageKind, Quirks, quirks_of
-from sweet_rl.worlds.webshop.shops import LocalShop
+from sweet_rl.worlds.webshop.pages import (
+    CLOSED,
+    FIXED,
+    PUBLISHED,
+    Address,
+    PageKind,
+    Quirks,
+    ShopTranscript,
+    quirks_of,
+    shop_instruction,
+)
+from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
-from tests.worlds.webshop.conftest import GivenPages, task_of
+from tests.chat.test_transcripts import RULES, dialogue
+from tests.worlds.webshop.conftest import GivenPages, serving, task_of
 
 START = "<html><h4>Instruction: <br>buy it</h4><button>Search</button></html>"
 BACK = "<h4>Instruction: <br>buy it</h4><button>Back to Search</button>"
@@ -340,3 +354,129 @@ def test_episodes_in_the_embedded_shop_side_by_side():
     for trajectory in trajectories:
         assert trajectory.stop_reason is StopReason.ENDED
         assert trajectory.extra["bought"]["asin"] == goals[trajectory.task.task_id].asin
+
+
+def test_shop_by_hand():
+    page = "\nInstruction:  \na [Search] box \n[Search] "
+    assert ShopTranscript().render(dialogue(page, "search[box]", "Page 1 ")) == (
+        "\nObservation:\n\nInstruction:  \na [Search] box \n[Search] "
+        "\nAction:\nsearch[box]\nObservation:\nPage 1 \nInstruction:\na [Search] box "
+    )
+    assert ShopTranscript().render([RULES, *dialogue("Closed.")]) == "\nObservation:\nClosed."
+    assert ShopTranscript().render([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("page", "instruction"),
+    [
+        ("Instruction:  \na \n[Search] x \n[Search] ", "a \n[Search] x "),
+        ("Instruction:\na \n[Search]", None),
+        ("Instruction:  \na", None),
+    ],
+)
+def test_the_instruction_of_a_start_page(page, instruction):
+    assert shop_instruction(page) == instruction
+
+
+def test_shop_as_published(shared):
+    """Pages and actions are cut out of the published texts; written again, they are the same texts."""
+    expected = json.loads((shared / "goldens/archer/env_expected.json").read_text())
+    seen = limits = 0
+    for first, *turns in expected["webshop"]["transcripts"]:
+        end = f"\nInstruction:\n{first['instruction']}"
+        spoken = [Message("user", first["obs"].removeprefix("\nObservation:\n").removesuffix(end))]
+        assert ShopTranscript().render(spoken) == first["obs"]
+        before = first["obs"].removesuffix(end)
+        for turn in turns:
+            if not isinstance(turn.get("result"), list):
+                continue
+            text = turn["result"][0]
+            action = turn["action"].removesuffix("\n")
+            if text == before and turn["result"][1:] == [0.0, True]:  # the turn after the last
+                closed = [*spoken, Message("assistant", action), Message("user", CLOSED)]
+                assert ShopTranscript().render(closed) == text
+                limits += 1
+            if not text.endswith(end) or turn["result"][2]:
+                break
+            page = text.removeprefix(f"{before}\nAction:\n{action}\nObservation:\n").removesuffix(end)
+            spoken += [Message("assistant", action), Message("user", page)]
+            assert ShopTranscript().render(spoken) == text
+            before = text.removesuffix(end)
+            seen += 1
+    assert seen > 10
+    assert limits == 1
+
+
+@pytest.fixture
+def golden(shared):
+    return json.loads((shared / "goldens/archer/env_expected.json").read_text())["webshop"]
+
+
+@asynccontextmanager
+async def in_process(golden):
+    shop = GivenPages(golden["server_pages"])
+    yield shop, shop.asked
+
+
+@asynccontextmanager
+async def over_http(golden):
+    given = GivenPages(golden["server_pages"])
+
+    async def get(request):
+        return web.Response(text=given.page(request.rel_url.raw_path), content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", get)
+    async with serving(None, app) as url:
+        shop = HttpShop(url)
+        yield shop, given.asked
+        await shop.close()
+
+
+@pytest.mark.parametrize("open_shop", [in_process, over_http])
+@pytest.mark.parametrize("number", [0, 1])
+def test_published_transcripts(golden, number, open_shop):
+    first, *steps = golden["transcripts"][number]
+    transcript = ShopTranscript().render
+
+    async def main():
+        async with open_shop(golden) as (shop, asked):
+            await compare(shop, asked)
+
+    async def compare(shop, asked):
+        env = WebShopEnv(shop, quirks=PUBLISHED)
+        seen = await env.reset(task_of("fixed_2000"), seed=0)
+        instruction = shop_instruction(seen.messages[0].content)
+        assert instruction == first["instruction"]
+        suffix = f"\nInstruction:\n{instruction}"
+        assert transcript(seen.messages) == first["obs"]
+        assert asked == first["requests"]
+        for golden_step in steps:
+            asked.clear()
+            step = await env.step(golden_step["action"])
+            assert asked == golden_step["requests"]
+            if golden_step["result"] is None or "think[f]" in golden_step["action"]:  # after the end
+                assert (step.observation, step.terminated) == (None, True)
+                continue
+            text, reward, done = golden_step["result"]
+            assert (step.reward, step.over) == (reward, done)
+            assert transcript(step.observation.messages) == text
+            assert text.endswith(suffix) != step.truncated
+
+    asyncio.run(main())
+
+
+def test_what_the_published_client_crashes_at_is_an_invalid_action(golden):
+    """An empty action and "reset" raise there."""
+    assert golden["transcripts"][2][1]["result"].startswith("IndexError")
+    assert golden["transcripts"][3][1]["result"].startswith("NotImplementedError")
+
+    async def main(action):
+        env = WebShopEnv(GivenPages(golden["server_pages"]), quirks=PUBLISHED)
+        await env.reset(task_of("fixed_2000"), seed=0)
+        return await env.step(action)
+
+    for action in ("", "reset"):
+        step = asyncio.run(main(action))
+        assert step.observation.messages[-1].content == "Invalid action!"
+        assert (step.reward, step.over) == (0.0, False)

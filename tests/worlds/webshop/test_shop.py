@@ -2,7 +2,12 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
+import urllib.request
 from dataclasses import replace
+from statistics import mean
 from urllib.parse import quote
 
 import aiohttp
@@ -10,6 +15,7 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.shop import (
+    READY,
     EmbeddedShop,
     Goal,
     NoSuchPage,
@@ -18,6 +24,13 @@ from sweet_rl.mini.shop import (
     token_set_ratio,
     type_factor,
 )
+from sweet_rl.mini.shopper import ShopperPolicy
+from sweet_rl.records import task_from_row
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import Message, Observation
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.webshop.shops import LocalShop
+from sweet_rl.worlds.webshop.world import WORLD, WebShopEnv, webshop_tasks
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +219,7 @@ def test_a_shop_needs_products():
 
 
 def test_the_server_says_what_the_shop_says(shop):
-    from tests.worlds.webshop.serving import serving
+    from tests.worlds.webshop.conftest import serving
 
     paths = [
         "/fixed_2000",
@@ -227,3 +240,147 @@ def test_the_server_says_what_the_shop_says(shop):
     assert nothing[0] == 404
     assert found[0] == 200
     assert "Page 1 (Total results: 50)" in found[1]
+
+
+def test_sessions_of_the_embedded_shop_know_their_goals():
+    shop = EmbeddedShop()
+    first, second = (task_from_row(row) for row in webshop_tasks(2000, 2002, shop=shop))
+    assert (first.task_id, second.task_id) == ("webshop/2000", "webshop/2001")
+    goal = shop.goal("fixed_2000")
+    assert first.extra["session"] == "fixed_2000"
+    assert first.problem_description == first.extra["instruction"] == goal.instruction
+    assert json.loads(first.hidden_information)["asin"] == goal.asin
+    assert goal.asin not in first.problem_description
+    assert first.extra["shop"] == "embedded:0:1000"
+
+
+def test_sessions_of_a_server_know_nothing():
+    (row,) = webshop_tasks(7, 8)
+    assert (row["session"], row["ground_truth"], row["hidden_information"]) == ("fixed_7", "", "")
+    assert "instruction" not in row
+    assert "fixed_7" in task_from_row(row).problem_description
+
+
+def test_splits():
+    def rows(split):
+        return WORLD.rows("webshop", split, limit=None, seed=0)
+
+    def ids(split):
+        return [row["task_id"] for row in rows(split)]
+
+    published = [f"webshop/{number}" for number in range(2000, 2100)]
+    assert ids("") == ids("train") == ids("2000-2100") == published
+    assert ids("test") == [f"webshop/{number}" for number in range(2100, 2200)]
+    assert len(rows("5-9@server")) == 4
+    assert len(load_tasks("webshop:0-999999999", num_tasks=3)) == 3
+    for wrong in ("dev", "2000", "2000-", "-5", "a-b"):
+        with pytest.raises(UsageError, match="no split of the shop"):
+            rows(wrong)
+    with pytest.raises(UsageError, match="to a greater one, got 5 and 5"):
+        rows("5-5")
+
+
+SHOP = EmbeddedShop()
+TASKS = [task_from_row(row) for row in webshop_tasks(2000, 2040, shop=SHOP)]
+
+
+def play(strategy):
+    trajectories = []
+
+    async def finished(trajectory):
+        trajectories.append(trajectory)
+
+    asyncio.run(
+        rollout(
+            schedule(TASKS, 1),
+            make_env=lambda: WebShopEnv(LocalShop(SHOP.get)),
+            policy=ShopperPolicy(strategy),
+            on_finished=finished,
+            concurrency=8,
+        )
+    )
+    return trajectories
+
+
+def test_floor_middle_and_ceiling():
+    rewards = {
+        strategy: mean(trajectory.reward for trajectory in play(strategy))
+        for strategy in ("random", "buyer", "careful")
+    }
+    assert rewards["random"] < 0.2
+    assert 0.4 < rewards["buyer"] < 0.7
+    assert rewards["careful"] > 0.9
+
+
+def test_no_customer_says_what_the_shop_does_not_understand():
+    for strategy in ("random", "buyer", "careful"):
+        said = [message.content for trajectory in play(strategy) for message in trajectory.dialogue_history]
+        assert "Invalid action!" not in said
+
+
+PAGE = "\nWebShop \nInstruction:  \nI need a blue hat, size: large, and price lower than 20.00 dollars \n[Search] "
+FOUND = (
+    "\n[Back to Search] \nPage 1 (Total results: 3) \n[B1] \nBlue Hat \n$25.00 \n[B2] \nRed Hat \n$5.00 "
+    "\n[B3] \nBlue Wool Hat \n$15.00 "
+)
+OPEN = "\n[Back to Search] \n[< Prev] \nsize [%s][x-large]\nBlue Wool Hat \nPrice: $15.00 \n[Features] \n[Buy Now] "
+
+
+def act(*contents, strategy="careful"):
+    roles = ("user", "assistant")
+    messages = tuple(Message(roles[place % 2], text) for place, text in enumerate(contents))
+    return asyncio.run(ShopperPolicy(strategy).act(Observation("t", messages, seed=5))).completion.text
+
+
+def test_the_careful_one_looks_at_words_price_and_options():
+    searched = act(PAGE)
+    assert searched == "search[blue hat size large]"
+    assert act(PAGE, searched, FOUND) == "click[B3]"  # the first costs too much, the second is red
+    opened = (PAGE, searched, FOUND, "click[B3]", OPEN % "large")
+    assert act(*opened) == "click[large]"  # not x-large
+    assert act(*opened, "click[large]", "You have clicked large.") == "click[Buy Now]"
+
+
+def test_the_others_do_not_look():
+    assert act(PAGE, "search[blue hat]", FOUND, strategy="buyer") == "click[B1]"
+    assert act(PAGE, "search[x]", FOUND, "click[B1]", OPEN % "large", strategy="buyer") == "click[Buy Now]"
+    anything = {act(PAGE, *["think[x]", "OK."] * turn, strategy="random") for turn in range(30)}
+    assert anything == {f"search[{word}]" for word in ("blue", "hat", "size", "large")}
+
+
+def test_a_customer_in_a_strange_place_goes_on():
+    for page in ("", "\nnothing here", "Invalid action!"):
+        for strategy in ("random", "buyer", "careful"):
+            assert act(page, strategy=strategy)
+            assert act(PAGE, "search[x]", page, "click[y]", OPEN % "small", strategy=strategy)
+
+
+def test_there_are_three_strategies():
+    with pytest.raises(UsageError, match="one of random, buyer, careful, got 'lazy'"):
+        ShopperPolicy("lazy")
+
+
+def serve_shop(*flags):
+    command = [sys.executable, "-m", "sweet_rl", "serve_shop", *map(str, flags)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_told_to_stop(stop):
+    with serve_shop("--port", 0, "--products", 20, "--seed", 3) as process:
+        line = process.stdout.readline()
+        assert line.startswith(READY)
+        url = line.removeprefix(READY).split(" ")[0]
+        with urllib.request.urlopen(f"{url}/fixed_5", timeout=10) as response:
+            assert response.read().decode() == EmbeddedShop(3, 20).get("/fixed_5")
+        taken = serve_shop("--port", url.rsplit(":", 1)[1])
+        assert "Cannot listen on 127.0.0.1" in taken.communicate(timeout=30)[1]
+        assert taken.returncode == 1
+        process.send_signal(stop)
+        assert process.wait(timeout=10) == 0
+        assert process.stderr.read() == ""
+
+
+def test_an_empty_shop_is_refused():
+    process = serve_shop("--products", 0)
+    assert process.communicate(timeout=30)[1] == "error: --products must be at least 1, got 0.\n"

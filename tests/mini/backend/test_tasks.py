@@ -1,0 +1,507 @@
+"""The mini benchmark: schema, determinism, disjoint splits, and that every hidden constant matters."""
+
+import ast
+import collections
+import copy
+import itertools
+import json
+import math
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.mini.backend import extras, pretraining
+from sweet_rl.mini.backend import tasks as mini
+from sweet_rl.mini.backend.extras import Verdict, judge
+from sweet_rl.mini.backend.families import Problem
+from sweet_rl.mini.backend.human import ScriptedHuman
+from sweet_rl.mini.pretraining import Figure
+from sweet_rl.types import ANSWER_MARKER, Message
+from sweet_rl.worlds import load_tasks
+
+FAMILIES = mini.WORLDS["families"].families
+NAMES = tuple(FAMILIES)
+
+
+def drawn(family, n=5, split="train"):
+    return list(itertools.islice(mini.problems("families", family, split, 0), n))
+
+
+def values(source, calls):
+    """What each call gives; an error is a value of its own."""
+    names = {}
+    exec(source, names)
+    results = []
+    for call in calls:
+        try:
+            results.append(repr(eval(call, dict(names))))
+        except Exception as error:  # noqa: BLE001 - whatever a mutant raises is what it gives
+            results.append(repr(error))
+    return results
+
+
+class Perturb(ast.NodeTransformer):
+    """Change the constant number `index`."""
+
+    def __init__(self, index, step):
+        self.index, self.step, self.seen = index, step, -1
+
+    def visit_Constant(self, node):
+        self.seen += 1
+        if self.seen != self.index:
+            return node
+        if isinstance(node.value, bool):
+            return ast.Constant(not node.value)
+        if isinstance(node.value, int | float):
+            return ast.Constant(node.value + self.step)
+        return ast.Constant(node.value + "Q")
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_every_constant_matters(family):
+    for problem in drawn(family):
+        tree = ast.parse(problem.source)
+        expected = values(problem.source, problem.calls)
+        count = sum(isinstance(node, ast.Constant) for node in ast.walk(tree))
+        for index, step in itertools.product(range(count), (1, -1)):
+            changed = ast.unparse(ast.fix_missing_locations(Perturb(index, step).visit(copy.deepcopy(tree))))
+            assert values(changed, problem.calls) != expected, f"no test notices:\n{changed}"
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_inclusive_and_exclusive_thresholds_differ(family):
+    other = {" >= ": " > ", " <= ": " < ", " < ": " <= "}  # `x > 5: … (x - 5)` is the same either way
+    for problem in drawn(family):
+        expected = values(problem.source, problem.calls)
+        for line in problem.source.splitlines():
+            for one, swapped in other.items():
+                if one in line:
+                    changed = problem.source.replace(line, line.replace(one, swapped))
+                    assert values(changed, problem.calls) != expected, f"no test notices:\n{changed}"
+
+
+def test_a_constant_answer_passes_few_tests():
+    passed = successes = 0
+    rows = mini.generate("test", 240, world="families")
+    for row in rows:
+        outputs = values(row["ground_truth"], row["test_cases"].values())
+        best = collections.Counter(outputs).most_common(1)[0][1]
+        passed += best / len(outputs)
+        successes += best == len(outputs)
+    assert passed / len(rows) < 0.25
+    assert successes == 0
+
+
+def test_the_first_tasks_of_a_longer_list_are_the_shorter_list():
+    assert mini.generate("train", 60, world="families")[:25] == mini.generate("train", 25, world="families")
+
+
+def test_splits_share_no_function_and_repeat_none():
+    train = [row["ground_truth"] for row in mini.generate("train", 1500, world="families")]
+    test = [row["ground_truth"] for row in mini.generate("test", 900, world="families")]
+    other = [row["ground_truth"] for row in mini.generate("test", 900, seed=7, world="families")]
+    assert len(set(train)) == len(train)
+    assert len(set(test)) == len(test)
+    assert not set(train) & (set(test) | set(other))
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_the_split_is_decided_by_the_rules_not_by_the_wording(family):
+    sides = [{p.rules for p in drawn(family, 40, split)} for split in ("train", "test")]
+    assert not sides[0] & sides[1]
+
+
+def test_another_seed_gives_other_tasks():
+    assert mini.generate("train", 12, seed=1, world="families") != mini.generate(
+        "train", 12, seed=2, world="families"
+    )
+
+
+def test_another_process_draws_the_same_tasks():
+    code = "import json; from sweet_rl.mini.backend import tasks as mini; print(json.dumps(mini.generate('test', 24, seed=3, world='families')))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == mini.generate("test", 24, seed=3, world="families")
+
+
+def test_the_tasks_of_seed_0_never_change():
+    """Published figures name these tasks; a change here needs a new name for the benchmark."""
+    import hashlib
+
+    text = json.dumps(
+        [mini.generate("train", 120, world="families"), mini.generate("test", 120, world="families")]
+    )
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "35b8ea54e48a2fa1"
+
+
+def test_an_exhausted_family_says_so(monkeypatch):
+    tiny = Problem("def f(x):\n    return x", "Do it.", (1,), ((1,),) * 10)
+    monkeypatch.setitem(FAMILIES, "parcel", lambda rng: tiny)
+    monkeypatch.setattr(mini, "_GIVE_UP_AFTER", 50)
+    with pytest.raises(UsageError, match="'parcel' of the mini benchmark has no more than"):
+        list(mini.problems("families", "parcel", "train", 0))
+
+
+def test_an_unknown_split_is_refused():
+    with pytest.raises(UsageError, match="not 'valid'"):
+        mini.generate("valid", 3)
+
+
+SOLUTION = extras.source({"delivery": 3, "tuning": 7})
+QUIET = extras.Noise(early=0, late=0, astray=0)
+
+
+def charged(task):
+    return [extra for extra in extras.EXTRAS if f'"{extra}"' in task.ground_truth]
+
+
+def dialogue(*texts):
+    roles = ("user", "assistant")
+    return [Message(roles[i % 2], text) for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("world", ["usual", "easy"])
+def test_the_reference_passes_and_an_answer_that_lacks_an_extra_fails_most_tests(world):
+    for row in mini.generate("test", 20, world=world):
+        names = {}
+        exec(row["ground_truth"], names)
+        expected = [eval(call, names) for call in row["test_cases"].values()]
+        (first, amount), *_ = extras.named_amounts(
+            [
+                f'If "{e}" is in the extras, the price goes up by 1.'
+                for e in extras.EXTRAS
+                if f'"{e}"' in row["ground_truth"]
+            ]
+        ).items()
+        assert amount == 1
+        lacking = {}
+        exec(row["ground_truth"].replace(f'"{first}"', '"nothing"'), lacking)
+        got = [eval(call, lacking) for call in row["test_cases"].values()]
+        assert sum(a == b for a, b in zip(expected, got, strict=True)) == 5
+
+
+def test_nine_charged_extras_of_ten_are_usual_ones():
+    tasks = load_tasks("mini:train", num_tasks=1000)
+    count = collections.Counter(extra in extras.USUAL for task in tasks for extra in charged(task))
+    # Drawn without putting back, a second usual one is a little rarer than 0.9.
+    assert 0.84 < count[True] / count.total() < 0.92
+    easy = load_tasks("mini:easy:train", num_tasks=1000)
+    even = collections.Counter(extra in extras.USUAL for task in easy for extra in charged(task))
+    assert 0.28 < even[True] / even.total() < 0.38
+
+
+def test_no_function_of_a_split_stands_in_another():
+    seen = [{task.ground_truth for task in load_tasks(f"mini:{split}")} for split in ("train", "dev", "test")]
+    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    ids = [task.task_id for split in ("train", "dev", "test") for task in load_tasks(f"mini:{split}")]
+    assert len(set(ids)) == len(ids)
+
+
+def test_only_the_easy_world_names_the_extras():
+    for task in load_tasks("mini:test", num_tasks=50):
+        assert not any(extra in task.problem_description for extra in extras.EXTRAS)
+    for task in load_tasks("mini:easy:test", num_tasks=50):
+        assert f"They are {' and '.join(charged(task))}." in task.problem_description or (
+            f"They are {' and '.join(charged(task)[::-1])}." in task.problem_description
+        )
+
+
+def test_the_scripted_human_says_what_the_world_expects_to_hear():
+    human = ScriptedHuman()
+    for task in load_tasks("mini:test", num_tasks=20):
+        messages = [Message("user", task.problem_description)]
+        for extra in extras.EXTRAS:
+            messages.append(Message("assistant", extras.question(extra)))
+            messages.append(
+                Message("user", human.answer(task.problem_description, task.ground_truth, messages))
+            )
+        told = extras.named_amounts([message.content for message in messages[1:] if message.role == "user"])
+        assert extras.source(told) == task.ground_truth
+
+
+def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
+    yes = [
+        f'If "{e}" is in the extras, the price goes up by {v}.' for e, v in (("delivery", 3), ("tuning", 7))
+    ]
+    messages = dialogue(
+        "Two extras.", "Do you charge for delivery?", yes[0], "Do you charge for tuning?", yes[1]
+    )
+    assert extras.say(messages, Random(0), max_turns=6, noise=QUIET) == f"I WANT TO ANSWER:\n{SOLUTION}"
+    asked = {extras.say(messages[:3], Random(seed), max_turns=6, noise=QUIET) for seed in range(200)}
+    assert asked == {extras.question(e) for e in extras.EXTRAS if e != "delivery"}
+
+
+def test_the_teacher_errs_as_often_as_told():
+    messages = dialogue("They are delivery and tuning.\n", "Do you charge for delivery?", "I don't know.")
+    noise = extras.Noise(early=0, late=0, astray=0.25)
+    said = collections.Counter(
+        extras.say(messages, Random(seed), max_turns=6, noise=noise) for seed in range(2000)
+    )
+    assert "Do you charge for delivery?" not in said  # never asks again
+    assert 0.75 < said["Do you charge for tuning?"] / 2000 < 0.81  # also one of ten when astray
+
+
+def test_the_teacher_always_answers_in_the_last_turn():
+    last = dialogue("Two.", *["Do you charge for cleaning?", "No."] * 5)
+    assert extras.say(last, Random(0), max_turns=6).startswith("I WANT TO ANSWER:")
+
+
+@pytest.mark.parametrize(
+    ("before", "turn", "verdict"),
+    [
+        ([], "Do you charge for delivery?", Verdict.USEFUL),
+        ([], "Do you charge for storage?", Verdict.USELESS),
+        (["storage"], "Do you charge for storage?", Verdict.REPEATED),
+        (["delivery"], "Do you charge for delivery?", Verdict.REPEATED),
+        (["delivery", "tuning"], "Do you charge for storage?", Verdict.NEEDLESS),
+        (["delivery"], f"I WANT TO ANSWER:\n{extras.source({'delivery': 3})}", Verdict.EARLY),
+        (
+            ["delivery", "storage", "framing", "samples", "painting"],
+            f"I WANT TO ANSWER:\n{extras.source({'delivery': 3})}",
+            Verdict.FORCED,
+        ),
+        (["delivery", "tuning"], f"I WANT TO ANSWER:\n{SOLUTION}", Verdict.RIGHT),
+        (["delivery", "tuning"], f"I WANT TO ANSWER:\n{SOLUTION.replace('3', '4')}", Verdict.WRONG),
+        ([], "Do you charge", Verdict.OTHER),
+    ],
+)
+def test_verdicts(before, turn, verdict):
+    amounts = {"delivery": 3, "tuning": 7}
+    texts = ["Two of our extras cost something."]
+    for extra in before:
+        reply = (
+            f'If "{extra}" is in the extras, the price goes up by {amounts[extra]}.'
+            if extra in amounts
+            else "I don't know."
+        )
+        texts += [extras.question(extra), reply]
+    assert judge(SOLUTION, dialogue(*texts), turn) is verdict
+
+
+def named(task):
+    return task.problem_description.split("\n")[1].removeprefix("Our shop is a ").removesuffix(".")
+
+
+def test_there_are_forty_trades_and_each_has_its_four_extras_for_ever():
+    assert len(set(extras.TRADES)) == 40
+    assert extras.usual_in("bakery") == ("wrapping", "insurance", "cleaning", "tuning")
+    assert extras.usual_in("florist") == ("insurance", "engraving", "storage", "cleaning")
+    assert extras.usual_in("grocer") == ("delivery", "polishing", "framing", "painting")
+    assert extras.usual_in("fishmonger") == ("delivery", "assembly", "storage", "tuning")
+    count = collections.Counter(extra for trade in extras.TRADES for extra in extras.usual_in(trade))
+    assert [count[extra] for extra in extras.EXTRAS] == [12, 13, 14, 12, 11, 12, 14, 13, 17, 13, 16, 13]
+
+
+def test_the_first_tasks_are_always_these():
+    tasks = load_tasks("mini:trades=10:train", num_tasks=4)
+    assert [(named(task), *charged(task)) for task in tasks] == [
+        ("printer", "wrapping", "cleaning"),
+        ("grocer", "delivery", "polishing"),
+        ("florist", "storage", "cleaning"),
+        ("bakery", "insurance", "cleaning"),
+    ]
+    assert tasks[0].ground_truth == extras.source({"wrapping": 3, "cleaning": 9})
+    assert tasks[0].row["trades"] == 10
+    assert load_tasks("mini:trades=10:train", num_tasks=9)[:4] == tasks
+
+
+@pytest.mark.parametrize(("source", "count"), [("trades=1", 1), ("trades=10", 10), ("trades", 40)])
+def test_trades_are_as_likely_and_charge_mostly_for_their_own(source, count):
+    tasks = load_tasks(f"mini:{source}:train", num_tasks=2000)
+    trades = collections.Counter(map(named, tasks))
+    assert set(trades) == set(extras.TRADES[:count])
+    assert max(trades.values()) < 2000 / count + 5 * (2000 / count) ** 0.5
+    usual = [extra in extras.usual_in(named(task)) for task in tasks for extra in charged(task)]
+    # By hand: 0.9, then 0.9 x 3/4 against 0.1 after a usual one (0.871), 0.9 against 0.1 x 7/8 after another
+    # (0.911); so (0.9 + 0.9 x 0.871 + 0.1 x 0.911) / 2.
+    assert abs(sum(usual) / len(usual) - 0.8875) < 0.025
+
+
+def test_no_function_of_a_split_stands_in_another_whatever_the_number_of_trades():
+    train = {task.ground_truth for task in load_tasks("mini:trades=10:train", num_tasks=1500)}
+    test = {task.ground_truth for task in load_tasks("mini:trades=40:test", num_tasks=1500, seed=3)}
+    assert not train & test
+
+
+@pytest.mark.parametrize("count", ["0", "41", "-1", "1.5", "ten", "", "²"])
+def test_other_numbers_of_trades_are_refused(count):
+    with pytest.raises(UsageError, match=r"there are 1 to 40 trades, got '.*'\. Write 'trades=10', say"):
+        load_tasks(f"mini:trades={count}:test")
+
+
+@pytest.mark.parametrize("source", ["mini:trades=3", "mini:easy=3:test", "mini:trades10:test"])
+def test_other_names_are_refused(source):
+    with pytest.raises(UsageError, match=r"is no split of the mini|has the worlds"):
+        load_tasks(source)
+
+
+def test_files_of_another_number_of_trades_are_refused():
+    ten, forty = load_tasks("mini:trades=10:dev", num_tasks=2), load_tasks("mini:trades:dev", num_tasks=2)
+    mini.check_trades(ten, 10, "a.jsonl")
+    with pytest.raises(UsageError, match=r"'a.jsonl': task 3 is one of 40 trades, and 10 trades are wanted"):
+        mini.check_trades([*ten, *forty], 10, "a.jsonl")
+    with pytest.raises(UsageError, match=r"task 1 is of no trade, and 40 trades .* 'mini:trades=40:train'"):
+        mini.check_trades(load_tasks("mini:test", num_tasks=1), 40, "a.jsonl")
+
+
+def play(say, task, seed):
+    """A whole dialogue; whether its answer is the hidden function."""
+    rng, human = Random(seed), ScriptedHuman()
+    messages = [Message("user", task.problem_description)]
+    while True:
+        messages.append(Message("assistant", say(messages, rng, max_turns=6)))
+        if messages[-1].content.startswith(ANSWER_MARKER):
+            return messages, messages[-1].content == f"{ANSWER_MARKER}\n{task.ground_truth}"
+        reply = human.answer(task.problem_description, task.ground_truth, messages)
+        messages.append(Message("user", reply))
+
+
+def quiet(messages, rng, *, max_turns):
+    return extras.say(messages, rng, max_turns=max_turns, noise=QUIET)
+
+
+@pytest.mark.parametrize(
+    ("say", "success"),
+    [
+        # Both of the four: 0.9 x 0.871. One of them: 0.9 x 0.129 + 0.1 x 0.911; the fifth question finds the
+        # other among eight.
+        (extras.insider, 0.784 + 0.207 / 8),
+        (quiet, 10 / 66),  # five of twelve: 10 of the 66 pairs lie among them
+        (extras.at_random, 1 - 2 * (11 / 12) ** 5 + (10 / 12) ** 5),
+    ],
+)
+def test_ceiling_and_floor_of_asking(say, success):
+    tasks = load_tasks("mini:trades:test", num_tasks=500)
+    won = [play(say, task, seed)[1] for seed, task in enumerate(tasks)]
+    assert abs(sum(won) / len(won) - success) < 0.06
+
+
+def test_the_insider_asks_what_the_request_says_where_it_names_the_extras():
+    for number, task in enumerate(load_tasks("mini:easy:test", num_tasks=5)):
+        messages, won = play(extras.insider, task, number)
+        assert won
+        assert len(messages) == 6  # two questions with their replies, and the answer
+
+
+def test_habits_by_hand():
+    solution = extras.source({"wrapping": 3, "tuning": 7})
+    request = f"Two of our extras cost something.\n{extras.shop('bakery')}The signature is: def total()"
+    asked = ["wrapping", "storage", "storage"]
+    replies = ['If "wrapping" is in the extras, the price goes up by 3.', "I don't know about that.", "No."]
+    messages = [Message("user", request)]
+    for extra, reply in zip(asked, replies, strict=True):
+        messages += [Message("assistant", extras.question(extra)), Message("user", reply)]
+    messages.append(Message("assistant", f"{ANSWER_MARKER}\n{extras.source({'wrapping': 3})}"))
+    silent = [Message("user", request), Message("assistant", f"{ANSWER_MARKER}\n{extras.source({})}")]
+    found = extras.habits([(solution, messages), (solution, silent)])
+    assert found == extras.Habits(useful_share=1 / 3, usual_share=1 / 3, repetitions=0.5, early=1.0)
+    assert extras.habits([(solution, silent)]).useful_share is None
+
+
+PROBLEM = Problem(extras.source({"delivery": 3, "tuning": 7}), "", (("delivery", 3), ("tuning", 7)), ())
+
+
+def saying(chances):
+    """An agent that says sentences with the chances that a function of its text gives them."""
+
+    def ask(texts, sentences):
+        return [[math.log(chances(text).get(one, 1e-9)) for one in sentences] for text in texts]
+
+    return ask
+
+
+def asked(text):
+    return [message.content for message in text.messages if message.role == "assistant"]
+
+
+def even(text):
+    return dict.fromkeys(pretraining.QUESTIONS, 1 / 12)
+
+
+def fresh(text):
+    left = [question for question in pretraining.QUESTIONS if question not in asked(text)]
+    return dict.fromkeys(left, 1 / len(left))
+
+
+def reader(text):
+    """Asks about what stands in the solution, three times of four."""
+    found = [extras.question(extra) for extra in extras.EXTRAS if f'"{extra}"' in (text.solution or "")]
+    found = [question for question in found if question not in asked(text)]
+    chances = fresh(text)
+    return {q: c / 4 + 3 / 4 * (q in found) / len(found) if found else c for q, c in chances.items()}
+
+
+def measured(chances):
+    found = pretraining.figures(saying(chances), each=8, dialogues=20)
+    return {figure.name: figure for figure in found}
+
+
+def test_an_agent_that_reads_and_remembers_passes_every_gate():
+    figures = measured(reader)
+    assert all(figure.passed for figure in figures.values())
+    assert figures["AUC, no solution"].value == 0.5  # ties
+    right = figures["P(charged), right solution"].value
+    # 3/4, and 2 of the 12 to 8 fresh ones, a quarter of the time
+    assert right == pytest.approx(3 / 4 + sum(2 / left for left in (12, 11, 10, 9, 8)) / 5 / 4)
+    assert figures["AUC, right solution, 4 misses"].value == 1.0
+    assert figures["repetitions a dialogue"].value == pytest.approx(0, abs=1e-6)
+
+
+def test_an_agent_that_does_not_read_is_told_apart():
+    figures = measured(fresh)
+    share = sum(2 / left for left in (12, 11, 10, 9, 8)) / 5
+    for which in ("right", "wrong"):
+        assert figures[f"P(charged), {which} solution"].value == pytest.approx(share)
+    assert not figures["P(charged), right solution"].passed
+    assert figures["P(charged), wrong solution"].passed
+    assert figures["AUC, right solution, 0 misses"].value == 0.5
+    assert not figures["AUC, right solution, 0 misses"].passed
+
+
+def test_an_agent_that_forgets_is_told_apart():
+    figures = measured(even)
+    assert figures["nats of a repeated question below fresh ones"].value == pytest.approx(0)
+    assert not figures["nats of a repeated question below fresh ones"].passed
+    # after n turns 12 x (1 - (11/12)^n) questions have been asked, each of which is repeated with 1/12
+    expected = sum(1 - (11 / 12) ** turn for turn in range(6))
+    assert figures["repetitions a dialogue"].value == pytest.approx(expected, abs=0.15)
+    assert not figures["repetitions a dialogue"].passed
+
+
+def test_early_answers_and_other_turns_are_counted_by_their_chances():
+    def hasty(text):
+        return {pretraining.QUESTIONS[0]: 0.5, "I WANT TO ANSWER:\n": 0.25}
+
+    figures = measured(hasty)
+    turns = sum(0.5**turn for turn in range(5))  # a dialogue goes on where a question was drawn
+    assert figures["early answers a dialogue"].value == pytest.approx(turns / 4, abs=0.12)
+    assert figures["turns that are no question and no answer"].value == pytest.approx(turns / 4, abs=0.12)
+    assert figures["P(early answer), right solution"].value == pytest.approx(0.25)
+
+
+def test_area_and_gap_by_hand():
+    logprobs = [-1.0, -2.0, -3.0, -4.0, *[-9.0] * 6, -2.0, -9.0]  # tuning is the eleventh
+    moment = pretraining.Moment(PROBLEM, ("storage",))
+    # free and fresh: wrapping -2, insurance -3, assembly -4, six at -9; delivery wins all 9, tuning 8 and a tie
+    assert pretraining.area_of(moment, logprobs) == pytest.approx((9 + 8.5) / 18)
+    fresh_ones = [-1.0, -2.0, -4.0, *[-9.0] * 6, -2.0, -9.0]
+    assert pretraining.gap(("insurance",), logprobs) == pytest.approx(sum(fresh_ones) / 11 + 3.0)
+    share = pretraining.charged_share([moment], [logprobs])
+    assert share == pytest.approx(math.exp(-1) + math.exp(-2))
+
+
+def test_what_is_not_a_number_passes_no_gate():
+    assert Figure("x", 0.5).passed
+    assert not Figure("x", math.nan).passed
+    assert not Figure("x", 0.02, high=0.0199).passed
+    assert str(Figure("x", 0.4, low=0.47, high=0.53)) == "x 0.400 (has to be at least 0.47 and at most 0.53)"
+
+
+def test_the_likeliest_repeated_question_counts():
+    first, second, *fresh = extras.EXTRAS
+    by_extra = {first: -9.0, second: -1.5} | dict.fromkeys(fresh, -3.0)
+    logprobs = [by_extra[extra] for extra in extras.EXTRAS]
+    assert pretraining.gap([first, second], logprobs) == -3.0 - -1.5
+    assert pretraining.gap([first], [-9.0, *[-3.0] * 11]) == 6.0
