@@ -8,11 +8,9 @@ from random import Random
 
 import pytest
 
-from sweet_rl.cli import load, values_of
-from sweet_rl.command_line import read
 from sweet_rl.commands.archer import settings_of
 from sweet_rl.commands.archer_config import load_config
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError
 from sweet_rl.mini.objects.asker import guess, questions_about
 from sweet_rl.mini.objects.oracle import NO, YES, answer
 from sweet_rl.online.replay import Transition, transitions
@@ -51,17 +49,6 @@ EXACT_RUN = "sweet_rl.studies.archer.exact:learn_exactly"
 
 def calls_of(study):
     return [call for chains in rounds(study) for chain in chains for call in chain]
-
-
-def test_every_command_is_one_that_a_person_can_type(tmp_path):
-    calls = calls_of(OnlineStudy(tmp_path, seeds=2, iterations=3))
-    assert {call.run for call in calls if ":" not in call.run} == {"simulate_interactions", "run_archer"}
-    for call in calls:
-        if ":" not in call.run:
-            words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
-            stage = load(call.run)
-            values_of(stage, read(stage, words))
-    assert len({call.name for call in calls}) == len(calls)  # what a step made is found again by its name
 
 
 def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_their_own_settings_only(tmp_path):
@@ -384,17 +371,3 @@ def test_games_about_one_word_are_no_swap_test(study):
     write_games(study.games("archer", 0, greedy=False), [game(0, first, 3, solved=False)])
     with pytest.raises(DataError, match="must hold different games about two words"):
         swap(str(study.games("archer", 0, greedy=False)), str(study.swap("archer", 0)))
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"seeds": 0}, "must be at least 1"),
-        ({"iterations": 0}, "must be at least 1"),
-        ({"skill": 1.5}, "--skill must be from 0 to 1, got 1.5"),
-    ],
-)
-def test_wrong_flags_are_refused_before_anything_is_made(tmp_path, flags, message):
-    with pytest.raises(UsageError, match=message):
-        demo_archer(str(tmp_path / "out"), **flags)
-    assert not (tmp_path / "out").exists()

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.cli import load, values_of
-from sweet_rl.command_line import read
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.cli import load
+from sweet_rl.errors import DataError
 from sweet_rl.records import replace_file
-from sweet_rl.studies.demos import demo_reflect
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
@@ -37,17 +35,6 @@ def method_of(world, key):
 
 
 # ---- commands
-
-
-def test_every_command_is_one_that_a_person_can_type(tmp_path):
-    calls = calls_of(ReflectStudy(tmp_path, seeds=2, worlds=WORLDS))
-    for call in calls:
-        if ":" not in call.run:
-            words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
-            stage = load(call.run)
-            values_of(stage, read(stage, words))
-            assert call.command.startswith(f"sweet-rl {call.run} ")
-    assert len({call.name for call in calls}) == len(calls)  # what a step made is found again by its name
 
 
 def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
@@ -381,19 +368,3 @@ def test_an_episode_that_failed_is_no_number(study):
     write_report(study, TAXI, method_of(TAXI, "sft"), 0, 0.5, failed=1)
     with pytest.raises(DataError, match="must be played to the end"):
         results(study, {})
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"seeds": 0}, "--seeds must be at least 1, got 0"),
-        ({"first_seed": -1}, "--first_seed must be at least 0, got -1"),
-        ({"iterations": 0}, "--iterations must be at least 1"),
-        ({"worlds": "taxi,chess"}, "--worlds must be of taxi, auto_explore"),
-        ({"worlds": ""}, "--worlds must be of taxi, auto_explore"),
-    ],
-)
-def test_wrong_flags_are_refused_before_anything_is_made(tmp_path, flags, message):
-    with pytest.raises(UsageError, match=message):
-        demo_reflect(str(tmp_path / "out"), **flags)
-    assert not (tmp_path / "out").exists()

@@ -1,11 +1,21 @@
-"""The one model of results: differences by hand, and the table."""
+"""Results of studies: differences by hand, the table, files that are read, joined and shown beside a run."""
 
+import dataclasses
+import json
 import math
+import sys
+from pathlib import Path
 
 import pytest
 
+from sweet_rl import studies
+from sweet_rl.errors import DataError
+from sweet_rl.studies.archer.results import with_claims as claims_of_archer
 from sweet_rl.studies.outcome import table
+from sweet_rl.studies.reflect.results import with_claims as claims_of_reflect
+from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import (
+    ORIGIN,
     Claim,
     Comparison,
     Counted,
@@ -13,9 +23,16 @@ from sweet_rl.studies.results import (
     Method,
     Results,
     Run,
+    beside,
+    beside_study,
     claim_over_seeds,
     claim_over_tasks,
+    read_study,
 )
+from sweet_rl.studies.sweet.full_study import FullStudy, Seed, read_full_study, write_full_study
+from tests.conftest import ROOT
+from tests.studies.samples import sample_results
+from tests.studies.test_page import Reader
 
 
 def runs(name, values):
@@ -98,3 +115,219 @@ def test_the_table_in_full():
         "  A beats B: +25.0 points, 95 % interval [+10.0, +40.0]: holds here",
         "  A is good: not measured",
     ]
+
+
+PACKAGED = sample_results((0.9, 0.8, 0.7))
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "full_study.json"
+    path.write_text(json.dumps(dataclasses.asdict(PACKAGED)))
+    return path
+
+
+def test_its_numbers_are_those_of_its_file_and_stand_before_this_run(file):
+    results = beside(sample_results(), file)
+    full, own = results.comparisons
+    assert (full.name, full.title, full.origin) == ("full-world", "Full study: the world", ORIGIN)
+    assert (own.title, own.origin) == ("This run: the world", "")
+    (written,) = PACKAGED.comparisons
+    assert (full.measures, full.curves, full.claims) == (written.measures, written.curves, written.claims)
+    for method, other in zip(full.methods, written.methods, strict=True):
+        assert [(run.seed, run.measures, run.curves) for run in method.runs] == [
+            (run.seed, run.measures, run.curves) for run in other.runs
+        ]
+    assert "seeds: [0, 1, 2]" in results.notes[-1]
+    text = Reader(results_page(results)).text
+    assert "the own reaches 80.0 % success" in text
+    assert "the own reaches 60.0 % success" in text
+    assert ORIGIN in text
+    assert "Full study" not in table(results)
+
+
+def test_what_the_full_study_says_of_the_same_world_comes_first(file):
+    (part,) = PACKAGED.comparisons
+    worlds = tuple(dataclasses.replace(part, name=name, title=name) for name in ("a", "b", "c"))
+    file.write_text(json.dumps(dataclasses.asdict(dataclasses.replace(PACKAGED, comparisons=worlds))))
+    run = dataclasses.replace(PACKAGED, comparisons=(worlds[1],))
+    titles = [part.title for part in beside(run, file).comparisons]
+    assert titles == ["Full study: b", "Full study: a", "Full study: c", "This run: b"]
+
+
+def test_a_study_that_showed_an_earlier_one_brings_itself_along_alone(file):
+    file.write_text(json.dumps(dataclasses.asdict(beside(PACKAGED, file))))
+    results = beside(sample_results(), file)
+    assert [part.title for part in results.comparisons] == ["Full study: the world", "This run: the world"]
+
+
+def test_without_a_file_there_is_this_run_alone(tmp_path):
+    results = sample_results()
+    assert beside(results, tmp_path / "none.json") is results
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{}", "must have the format"), ('{"format": "sweet_rl.study/1"}', "is no whole study")],
+)
+def test_another_file_is_refused(tmp_path, content, message):
+    (tmp_path / "full_study.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        beside(sample_results(), tmp_path / "full_study.json")
+
+
+FOLDER = Path(studies.__file__).parent
+REFLECT = FOLDER / "reflect/full_study.json"
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    from join_studies import joined
+
+    return joined
+
+
+@pytest.mark.parametrize(
+    ("path", "with_claims"),
+    [
+        (FOLDER / "archer/full_study.json", claims_of_archer),
+        (REFLECT, claims_of_reflect),
+        (ROOT / "benchmarks/results/archer_other_seeds.json", claims_of_archer),
+        (ROOT / "benchmarks/results/reflect_taxi_other_seeds.json", claims_of_reflect),
+        (ROOT / "benchmarks/results/reflect_once_more.json", claims_of_reflect),
+    ],
+)
+def test_the_claims_of_a_study_are_those_of_its_runs(path, with_claims):
+    _, comparisons = read_study(path)
+    assert with_claims(comparisons) == comparisons
+    claims = [claim for part in comparisons for claim in part.claims]
+    assert {claim.among for claim in claims} == {len(claims)}
+
+
+def part_of(tmp_path, name, seeds, worlds):
+    """The file of a run of some seeds of some worlds."""
+    study = json.loads(REFLECT.read_text())
+    study["comparisons"] = [part for part in study["comparisons"] if part["name"] in worlds]
+    for part in study["comparisons"]:
+        part["claims"] = []
+        for method in part["methods"]:
+            method["runs"] = [run for run in method["runs"] if run["seed"] in seeds]
+    study |= {"seconds": {"data": 1.5}, "provenance": {"command": name, "commit": name[0]}}
+    path = tmp_path / name
+    path.write_text(json.dumps(study))
+    return path
+
+
+def test_parts_are_joined_to_the_whole(tmp_path, joined):
+    parts = [
+        part_of(tmp_path, "late", range(303, 308), {"taxi"}),
+        part_of(tmp_path, "early", range(300, 303), {"taxi"}),
+        part_of(tmp_path, "other", range(300, 308), {"two_hops", "alfworld"}),
+    ]
+    whole = joined(parts, claims_of_reflect)
+    found = tmp_path / "whole.json"
+    found.write_text(json.dumps(whole))
+    assert read_study(found)[1] == read_study(REFLECT)[1]
+    assert whole["seconds"] == {"data": 4.5}
+    assert whole["provenance"]["command"] == "late; early; other"
+    assert whole["provenance"]["commit"] == "l; e; o"
+
+
+def test_studies_of_two_kinds_are_not_joined(joined):
+    with pytest.raises(DataError, match="is of another study, got 'archer'"):
+        joined([REFLECT, FOLDER / "archer/full_study.json"], claims_of_reflect)
+
+
+def test_a_seed_counts_once(tmp_path, joined):
+    parts = [part_of(tmp_path, name, range(300, 302), {"taxi"}) for name in ("one", "again")]
+    with pytest.raises(DataError, match=r"again.*'sft' has a seed that was there before, got 300"):
+        joined(parts, claims_of_reflect)
+
+
+RUN = {"warm start": "embedded (a1)", "day": "2026-11-23"}
+MADE = (RUN,)
+ONE = {"warm_start": {"success": 0.125}, "sweet": {"success": 0.75}, "dpo": {"success": 0.75}}
+FEW = {"warm_start": {"success": 0.25}, "sweet": {"success": 0.75}, "dpo": {"success": 0.25}}
+MANY = {
+    "warm_start": {"success": 0.25},
+    "sweet": {"success": 0.5},
+    "dpo": {"success": 0.125},
+    "sweet_wrong": {"success": 0.25},
+    "best_of_4_by_critic": {"success": 0.5},
+    "best_of_2_by_critic": {"success": 0.375},
+}
+FULL = FullStudy(
+    {"test tasks": 8},
+    {
+        1: {5: Seed(ONE, MADE), 6: Seed(ONE | {"sweet_wrong": {"success": 0.5}}, MADE)},
+        40: {5: Seed(FEW, MADE), 6: Seed(MANY, MADE)},
+    },
+)
+
+
+def test_what_was_written_is_read(tmp_path):
+    path = tmp_path / "made" / "full.json"
+    assert read_full_study(path) is None
+    write_full_study(path, FULL)
+    assert read_full_study(path) == FULL
+    path.write_text(json.dumps({"format": "another"}))
+    with pytest.raises(DataError, match=r"must have the format sweet_rl.mini_study/1"):
+        read_full_study(path)
+    whole = {"format": "sweet_rl.mini_study/1", "settings": {}}
+    for broken in ({"trades": [1]}, {"trades": {"1": {"5": {"numbers": {}}}}}, {"trades": {"x": {}}}, {}):
+        path.write_text(json.dumps(whole | broken))
+        with pytest.raises(DataError, match=r"is not whole"):
+            read_full_study(path)
+
+
+def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
+    grown = FULL.with_seed(40, 7, Seed(ONE, MADE)).with_seed(10, 5, Seed(ONE, MADE))
+    assert {trades: sorted(seeds) for trades, seeds in grown.seeds.items()} == {
+        1: [5, 6],
+        10: [5],
+        40: [5, 6, 7],
+    }
+    assert sorted(FULL.seeds) == [1, 40]
+    rft = {"rft": {"success": 0.375}}
+    assert FULL.with_seed(40, 5, Seed(rft, MADE)).seeds[40][5].numbers == FEW | rft
+    with pytest.raises(DataError, match=r"seed 5.*began with embedded \(a1\)"):
+        FULL.with_seed(40, 5, Seed(rft, ({**RUN, "warm start": "1 (b2)"},)))
+
+
+def test_all_runs_that_made_a_seed_are_kept():
+    later = RUN | {"day": "2026-11-24"}
+    grown = FULL.with_seed(40, 5, Seed({}, (later,))).with_seed(40, 5, Seed({}, (later,)))
+    assert grown.seeds[40][5].made == (RUN, later)
+    assert grown.made() == "test tasks: 8; warm start: embedded (a1); day: 2026-11-23, 2026-11-24"
+
+
+def test_differences_are_of_the_same_seeds_and_the_dose_comes_first():
+    dose, few, many, chosen = FULL.comparisons()
+    assert dose.method("sweet").runs[1].curves == {"success": ((1, 0.75), (40, 0.5))}
+    assert dose.method("dpo").runs[0].curves == {"success": ((1, 0.75), (40, 0.25))}
+    assert [run.seed for run in dose.method("sweet_wrong").runs] == [6]  # seed 5 has no such row
+    claims = {claim.worse: claim for claim in many.claims}
+    # 0.5 and 0.375: mean 0.4375, standard error 0.0625, Student's t for one degree of freedom 12.706
+    assert (claims["dpo"].mean, claims["dpo"].low) == (0.4375, pytest.approx(0.4375 - 12.706 * 0.0625))
+    assert (claims["sweet_wrong"].mean, claims["sweet_wrong"].each) == (0.25, ((6, 0.25),))
+    # with one trade another task's solution is not wrong: nothing is claimed
+    assert {claim.worse: claim.mean for claim in few.claims} == {"warm_start": 0.625, "dpo": 0.0}
+    assert [method.name for method in chosen.methods] == ["critic"]
+    assert chosen.methods[0].runs[0].curves == {"success": ((1, 0.25), (2, 0.375), (4, 0.5))}
+
+
+def test_the_page_marks_what_another_run_made_and_the_table_leaves_it_out():
+    (_, _, own, _) = FULL.comparisons()
+    results = beside_study(Results("sweet", "A run", comparisons=(own,)), FULL.comparisons(), FULL.made())
+    assert [part.title for part in results.comparisons] == [
+        "Full study: The more there is to know, the more a critic that knows it helps",
+        "Full study: 1 trade",
+        "Full study: 40 trades",
+        "Full study: 40 trades, a critic chooses at test time",
+        "This run: 40 trades",
+    ]
+    assert table(results).splitlines()[0].startswith("This run: 40 trades ")
+    page = results_page(results)
+    assert page.count("not of this run.") >= 4
+    assert "made with test tasks: 8; warm start: embedded (a1); day: 2026-11-23." in page

@@ -1,4 +1,4 @@
-"""The mini study: its commands, and the processes that they run in."""
+"""Recipes of the studies: commands, what waits for what, and the processes that they run in."""
 
 import re
 import subprocess
@@ -13,10 +13,12 @@ import pytest
 from sweet_rl.chat import model_path
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
+from sweet_rl.errors import UsageError
 from sweet_rl.pipelines.running import Records, _other_inputs
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.studies.archer import recipe as archer
+from sweet_rl.studies.demos import demo_archer, demo_reflect
 from sweet_rl.studies.reflect import recipe as reflect
 from sweet_rl.studies.sweet.recipe import (
     OWN_STEPS,
@@ -32,17 +34,49 @@ from sweet_rl.studies.sweet.results import METHODS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, BLIND_CRITIC, BLIND_POLICY, CRITIC, SWEETS
 
 
-def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
-    with_pages = replace(study, page_tasks=2, ways=ALL_WAYS, best_of=(1, 4))
-    calls = [call for chains in rounds(with_pages) for chain in chains for call in chain]
-    assert {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n", "evaluate_html"} <= {
-        call.run for call in calls
+def kinds(folder, study):
+    return {
+        "sweet": rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2)),
+        "archer": archer.rounds(archer.OnlineStudy(folder, seeds=2)),
+        "reflect": reflect.rounds(reflect.ReflectStudy(folder, seeds=2, worlds=tuple(reflect.METHODS))),
     }
-    for call in (each for each in calls if not each.run.startswith(OWN_STEPS)):
+
+
+@pytest.mark.parametrize("kind", ["sweet", "archer", "reflect"])
+def test_every_command_of_a_study_is_one_that_a_person_can_type(kind, study, tmp_path):
+    calls = [call for chains in kinds(tmp_path, study)[kind] for chain in chains for call in chain]
+    for call in (each for each in calls if ":" not in each.run):
         words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
         stage = load(call.run)
         values_of(stage, read(stage, words))
-    assert len({call.name for call in calls}) == len(calls)
+        assert call.command.startswith(f"sweet-rl {call.run} ")
+    runs = {call.run for call in calls}
+    own = {
+        "sweet": {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n", "evaluate_html"},
+        "archer": {"simulate_interactions", "run_archer"},
+        "reflect": {"reflect supervised_pretrain", "reflect rl_finetune", "reflect evaluate"},
+    }
+    assert own[kind] <= runs
+    assert len({call.name for call in calls}) == len(calls)  # what a step made is found again by its name
+
+
+@pytest.mark.parametrize(
+    ("demo", "flags", "message"),
+    [
+        (demo_archer, {"seeds": 0}, "must be at least 1"),
+        (demo_archer, {"iterations": 0}, "must be at least 1"),
+        (demo_archer, {"skill": 1.5}, "--skill must be from 0 to 1, got 1.5"),
+        (demo_reflect, {"seeds": 0}, "--seeds must be at least 1, got 0"),
+        (demo_reflect, {"first_seed": -1}, "--first_seed must be at least 0, got -1"),
+        (demo_reflect, {"iterations": 0}, "--iterations must be at least 1"),
+        (demo_reflect, {"worlds": "taxi,chess"}, "--worlds must be of taxi, auto_explore"),
+        (demo_reflect, {"worlds": ""}, "--worlds must be of taxi, auto_explore"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_made(tmp_path, demo, flags, message):
+    with pytest.raises(UsageError, match=message):
+        demo(str(tmp_path / "out"), **flags)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_special_about_each_way_of_sweet_rl(study):
@@ -205,14 +239,6 @@ def test_workers_end_with_the_study_that_wanted_them():
     while psutil.pid_exists(worker) and psutil.Process(worker).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "the worker goes on by itself"
         time.sleep(0.1)
-
-
-def kinds(folder, study):
-    return {
-        "sweet": rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2)),
-        "archer": archer.rounds(archer.OnlineStudy(folder, seeds=2)),
-        "reflect": reflect.rounds(reflect.ReflectStudy(folder, seeds=2, worlds=tuple(reflect.METHODS))),
-    }
 
 
 @pytest.mark.parametrize("kind", ["sweet", "archer", "reflect"])

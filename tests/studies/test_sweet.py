@@ -1,19 +1,28 @@
-"""What a mini study reads out of the stages' files, against numbers made by hand."""
+"""The mini study: what is read out of the stages' files against numbers made by hand, its own steps, its pages."""
 
 import json
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
-from sweet_rl.mini.backend import extras
+from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict
+from sweet_rl.mini.backend.pretraining import figures
 from sweet_rl.records import replace_rows
-from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.results import Candidate, Counted, Ending, Turn
+from sweet_rl.studies.results import Candidate, Counted, Ending, Results, Turn
+from sweet_rl.studies.sweet import pages as study_pages
+from sweet_rl.studies.sweet.pages import DESIGNERS
+from sweet_rl.studies.sweet.recipe import rounds
 from sweet_rl.studies.sweet.results import METHODS, agreement, choosing_agents, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, SWEETS
+from sweet_rl.studies.sweet.steps import check_agent, score_by_oracle, shuffle_scores, take_swapped
+from tests.browsers.fake_renderer import FakeRenderer
+from tests.viewer.samples import page_rows, write_rows
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
 TOLD = {
@@ -78,11 +87,6 @@ def measured(study, name, rows):
 
 def looked_at(study, name, rows):
     replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
-
-
-def test_area_under_the_curve_by_hand():
-    assert area_under_curve([1.0, 3.0], [2.0]) == 0.5
-    assert area_under_curve([2.0], [2.0, 1.0]) == 0.75
 
 
 @pytest.mark.parametrize(
@@ -271,3 +275,128 @@ def test_dialogues_of_another_number_of_trades_are_refused(study):
     replace_rows(study.measured("warm_start"), [trajectory(0, WON, 1.0)])
     with pytest.raises(UsageError, match=r"task 1 is one of 10 trades, and 40 trades are wanted"):
         results(replace(study, world="trades=40", ways=("sweet",)), {})
+
+
+CHARGED = 'def total(price, extras):\n    if "storage" in extras:\n        price += 3\n    return price'
+
+
+def asked_turn(task, solution, **more):
+    key = {"task_id": task, "sample_index": 0, "turn_index": 0}
+    return key | {"input": "I:", "ground_truth": solution} | more
+
+
+def written(tmp_path, rows):
+    replace_rows(tmp_path / "in.jsonl", rows)
+    return str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl")
+
+
+def read(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_an_agent_that_fails_a_gate_is_refused_with_its_figure(tmp_path, monkeypatch):
+    from sweet_rl.mini.embedded_agent import make_agent
+
+    make_agent(tmp_path / "agent", pretraining.TEXTS, seed=0, steps=0.003, quiet=True)
+    quick = replace(pretraining.TEXTS, figures=partial(figures, each=2, dialogues=2))
+    monkeypatch.setattr(pretraining, "TEXTS", quick)
+    with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
+        check_agent(str(tmp_path / "agent"), str(tmp_path / "gates.json"))
+    assert not (tmp_path / "gates.json").exists()
+
+
+def test_the_packaged_agent_comes_with_its_figures_which_are_not_measured_again(tmp_path, monkeypatch):
+    def measured(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("sweet_rl.mini.embedded_agent.check_gates", measured)
+    check_agent("embedded", str(tmp_path / "gates.json"))
+    figures = json.loads((tmp_path / "gates.json").read_text())
+    assert figures == json.loads((Path(model_path("embedded")) / "figures.json").read_text())
+    with pytest.raises(AssertionError):  # the same agent under its path is anyone's
+        check_agent(model_path("embedded"), str(tmp_path / "other.json"))
+
+
+def test_scores_with_another_solution_are_put_in_place_of_the_right_ones(tmp_path):
+    messages = [{"role": "user", "content": "r"}, {"role": "assistant", "content": "a"}]
+    row = asked_turn("a", "one", messages=messages, additional_outputs=["a"])
+    source, output = written(tmp_path, [row | {"judge_result": [1], "judge_result_swapped": [2]}])
+    take_swapped(source, output)
+    assert [row["judge_result"] for row in read(output)] == [[2]]
+
+
+def test_shuffled_scores_are_the_same_numbers_for_other_texts(tmp_path):
+    texts = ["a", "b", "c", "d", "e", "a"]
+    messages = [{"role": "user", "content": "r"}, {"role": "assistant", "content": "a"}]
+    rows = [
+        asked_turn(task, "x", messages=messages, additional_outputs=texts, judge_result=[1, 2, 3, 4, 5, 1])
+        for task in "pqrs"
+    ]
+    source, output = written(tmp_path, rows)
+    shuffle_scores(source, output)
+    found = [row["judge_result"] for row in read(output)]
+    assert all(scores[0] == scores[5] and sorted(scores[:5]) == [1, 2, 3, 4, 5] for scores in found)
+    assert len(set(map(tuple, found))) > 1
+    shuffle_scores(source, output)
+    assert [row["judge_result"] for row in read(output)] == found
+
+
+def test_the_oracle_scores_good_turns(tmp_path):
+    asked = ["Do you charge for storage?", "Do you charge for tuning?", "Hello."]
+    messages = [{"role": "user", "content": "Two extras."}, {"role": "assistant", "content": asked[1]}]
+    source, output = written(
+        tmp_path, [asked_turn("a", CHARGED, messages=messages, additional_outputs=asked)]
+    )
+    score_by_oracle(source, output)
+    assert read(output)[0]["judge_result"] == [1.0, 0.0, 0.0]
+
+
+LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page": 0.01}}
+
+
+def test_pages_come_after_the_trainings_so_that_no_training_is_made_anew_for_them(study):
+    *before, beside, last = rounds(replace(study, page_tasks=3))
+    assert [*before, beside[:-4], last] == list(rounds(study))
+    assert {chain[0].name for chain in beside[-4:]} == {f"pages.{name}.jsonl" for name in DESIGNERS}
+    assert beside[-4][0].name == "pages.improver.jsonl"  # the longest
+    assert {step.run for chain in last for step in chain} == {"sample_best_of_n", "rank_best_of_n"}
+    assert all("mini-web:test" in chain[0].command for chain in beside[-4:])
+
+
+def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):
+    def no_browser(flags):
+        raise UsageError("there is none. Install it: apt install chromium")
+
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", no_browser)
+    assert "Install it: apt install" in study_pages.why_no_pages(study)
+
+
+def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch):
+    monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings: FakeRenderer())
+    study = replace(study, page_tasks=2)
+    for name in DESIGNERS:
+        report = {"tasks": 2, "metric": "combined", "metrics": {"combined": LINE, "ssim": LINE}}
+        study.path(f"pages.{name}.report.json").write_text(json.dumps(report))
+    write_rows(study.path("pages.improver.jsonl"), page_rows(study.folder)[:2])
+    part, strips = study_pages.page_results(study)
+    assert [method.name for method in part.methods] == [*DESIGNERS, "floor_blank page"]
+    assert part.method("blank").estimate("ssim") == Counted(0.5, 0.4, 0.6)
+    assert part.method("floor_blank page").mean("combined") == 0.01
+    (first, early), (second, later) = part.method("improver").runs[0].curves["combined"]
+    assert (first, second) == (1, 2)
+    assert early < later
+    frames = strips[0].frames
+    assert [frame.label for frame in frames] == ["turn 1", "turn 2", "target"]
+    assert frames[0].score < frames[1].score
+    assert all(frame.picture.startswith("data:image/webp;base64,") for frame in frames)
+    page = results_page(Results("sweet", "Pages", comparisons=(part,), strips=strips))
+    assert "Pages, draft by draft" in page
+    assert "floor: blank page" in page
+
+
+def test_a_dialogue_that_has_ended_keeps_its_last_grade():
+    assert study_pages._way_up([{0: 0.2, 1: 0.6}, {0: 0.4}, {0: 0.0, 2: 0.9}]) == (
+        (1.0, pytest.approx(0.2)),
+        (2.0, pytest.approx(1 / 3)),
+        (3.0, pytest.approx((0.6 + 0.4 + 0.9) / 3)),
+    )
