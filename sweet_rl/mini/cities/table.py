@@ -86,17 +86,14 @@ class City:
 
     @property
     def capital(self) -> bool:
-        """Whether it is the capital of its country."""
         return self.land.capital == self.name
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Every spelling of its name."""
         return (self.name, *self.also)
 
     @cached_property
     def places(self) -> frozenset[str]:
-        """Every place it lies in, the larger ones included."""
         land = self.land
         return frozenset({land.name, *land.also, *land.within, *self.within, *self.heads})
 
@@ -118,12 +115,10 @@ class City:
 
     @property
     def rivers(self) -> tuple[str, ...]:
-        """The largest river, if any."""
         return tuple(water.removesuffix(" delta") for water in self.water if "River" in water)[:1]
 
     @property
     def continents(self) -> tuple[str, ...]:
-        """The continents it lies in."""
         return tuple(place for place in CONTINENTS if place in self.places)
 
     @property
@@ -133,7 +128,6 @@ class City:
 
     @property
     def climate(self) -> Weather:
-        """What its weather is like."""
         return WEATHER[self.weather]
 
     @property
@@ -156,7 +150,6 @@ class City:
 
     @property
     def hemispheres(self) -> tuple[str, str]:
-        """Which halves of the world."""
         return ("northern" if self.at[0] > 0 else "southern", "eastern" if self.at[1] > 0 else "western")
 
     @property
@@ -172,7 +165,6 @@ class City:
         return f"{abs(north)} degrees {ways[0]} and {abs(east)} degrees {ways[1]}"
 
     def distance_km(self, other: City) -> float:
-        """Great-circle distance to another city."""
         (north, east), (to_north, to_east) = (map(math.radians, place.at) for place in (self, other))
         rise = math.sin((to_north - north) / 2) ** 2
         turn = math.cos(north) * math.cos(to_north) * math.sin((to_east - east) / 2) ** 2
@@ -197,7 +189,6 @@ CONTINENTS: Final = ("Asia", "Europe", "Africa", "South America", "North America
 
 @cache
 def countries() -> Mapping[str, Country]:
-    """The countries of the list, by name."""
     return {name: Country(name=name, **_tuples(row)) for name, row in read("countries").items()}
 
 

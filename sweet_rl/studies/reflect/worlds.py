@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 TAXI, EXPLORE, MOVED, HOUSEHOLD = "taxi", "auto_explore", "two_hops", "alfworld"
@@ -82,60 +84,23 @@ class Amount:
         return {"rl": self.rl, "sft_rl": self.sft_rl, "sft_long_rl": self.sft_rl}.get(key, self.reflect_rl)
 
 
-_DEPTHS: Final = {"depth_curriculum": True}
-_TAXI_ONLINE: Final = Online(20, 32, 2e-4)
-_ONLINE: Final = Online(20, 16, 2e-4)
+def _amount(given: Mapping[str, Any]) -> Amount:
+    kinds: dict[str, Callable[..., Any]] = {
+        "sft": Tuning,
+        "policy": Tuning,
+        "reflection": Tuning,
+        "rl": Online,
+        "sft_rl": Online,
+    }
+    kinds |= {"reflect_rl": Online}
+    return Amount(**{name: kinds[name](*each) if name in kinds else each for name, each in given.items()})
+
 
 AMOUNTS: Final[Mapping[str, Amount]] = {
-    TAXI: Amount(
-        Tuning(600, 5e-4),
-        Tuning(600, 5e-4),
-        Tuning(2000),
-        _TAXI_ONLINE,
-        _TAXI_ONLINE,
-        _TAXI_ONLINE,
-        reflection_tokens=40,
-        phrases=True,
-        easier={"taxi_curriculum": True},
-        whole={"taxi_curriculum": True, "curriculum_index": 2},
-    ),
-    EXPLORE: Amount(
-        Tuning(500),
-        Tuning(500),
-        Tuning(800),
-        _ONLINE,
-        _ONLINE,
-        _ONLINE,
-        reflection_tokens=64,
-        easier=_DEPTHS,
-    ),
-    MOVED: Amount(
-        Tuning(2000),
-        Tuning(2000, 5e-4),
-        Tuning(2000),
-        Online(20, 16, 5e-4),
-        Online(20, 16, 2e-4),
-        Online(20, 16, 5e-5),
-        reflection_tokens=64,
-        points=True,
-        focus=2.0,
-        copies=True,
-        easier=_DEPTHS,
-    ),
-    HOUSEHOLD: Amount(
-        Tuning(2000, 5e-4),
-        Tuning(2000, 5e-4),
-        Tuning(2000),
-        _ONLINE,
-        _ONLINE,
-        Online(20, 16, 1e-3),
-        reflection_tokens=80,
-        points=True,
-        phrases=True,
-        names=True,
-        focus=2.0,
-        copies=True,
-    ),
+    world: _amount(given)
+    for world, given in tomllib.loads(
+        files(__package__).joinpath("amounts.toml").read_text(encoding="utf-8")
+    ).items()
 }
 """In minutes on two cores."""
 
