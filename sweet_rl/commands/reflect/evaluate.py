@@ -156,8 +156,9 @@ def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> N
 
 def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> Any:
     """How an agent of the world plays, or a linear policy; None where a model is to be loaded."""
+    from pkgutil import resolve_name
+
     from sweet_rl.online.reflect.agent import Sampling
-    from sweet_rl.online.reflect.linear import LinearActor
     from sweet_rl.online.reflect.loop import scripted
     from sweet_rl.online.reflect.sft import read_texts
 
@@ -166,10 +167,9 @@ def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> A
         return scripted(settings, playground, policy.removeprefix(AGENT))
     if policy.startswith(LINEAR):
         path = policy.removeprefix(LINEAR)
-        sampling = Sampling.of(settings)
-        return LinearActor(settings.world.action_head or "", sampling, seed=settings.seed).fit(
-            read_texts(path), path
-        )
+        actor = resolve_name("sweet_rl.studies.linear_policy:LinearActor")
+        head, sampling = settings.world.action_head or "", Sampling.of(settings)
+        return actor(head, sampling, seed=settings.seed).fit(read_texts(path), path)
     return None
 
 

@@ -5,10 +5,10 @@ import torch
 
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.online.reflect.agent import Sampling
-from sweet_rl.online.reflect.linear import LinearActor, counted
 from sweet_rl.online.reflect.loop import measure, scripted, summary
 from sweet_rl.online.reflect.play import Played, Step, open_playground
 from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.studies.linear_policy import LinearActor, counted
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds import world_of
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame

@@ -164,7 +164,7 @@ def test_a_thought_is_worth_something_to_a_linear_policy_with_two_hops_and_hardl
     """On repositories that it has not seen; chance is a sixth, where the index is shown."""
     from sweet_rl.chat.reflect_format import offered_commands
     from sweet_rl.online.reflect.agent import Sampling
-    from sweet_rl.online.reflect.linear import LinearActor
+    from sweet_rl.studies.linear_policy import LinearActor
     from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 
     right = {}
