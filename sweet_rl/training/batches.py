@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
+from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
@@ -87,14 +87,6 @@ class ValueBatch(Shown):
     index_B: Tensor
 
 
-class Term(NamedTuple):
-    """A weighted sum over one branch's tokens, into one of the outputs."""
-
-    branch: int
-    output: int
-    weights: np.ndarray  # One for each of the branch's tokens; the first is 0, as nothing predicts it
-
-
 def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray | None = None) -> Question:
     """What is asked of sequences that are laid out; without targets only what stands at the places."""
     question = Question(
@@ -162,16 +154,16 @@ class Reader:
         """The question whose answers are needed, and weighted sums of them."""
         branches = [branch for side in sides for branch in side.branches]
         firsts = np.cumsum([0, *(len(side.branches) for side in sides)])
-        terms = [
-            Term(int(firsts[side]) + number, output, one)
+        terms = [  # branch, output, weights of its tokens
+            (int(firsts[side]) + number, output, one)
             for side, output, weights in wanted
             for number, one in enumerate(weights)
         ]
-        asked = [(term.branch, np.flatnonzero(term.weights)) for term in terms]
+        asked = [(branch, np.flatnonzero(weights)) for branch, _, weights in terms]
         sequences = [np.asarray(branch.ids, dtype=np.uint32) for branch in branches]
         question, places = self.ask(sequences, asked, [branch.pictures for branch in branches])
-        outputs = [np.full(len(at), term.output) for at, term in zip(places, terms, strict=True)]
-        weights = [term.weights[positions] for term, (_, positions) in zip(terms, asked, strict=True)]
+        outputs = [np.full(len(at), output) for at, (_, output, _) in zip(places, terms, strict=True)]
+        weights = [all_[at] for (_, _, all_), (_, at) in zip(terms, asked, strict=True)]
         return Reading(
             **question,
             terms_M=torch.from_numpy(np.concatenate(places)),
@@ -258,8 +250,8 @@ def show(vision: Vision | None, pictures: Sequence[Pictures]) -> Shown:
         return Shown()
     if vision is None:
         raise ValueError("there are pictures, but no settings to read them with")
-    patches = vision.patches(flat)
-    return Shown(pixels_PD=torch.from_numpy(patches.pixels_PD), grids_I3=torch.from_numpy(patches.grids_I3))
+    pixels_PD, grids_I3 = map(torch.from_numpy, vision.patches(flat))
+    return Shown(pixels_PD=pixels_PD, grids_I3=grids_I3)
 
 
 def to_device(batch: B, device: Any) -> B:

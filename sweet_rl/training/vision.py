@@ -1,11 +1,18 @@
-"""Pictures as a vision-language model reads them: tokens in the text, and pixels beside it.
+"""Pictures that messages name, and how a vision-language model reads them: tokens in the text, pixels beside it.
 
 For models of the Qwen2-VL kind: a picture is scaled to a number of pixels that fits the limits and cut into
 patches, `merge_size` squared of which are one token. All of a picture's tokens are the same one; what they
 show comes in `pixel_values`, how they lie in `image_grid_thw`, both in the order of the tokens. The model
 gives them positions on three axes by itself.
 
-Pixels are made with Pillow on every machine, so that the same picture gives the same numbers everywhere.
+Pixels are made with Pillow on every machine, so that the same picture gives the same numbers everywhere. A picture is
+a part of a message's content, in one of the usual spellings:
+
+    {"type": "image", "image": SOURCE}, {"type": "image", "url": SOURCE} or {"type": "image", "path": SOURCE}
+    {"type": "image_url", "image_url": {"url": SOURCE}}
+
+SOURCE is a path, relative to the data file's folder or absolute (`file://` may precede it), or a data URL. Nothing is
+fetched from the web.
 
 Axes: P patches, D numbers of a patch, I pictures.
 
@@ -15,14 +22,13 @@ Published behaviour: docs/published/sweet_rl.md#in-training.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,14 +41,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-_KEPT = 64  # Pictures whose patches stay in memory: at the published limits about 1.2 MB each
-
-
-class Patches(NamedTuple):
-    """Some pictures as a model is given them."""
-
-    pixels_PD: np.ndarray
-    grids_I3: np.ndarray  # Patches in time (1), height and width
+_KEPT = 64  # pictures whose patches stay in memory: at the published limits about 1.2 MB each
 
 
 class Vision:
@@ -105,11 +104,9 @@ class Vision:
         try:
             patches = self._processor.get_number_of_image_patches(picture.height, picture.width, {})
         except ValueError as error:
-            raise UsageError(
-                f"A picture of {picture.width} x {picture.height} pixels cannot be read: {error}."
-            ) from error
-        tokens: int = patches // self._processor.merge_size**2
-        return tokens
+            size = f"{picture.width} x {picture.height}"
+            raise UsageError(f"A picture of {size} pixels cannot be read: {error}.") from error
+        return int(patches // self._processor.merge_size**2)
 
     def marks(self, text: str) -> int:
         """How many pictures a text shows."""
@@ -145,24 +142,20 @@ class Vision:
         """Whether the ids hold all tokens of all pictures."""
         return sum(map(self.tokens, pictures)) == sum(token == self.token_id for token in ids)
 
-    def patches(self, pictures: Sequence[Picture]) -> Patches:
-        """All of them, in order; there must be one."""
-        made = [self._patches(picture) for picture in pictures]
-        return Patches(
-            np.concatenate([patches.pixels_PD for patches in made]),
-            np.concatenate([patches.grids_I3 for patches in made]),
-        )
+    def patches(self, pictures: Sequence[Picture]) -> tuple[np.ndarray, np.ndarray]:
+        """All of them, in order, as pixels [P, D] and grids [I, 3] of patches in time (1), height and width."""
+        pixels, grids = zip(*map(self._patches, pictures), strict=True)
+        return np.concatenate(pixels), np.concatenate(grids)
 
     def save(self, folder: Path) -> None:
         """Beside a model: preprocessor_config.json, with the limits that it was trained with."""
         self._processor.save_pretrained(folder)
 
-    def _made(self, picture: Picture) -> Patches:
+    def _made(self, picture: Picture) -> tuple[np.ndarray, np.ndarray]:
         made = self._processor(picture.decoded(), return_tensors="np")
-        return Patches(np.asarray(made["pixel_values"], np.float32), np.asarray(made["image_grid_thw"]))
+        return np.asarray(made["pixel_values"], np.float32), np.asarray(made["image_grid_thw"])
 
 
-_KEYS = ("image", "url", "path", "image_url")
 _FORMS = (
     'A picture is {"type": "image", "image": SOURCE}, with a path or a data URL (data:image/png;base64,...).'
 )
@@ -182,9 +175,8 @@ class Picture:
         try:
             data = _bytes_of(self.source)
         except OSError as error:
-            raise UsageError(
-                f"The picture {self.source[:200]!r} cannot be read any more: {error.strerror}."
-            ) from error
+            name = repr(self.source[:200])
+            raise UsageError(f"The picture {name} cannot be read any more: {error.strerror}.") from error
         if _digest(data) != self.digest:
             raise UsageError(
                 f"The picture {self.source[:200]!r} has changed since the run began. Start it again; "
@@ -193,7 +185,7 @@ class Picture:
         return _decode(data)
 
 
-Pictures = tuple[Picture, ...]  # Those of one text, in the order in which they stand in it
+Pictures = tuple[Picture, ...]  # those of one text, in the order in which they stand in it
 
 
 class Gallery:
@@ -215,20 +207,21 @@ class Gallery:
             kind = part.get("type") if isinstance(part, Mapping) else None
             if kind == "text" and isinstance(part.get("text"), str):
                 return {"type": "text", "text": part["text"]}
-            source = _source(part) if kind in {"image", "image_url"} else None
-            if source is None:
+            source = None
+            if kind in {"image", "image_url"}:
+                keys = ("image", "url", "path", "image_url")
+                source = next((part[key] for key in keys if part.get(key)), None)
+                source = source.get("url") if isinstance(source, Mapping) else source
+            if not isinstance(source, str):
                 raise wrong("must be a text or a picture", where, part, _FORMS)
             if role == "assistant":
-                raise wrong(
-                    "is a picture in the assistant's own turn, which has no log-probability",
-                    where,
-                    source,
-                    "Put it into the message before, or leave it out.",
-                )
+                problem = "is a picture in the assistant's own turn, which has no log-probability"
+                raise wrong(problem, where, source, "Put it into the message before, or leave it out.")
             try:
                 found.append(self._look(source, Path(path).parent))
             except _UselessError as useless:
-                raise wrong(useless.problem, where, source, useless.repair) from useless
+                problem, repair = useless.args
+                raise wrong(problem, where, source, repair) from useless
             return {"type": "image"}
 
         plain: list[dict[str, Any]] = []
@@ -248,45 +241,26 @@ class Gallery:
     def _look(self, source: str, folder: Path) -> Picture:
         if not source.startswith("data:"):
             if source.startswith(("http://", "https://")):
-                raise _UselessError(
-                    "is a picture on the web",
-                    "Nothing is fetched: save it beside the data and name the file.",
-                )
+                repair = "Nothing is fetched: save it beside the data and name the file."
+                raise _UselessError("is a picture on the web", repair)
             source = str((folder / Path(source.removeprefix("file://")).expanduser()).absolute())
         key = source if len(source) < 4096 else _digest(source.encode())  # a data URL is held once
-        known = self._by_source.get(key)
-        if known is None:
-            known = self._by_source[key] = _looked_at(source, folder)
-        return known
+        if key not in self._by_source:
+            try:
+                data = _bytes_of(source)
+            except OSError as error:
+                where = f"Paths are relative to the data's folder, {str(folder)!r}"
+                problem = f"is a picture that is not there ({error.strerror})"
+                raise _UselessError(problem, f"{where}; put it there, or name it in full.") from error
+            except ValueError as error:
+                raise _UselessError(f"is a data URL that cannot be read ({error})", _FORMS) from error
+            image = _decode(data)
+            self._by_source[key] = Picture(source, _digest(data), image.width, image.height)
+        return self._by_source[key]
 
 
 class _UselessError(Exception):
     """Why a picture cannot be used, as a clause, and what to do."""
-
-    def __init__(self, problem: str, repair: str) -> None:
-        self.problem, self.repair = problem, repair
-        super().__init__(problem)
-
-
-def _source(part: Mapping[str, Any]) -> str | None:
-    value = next((part[key] for key in _KEYS if part.get(key)), None)
-    if isinstance(value, Mapping):
-        value = value.get("url")
-    return value if isinstance(value, str) else None
-
-
-def _looked_at(source: str, folder: Path) -> Picture:
-    try:
-        data = _bytes_of(source)
-    except OSError as error:
-        raise _UselessError(
-            f"is a picture that is not there ({error.strerror})",
-            f"Paths are relative to the data's folder, {str(folder)!r}; put it there, or name it in full.",
-        ) from error
-    except ValueError as error:
-        raise _UselessError(f"is a data URL that cannot be read ({error})", _FORMS) from error
-    image = _decode(data)
-    return Picture(source, _digest(data), image.width, image.height)
 
 
 def _bytes_of(source: str) -> bytes:
@@ -295,10 +269,7 @@ def _bytes_of(source: str) -> bytes:
     head, comma, body = source.partition(",")
     if not comma or not head.endswith(";base64"):
         raise ValueError("it has no ;base64, in it")
-    try:
-        return base64.b64decode(body, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from error
+    return base64.b64decode(body, validate=True)
 
 
 def _decode(data: bytes) -> Image.Image:
@@ -312,9 +283,8 @@ def _decode(data: bytes) -> Image.Image:
     try:
         return decode(data)
     except BrokenPicture as error:
-        raise _UselessError(
-            f"is a picture that cannot be decoded ({error})", "Make it again, or leave the row out."
-        ) from error
+        problem = f"is a picture that cannot be decoded ({error})"
+        raise _UselessError(problem, "Make it again, or leave the row out.") from error
 
 
 def _digest(data: bytes) -> str:
