@@ -8,7 +8,8 @@ A shop has five addresses, as paths:
 /item_sub_page/{session}/{asin}/{query}/{page}/{subpage}/{options}
 /done/{session}/{asin}/{options}
 
-`{options}` is what Python's `repr` makes of a dict of option type to value.
+`{options}` is what Python's `repr` makes of a dict of option type to value. `published` is how the published client
+behaves, faults included; the default is the repaired behaviour.
 
 Published behaviour: docs/published/archer.md#webshop, #deviations.
 """
@@ -19,7 +20,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from html.parser import HTMLParser
@@ -27,8 +28,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from sweet_rl.chat.transcripts import without_system
-from sweet_rl.errors import UsageError
-from sweet_rl.types import Compat, Message
+from sweet_rl.types import Message
 
 Options = Mapping[str, str]
 
@@ -45,57 +45,6 @@ _INSTRUCTION_BEGINS: Final = "Instruction:  \n"
 _INSTRUCTION_ENDS: Final = "\n[Search]"
 
 
-@dataclass(frozen=True, slots=True)
-class Quirks:
-    """The faults of the published shop client, each by its name. All off is the repaired behaviour, the default.
-
-    Args:
-        any_page: a page that is none of the shop's (an error text, for example) is shown as it is.
-            Repaired: it is asked for again, then recorded as a failure of the world.
-        redecode: backslash sequences in a page's text are interpreted. Repaired: text stays as it is.
-        selected_by_url: an option shows as selected when its text stands in single quotes anywhere in the
-            address, so that values whose repr has double quotes never do. Repaired: when it is selected.
-        hidden_products: products beyond the third of a page are not shown, but can be clicked. Repaired: what
-            is not shown cannot be clicked.
-        stale_options: options of an earlier item can be clicked on an item that has none of its own.
-        unknown_click_refetches: on a start or sub page a click on nothing fetches the page again. Repaired:
-            it is an invalid action.
-        unlisted_buttons: a button can be clicked where its kind of page may have it. Repaired: where the
-            page has it.
-        no_next_page: "Next >" is shown and always invalid, and "< Prev" never turns back a result page.
-        cut_by_position: an action's argument is everything behind the bracket but the last character,
-            whatever that is, and may be empty. Repaired: it ends at the last closing bracket; blanks around
-            it do not count, nor slashes, which no shop's address can carry; an empty query is invalid.
-        raw_addresses: a query goes into the address as it is, so that `/`, `?` and `#` in it, or nothing at
-            all, ask for a page that there is not; and what comes with an error's status is read like a page.
-        late_limit: the turn limit is noticed one turn too late: an episode cut short has one turn more, which
-            does nothing.
-    """
-
-    any_page: bool = False
-    redecode: bool = False
-    selected_by_url: bool = False
-    hidden_products: bool = False
-    stale_options: bool = False
-    unknown_click_refetches: bool = False
-    unlisted_buttons: bool = False
-    no_next_page: bool = False
-    cut_by_position: bool = False
-    raw_addresses: bool = False
-    late_limit: bool = False
-
-
-FIXED: Final = Quirks()
-PUBLISHED: Final = Quirks(**dict.fromkeys((one.name for one in fields(Quirks)), True))
-
-
-def quirks_of(compat: Compat) -> Quirks:
-    """The set of a `compat` setting."""
-    if compat not in {"fixed", "published"}:
-        raise UsageError(f"compat is 'fixed' or 'published', got {compat!r}.")
-    return PUBLISHED if compat == "published" else FIXED
-
-
 class PageKind(StrEnum):
     """A kind of page, by the first part of its path; the start page's path begins with the session."""
 
@@ -110,7 +59,8 @@ class PageKind(StrEnum):
 class Address:
     """One page of a session. Parts that its kind has no use for are kept, so that "< Prev" finds its way.
 
-    `raw`: it is sent as the published client sends it (`Quirks.raw_addresses`).
+    `raw`: as published, a query goes into the address as it is, so that `/`, `?` and `#` in it, or nothing at all, ask
+    for a page that there is not; and what comes with an error's status is read like a page.
     """
 
     kind: PageKind
@@ -206,11 +156,15 @@ class Page:
     score: float | None = None
 
 
-def read_page(html: str, address: Address, quirks: Quirks = FIXED) -> Page:
-    """Read a page that was fetched from `address`."""
+def read_page(html: str, address: Address, *, published: bool = False) -> Page:
+    """Read a page that was fetched from `address`.
+
+    As published, a page that is none of the shop's (an error text, for example) is read as it is. Repaired: it is
+    refused, to be asked for again.
+    """
     nodes = visible_nodes(html)
-    page = _read_score(nodes, blank_counts=quirks.any_page) or _read_nodes(nodes, address, quirks)
-    if not quirks.any_page:
+    page = _read_score(nodes, blank_counts=published) or _read_nodes(nodes, address, published=published)
+    if not published:
         _check(page, address)
     return page
 
@@ -245,7 +199,7 @@ def _read_score(nodes: Sequence[Node], *, blank_counts: bool) -> Page | None:
     return None
 
 
-def _read_nodes(nodes: Sequence[Node], address: Address, quirks: Quirks) -> Page:
+def _read_nodes(nodes: Sequence[Node], address: Address, *, published: bool) -> Page:
     pieces: list[str] = []
     buttons: set[str] = set()
     options: dict[str, str] = {}
@@ -263,7 +217,7 @@ def _read_nodes(nodes: Sequence[Node], address: Address, quirks: Quirks) -> Page
             case NodeKind.LABEL:
                 options[text] = option_type
                 selected = address.options.get(option_type) == text
-                if quirks.selected_by_url:
+                if published:  # so that values whose repr has double quotes never are
                     selected = f"'{text}'" in address.readable
                 pieces.append(f"[[{text}]]" if selected else f"[{text}]")
             case NodeKind.PRODUCT:
@@ -279,7 +233,7 @@ def _read_nodes(nodes: Sequence[Node], address: Address, quirks: Quirks) -> Page
                 else:
                     pieces.append(f"\n{text} ")
     text = "".join(pieces)
-    if quirks.redecode:  # a detour, which does nothing to text without backslashes
+    if published:  # backslash sequences in the text are interpreted
         try:
             with warnings.catch_warnings():  # of a backslash that begins nothing
                 warnings.simplefilter("ignore", DeprecationWarning)

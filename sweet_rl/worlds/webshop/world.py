@@ -31,13 +31,10 @@ from sweet_rl.worlds.base import Rows, World
 from sweet_rl.worlds.options import AgentRequest, Options
 from sweet_rl.worlds.webshop.pages import (
     CLOSED,
-    FIXED,
     Address,
     Page,
     PageKind,
-    Quirks,
     ShopTranscript,
-    quirks_of,
     read_page,
     shop_instruction,
 )
@@ -65,95 +62,96 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The visitor's page, its actions, and what is kept of earlier pages."""
+    """The visitor's page, its actions, and what is kept of earlier pages.
+
+    `published` is how the published client behaves, faults included.
+    """
 
     address: Address
     page: Page
+    published: bool = False
     option_types: Mapping[str, str] = field(default_factory=dict)
     products: tuple[str, ...] = ()
 
-    def after(self, address: Address, page: Page, quirks: Quirks) -> Visit:
-        """The visit after `page` was fetched."""
-        kept = self.option_types if quirks.stale_options else {}
-        products = page.products or self.products if quirks.hidden_products else page.shown
-        return Visit(address, page, page.options or kept, products)
+    def after(self, address: Address, page: Page) -> Visit:
+        """The visit after `page` was fetched.
 
-    def move(self, action: str, quirks: Quirks) -> Move | None:
-        """What an action does; None when it is invalid."""
+        As published, products beyond the third of a page are not shown, but can be clicked; and so can options of an
+        earlier item on an item that has none of its own.
+        """
+        kept = self.option_types if self.published else {}
+        products = page.products or self.products if self.published else page.shown
+        return Visit(address, page, self.published, page.options or kept, products)
+
+    def move(self, action: str) -> Move | None:
+        """What an action does; None when it is invalid.
+
+        As published, its argument is everything behind the bracket but the last character, whatever that is, and may
+        be empty. Repaired: it ends at the last closing bracket; blanks around it do not count, nor slashes, which no
+        shop's address can carry; an empty query is invalid.
+        """
         verb, bracket, rest = action.partition("[")
         if not bracket or verb not in {"search", "click", "think"}:
             return None
-        argument = _argument(rest, quirks)
+        inner, closed, _ = rest.rpartition("]")
+        argument = rest[:-1] if self.published else (inner if closed else rest).strip()
         if verb == "think":
             return Move(self.address, "OK.")
-        if verb == "search":
-            return self._search(argument, quirks)
-        return self._click(argument, quirks)
-
-    def _search(self, query: str, quirks: Quirks) -> Move | None:
-        if not quirks.cut_by_position:
-            query = " ".join(query.replace("/", " ").split())
-            if not any(letter.isalnum() for letter in query):
-                return None
-            if len(query.encode("utf-8", "replace")) > MAX_QUERY_BYTES:
+        if verb == "click":
+            move = self.offers().get(argument)
+            # as published, on a start or sub page a click on nothing fetches the page again
+            refetches = self.published and self.address.kind in {PageKind.START, PageKind.SUB}
+            return Move(self.address) if move is None and refetches and argument not in _BUTTONS else move
+        if not self.published:
+            argument = " ".join(argument.replace("/", " ").split())
+            too_long = len(argument.encode("utf-8", "replace")) > MAX_QUERY_BYTES
+            if too_long or not any(letter.isalnum() for letter in argument):
                 return None
         if self.address.kind is not PageKind.START:
             return None
-        return Move(replace(self.address, kind=PageKind.SEARCH, query=query))
+        return Move(replace(self.address, kind=PageKind.SEARCH, query=argument))
 
-    def _click(self, label: str, quirks: Quirks) -> Move | None:
-        move = self.offers(quirks).get(label)
-        refetches = quirks.unknown_click_refetches and self.address.kind in {PageKind.START, PageKind.SUB}
-        if move is None and refetches and label not in _BUTTONS:
-            return Move(self.address)
-        return move
+    def offers(self) -> dict[str, Move]:
+        """What can be clicked here, and where it leads.
 
-    def offers(self, quirks: Quirks) -> dict[str, Move]:
-        """What can be clicked here, and where it leads."""
+        As published, a button can be clicked where its kind of page may have it, not where the page has it; but
+        "Next >" is always invalid, and "< Prev" never turns back a result page.
+        """
         here = self.address
         items: dict[str, Move] = {}
         start = Address(PageKind.START, here.session, raw=here.raw)
         buttons = {"Back to Search": Move(start)} if here.kind is not PageKind.START else {}
         if here.kind is PageKind.SEARCH:
             items = {asin: Move(replace(here, kind=PageKind.ITEM, asin=asin)) for asin in self.products}
-            if not quirks.no_next_page:
+            if not self.published:
                 buttons["Next >"] = Move(replace(here, page=here.page + 1))
                 buttons["< Prev"] = Move(replace(here, page=here.page - 1))
         elif here.kind is PageKind.ITEM:
-            items = {value: self._choose(value, kind) for value, kind in self.option_types.items()}
+            for value, option_type in self.option_types.items():
+                chosen = {**here.options, option_type: value}
+                items[value] = Move(replace(here, options=chosen), f"You have clicked {value}.")
             buttons |= {name: Move(replace(here, kind=PageKind.SUB, subpage=name)) for name in SUBPAGES}
             buttons["< Prev"] = Move(replace(here, kind=PageKind.SEARCH, asin="", options={}))
             buttons["Buy Now"] = Move(replace(here, kind=PageKind.DONE))
         elif here.kind is PageKind.SUB:
             buttons["< Prev"] = Move(replace(here, kind=PageKind.ITEM, subpage=""))
-        if not quirks.unlisted_buttons:
+        if not self.published:
             buttons = {name: move for name, move in buttons.items() if name in self.page.buttons}
         return items | buttons
-
-    def _choose(self, value: str, option_type: str) -> Move:
-        chosen = {**self.address.options, option_type: value}
-        return Move(replace(self.address, options=chosen), f"You have clicked {value}.")
-
-
-def _argument(rest: str, quirks: Quirks) -> str:
-    """What stands between the brackets of `verb[rest`."""
-    if quirks.cut_by_position:
-        return rest[:-1]
-    inner, bracket, _ = rest.rpartition("]")
-    return (inner if bracket else rest).strip()
 
 
 class WebShopEnv:
     """One visit. The task's row names the shop's session (`"session": "fixed_2000"`).
 
     The first observation is the start page, with the instruction in it; later ones what the shop says to an
-    action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`.
+    action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`. As published,
+    the turn limit is noticed one turn too late: an episode cut short has one turn more, which does nothing.
     """
 
-    def __init__(self, shop: Shop, *, max_turns: int = 10, quirks: Quirks = FIXED) -> None:
+    def __init__(self, shop: Shop, *, max_turns: int = 10, published: bool = False) -> None:
         self._shop = shop
         self._max_turns = max_turns
-        self._quirks = quirks
+        self._published = published
         self._done = True
         self._steps = 0
         self._instruction = ""
@@ -163,11 +161,11 @@ class WebShopEnv:
         """Enter the shop."""
         self._task, self._seed = task, seed
         self._done, self._steps, self._bought = True, 0, None
-        address = Address(PageKind.START, _session_of(task), raw=self._quirks.raw_addresses)
+        address = Address(PageKind.START, _session_of(task), raw=self._published)
         page = await self._fetch(address)
         self._instruction = shop_instruction(page.text) or ""
         _same_instruction(task, self._instruction)
-        self._visit = Visit(address, page).after(address, page, self._quirks)
+        self._visit = Visit(address, page, self._published).after(address, page)
         self._messages = [Message("user", page.text)]
         self._done = False
         return self._observe()
@@ -177,11 +175,11 @@ class WebShopEnv:
         content = action.removesuffix("\n")
         if self._done:
             return StepResult(content, action, None, terminated=True, info=self._info())
-        if self._quirks.late_limit and self._steps >= self._max_turns:
+        if self._published and self._steps >= self._max_turns:
             self._messages += [Message("assistant", content), Message("user", CLOSED)]
-            return self._cut_short(content, action)
+            return self._end(content, action)
         self._steps += 1
-        move = self._visit.move(content, self._quirks)
+        move = self._visit.move(content)
         reply = INVALID_ACTION
         score: float | None = None
         if move is not None:
@@ -190,12 +188,12 @@ class WebShopEnv:
             if move.address.kind is PageKind.DONE:
                 score = page.score or 0.0
                 self._bought = {"asin": move.address.asin, "options": dict(move.address.options)}
-            self._visit = self._visit.after(move.address, page, self._quirks)
+            self._visit = self._visit.after(move.address, page)
         self._messages += [Message("assistant", content), Message("user", reply)]
         if score is not None:
-            return self._sold(content, action, score)
-        if self._steps >= self._max_turns and not self._quirks.late_limit:
-            return self._cut_short(content, action)
+            return self._end(content, action, score)
+        if self._steps >= self._max_turns and not self._published:
+            return self._end(content, action)
         return StepResult(content, action, self._observe(), reward=0.0, info=self._info())
 
     async def close(self) -> None:
@@ -203,33 +201,25 @@ class WebShopEnv:
 
     async def _fetch(self, address: Address) -> Page:
         try:
-            return await self._shop.fetch(address, partial(read_page, address=address, quirks=self._quirks))
+            read = partial(read_page, address=address, published=self._published)
+            return await self._shop.fetch(address, read)
         except RequestFailed as error:
             self._done = True
             raise EpisodeError(StopReason.WORLD_FAILED, error.failure) from error
 
-    def _sold(self, content: str, action: str, score: float) -> StepResult:
+    def _end(self, content: str, action: str, score: float | None = None) -> StepResult:
+        """The last step: after a purchase, or where the turns are used up."""
         self._done = True
+        sold = score is not None
         return StepResult(
             content,
             action,
             self._observe(),
-            reward=score,
-            terminated=True,
-            stop_reason=StopReason.ENDED,
-            answer=str(self._bought),
-            info=self._info(),
-        )
-
-    def _cut_short(self, content: str, action: str) -> StepResult:
-        self._done = True
-        return StepResult(
-            content,
-            action,
-            self._observe(),
-            reward=0.0,
-            truncated=True,
-            stop_reason=StopReason.TURN_LIMIT,
+            reward=score or 0.0,
+            terminated=sold,
+            truncated=not sold,
+            stop_reason=StopReason.ENDED if sold else StopReason.TURN_LIMIT,
+            answer=str(self._bought) if sold else None,
             info=self._info(),
         )
 
@@ -366,9 +356,8 @@ class WebShop(World):
             shop = LocalShop(import_module("sweet_rl.mini.shop").EmbeddedShop(compat=options.compat).get)
         else:
             shop = HttpShop(place)
-        quirks = quirks_of(options.compat)
         try:
-            yield lambda: WebShopEnv(shop, max_turns=self.turns(options), quirks=quirks)
+            yield lambda: WebShopEnv(shop, max_turns=self.turns(options), published=options.published)
         finally:
             await shop.close()
 

@@ -3,24 +3,20 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.errors import DataError, EpisodeError
 from sweet_rl.mini.shop import EmbeddedShop
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, StopReason, Task
 from sweet_rl.worlds.webshop.pages import (
     CLOSED,
-    FIXED,
-    PUBLISHED,
     Address,
     PageKind,
-    Quirks,
     ShopTranscript,
-    quirks_of,
     shop_instruction,
 )
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
@@ -53,15 +49,14 @@ PAGES = {
     "/item_sub_page/s/A1/q/1/Features/{}": SUB,
     "/done/s/A1/{}": DONE,
 }
-ONE_BY_ONE = {field.name: replace(FIXED, **{field.name: True}) for field in fields(Quirks)}
 
 
-def visit(*actions, quirks=FIXED, pages=PAGES, max_turns=10):
+def visit(*actions, published=False, pages=PAGES, max_turns=10):
     """All that the world said, the last step, and the paths asked for by the last action."""
     shop = GivenPages(pages)
 
     async def main():
-        env = WebShopEnv(shop, quirks=quirks, max_turns=max_turns)
+        env = WebShopEnv(shop, published=published, max_turns=max_turns)
         seen = await env.reset(task_of("s"), seed=3)
         step = None
         for action in actions:
@@ -75,8 +70,8 @@ def visit(*actions, quirks=FIXED, pages=PAGES, max_turns=10):
     return said, step, shop.asked
 
 
-def last(*actions, quirks=FIXED):
-    return visit(*actions, quirks=quirks)[0][-1]
+def last(*actions, published=False):
+    return visit(*actions, published=published)[0][-1]
 
 
 SEARCHED = (
@@ -104,16 +99,16 @@ def test_turns_are_limited_and_the_last_one_counts():
     assert said[-1] == SEARCHED
     assert (step.reward, step.terminated, step.truncated) == (0.0, False, True)
     assert step.stop_reason is StopReason.TURN_LIMIT
-    late = visit("think[a]", "search[q]", quirks=ONE_BY_ONE["late_limit"], max_turns=2)[1]
+    late = visit("think[a]", "search[q]", published=True, max_turns=2)[1]
     assert not late.over
-    later = visit("think[a]", "search[q]", "click[A1]", quirks=ONE_BY_ONE["late_limit"], max_turns=2)
+    later = visit("think[a]", "search[q]", "click[A1]", published=True, max_turns=2)
     assert (later[1].truncated, later[1].reward, later[2]) == (True, 0.0, [])
     assert later[1].observation.messages[-1] == Message("user", CLOSED)
 
 
 def test_what_is_not_shown_cannot_be_clicked():
     assert last("search[q]", "click[A4]") == "Invalid action!"
-    assert "[Buy Now]" in last("search[q]", "click[A4]", quirks=ONE_BY_ONE["hidden_products"])
+    assert "[Buy Now]" in last("search[q]", "click[A4]", published=True)
 
 
 def test_options_show_as_selected_when_they_are():
@@ -122,9 +117,7 @@ def test_options_show_as_selected_when_they_are():
     page = (*actions[:3], "click[Features]", "click[< Prev]")
     pages = PAGES | {"""/item_sub_page/s/A1/q/1/Features/{'color': "men's red"}""": SUB}
     assert "[[men's red]][blue]" in visit(*page, pages=pages)[0][-1]
-    assert "[men's red][blue]" in visit(*page, pages=pages, quirks=ONE_BY_ONE["selected_by_url"])[0][
-        -1
-    ].replace("[[", "!")
+    assert "[men's red][blue]" in visit(*page, pages=pages, published=True)[0][-1].replace("[[", "!")
     assert "[men's red][blue]" in last(*actions).replace("[[", "!")  # another look begins anew
 
 
@@ -136,7 +129,7 @@ def test_words_in_the_address_are_not_a_choice():
     }
     actions = ("search[a 'blue' one]", "click[A1]")
     assert "color [blue]" in visit(*actions, pages=pages)[0][-1]
-    said = visit(*actions, pages=pages, quirks=ONE_BY_ONE["selected_by_url"])[0]
+    said = visit(*actions, pages=pages, published=True)[0]
     assert "color [[blue]]" in said[-1]
 
 
@@ -153,23 +146,21 @@ FEATURES = "/item_sub_page/s/A1/q/1/Features/{}"
 def test_options_of_an_earlier_item_are_forgotten():
     actions = ("search[q]", "click[A1]", "click[< Prev]", "click[A2]", "click[blue]")
     assert last(*actions) == "Invalid action!"
-    assert last(*actions, quirks=ONE_BY_ONE["stale_options"]) == "You have clicked blue."
+    assert last(*actions, published=True) == "You have clicked blue."
 
 
 def test_a_click_on_nothing_is_invalid():
     for begun in [(), ("search[q]", "click[A1]", "click[Features]")]:
         assert visit(*begun, "click[nothing]")[2] == []
         assert last(*begun, "click[nothing]") == "Invalid action!"
-        assert len(visit(*begun, "click[nothing]", quirks=ONE_BY_ONE["unknown_click_refetches"])[2]) == 1
-        assert visit(*begun, "click[Buy Now]", quirks=ONE_BY_ONE["unknown_click_refetches"])[2] == []
+        assert len(visit(*begun, "click[nothing]", published=True)[2]) == 1
+        assert visit(*begun, "click[Buy Now]", published=True)[2] == []
 
 
 def test_buttons_are_clicked_where_they_are():
     assert last("search[q]", "click[A1]", "click[Reviews]") == "Invalid action!"
     pages = PAGES | {"/item_sub_page/s/A1/q/1/Reviews/{}": SUB}
-    said = visit(
-        "search[q]", "click[A1]", "click[Reviews]", pages=pages, quirks=ONE_BY_ONE["unlisted_buttons"]
-    )[0]
+    said = visit("search[q]", "click[A1]", "click[Reviews]", pages=pages, published=True)[0]
     assert said[-1].endswith("\nsoft ")
 
 
@@ -177,7 +168,7 @@ def test_result_pages_turn():
     assert "[A5]" in last("search[q]", "click[Next >]")
     assert last("search[q]", "click[Next >]", "click[Next >]") == "Invalid action!"  # not on the last one
     assert last("search[q]", "click[Next >]", "click[< Prev]") == SEARCHED
-    assert last("search[q]", "click[Next >]", quirks=ONE_BY_ONE["no_next_page"]) == "Invalid action!"
+    assert last("search[q]", "click[Next >]", published=True) == "Invalid action!"
     assert last("search[q]", "click[< Prev]") == "Invalid action!"
 
 
@@ -203,7 +194,7 @@ def test_what_is_searched_for(action, asked):
 
 def test_the_published_cut_loses_a_character():
     pages = PAGES | {"/search_results/s/shir/1": results()}
-    asked = visit("search[shirt", quirks=ONE_BY_ONE["cut_by_position"], pages=pages)[2]
+    asked = visit("search[shirt", published=True, pages=pages)[2]
     assert asked == ["/search_results/s/shir/1"]
 
 
@@ -245,7 +236,7 @@ def test_published_queries_that_no_route_has_show_the_shops_error(query):
     shop = EmbeddedShop(0, 50)
 
     async def main():
-        env = WebShopEnv(LocalShop(shop.get), quirks=PUBLISHED)
+        env = WebShopEnv(LocalShop(shop.get), published=True)
         await env.reset(task_of("fixed_1"), seed=0)
         lost = await env.step(f"search[{query}]")
         back = await env.step("click[Back to Search]")
@@ -258,11 +249,11 @@ def test_published_queries_that_no_route_has_show_the_shops_error(query):
     assert "[Search]" in back.observation.messages[-1].content
 
 
-@pytest.mark.parametrize("quirks", [FIXED, PUBLISHED])
-def test_there_is_no_way_back_from_the_start_page(quirks):
-    assert last("click[Back to Search]", quirks=quirks) == "Invalid action!"
-    assert visit("click[Back to Search]", quirks=quirks)[2] == []
-    assert "[Search]" in last("search[q]", "click[Back to Search]", quirks=quirks)
+@pytest.mark.parametrize("published", [False, True])
+def test_there_is_no_way_back_from_the_start_page(published):
+    assert last("click[Back to Search]", published=published) == "Invalid action!"
+    assert visit("click[Back to Search]", published=published)[2] == []
+    assert "[Search]" in last("search[q]", "click[Back to Search]", published=published)
 
 
 @pytest.mark.parametrize(
@@ -282,32 +273,24 @@ def test_a_page_that_no_shop_returns_ends_the_episode(page, what):
     failure = caught.value.failure
     assert (caught.value.stop_reason, failure.kind) == (StopReason.WORLD_FAILED, "odd_page")
     assert failure.detail.startswith(f"/item_page/s/A1/q/1/{{}}: {what}; the page begins '{page[:20]}")
-    visit("search[q]", "click[A1]", pages=pages, quirks=ONE_BY_ONE["any_page"])  # shown as it reads
+    visit("search[q]", "click[A1]", pages=pages, published=True)  # shown as it reads
 
 
 @pytest.mark.parametrize("score", ["none", "", "nan", "<b></b>"])
 def test_a_score_must_be_a_number(score):
     pages = PAGES | {"/done/s/A1/{}": DONE.replace("0.5", score)}
-    for quirks in (FIXED, PUBLISHED):
+    for published in (False, True):
         with pytest.raises(EpisodeError, match=r"odd_page.*the score is no"):
-            visit("search[q]", "click[A1]", "click[Buy Now]", pages=pages, quirks=quirks)
+            visit("search[q]", "click[A1]", "click[Buy Now]", pages=pages, published=published)
 
 
 def test_backslashes_stay():
     pages = PAGES | {"/search_results/s/q/1": results(r"A\1")}
     assert r"[A\1]" in visit("search[q]", pages=pages)[0][-1]
-    assert "[A\x01]" in visit("search[q]", pages=pages, quirks=ONE_BY_ONE["redecode"])[0][-1]
+    assert "[A\x01]" in visit("search[q]", pages=pages, published=True)[0][-1]
     pages = PAGES | {"/search_results/s/q/1": results(r"A\xe9", "é")}
     with pytest.raises(EpisodeError, match="cannot be decoded again"):
-        visit("search[q]", pages=pages, quirks=ONE_BY_ONE["redecode"])
-
-
-def test_the_set_of_quirks_goes_by_its_name():
-    assert quirks_of("fixed") is FIXED
-    assert quirks_of("published") is PUBLISHED
-    assert all(getattr(PUBLISHED, field.name) for field in fields(Quirks))
-    with pytest.raises(UsageError, match="'fixed' or 'published', got 'both'"):
-        quirks_of("both")
+        visit("search[q]", pages=pages, published=True)
 
 
 def test_tasks_of_another_shop_are_refused():
@@ -444,7 +427,7 @@ def test_published_transcripts(golden, number, open_shop):
             await compare(shop, asked)
 
     async def compare(shop, asked):
-        env = WebShopEnv(shop, quirks=PUBLISHED)
+        env = WebShopEnv(shop, published=True)
         seen = await env.reset(task_of("fixed_2000"), seed=0)
         instruction = shop_instruction(seen.messages[0].content)
         assert instruction == first["instruction"]
@@ -472,7 +455,7 @@ def test_what_the_published_client_crashes_at_is_an_invalid_action(golden):
     assert golden["transcripts"][3][1]["result"].startswith("NotImplementedError")
 
     async def main(action):
-        env = WebShopEnv(GivenPages(golden["server_pages"]), quirks=PUBLISHED)
+        env = WebShopEnv(GivenPages(golden["server_pages"]), published=True)
         await env.reset(task_of("fixed_2000"), seed=0)
         return await env.step(action)
 

@@ -16,7 +16,7 @@ from sweet_rl.openai_client import RetryPolicy
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import StopReason
-from sweet_rl.worlds.webshop.pages import FIXED, PUBLISHED, Address, OddPage, PageKind, read_page
+from sweet_rl.worlds.webshop.pages import Address, OddPage, PageKind, read_page
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
 from tests.worlds.webshop.conftest import serving, task_of
@@ -209,10 +209,10 @@ ACTIONS = (
 )
 
 
-@given(html=MARKUP, address=ADDRESSES, quirks=st.sampled_from([FIXED, PUBLISHED]))
-def test_any_page_is_read_or_refused(html, address, quirks):
+@given(html=MARKUP, address=ADDRESSES, published=st.booleans())
+def test_any_page_is_read_or_refused(html, address, published):
     try:
-        page = read_page(html, address, quirks)
+        page = read_page(html, address, published=published)
     except OddPage:
         return
     assert isinstance(page.text, str)
@@ -226,10 +226,10 @@ def test_a_path_has_as_many_parts_as_its_address_and_they_come_back(address):
 
 
 @settings(max_examples=60, deadline=None)
-@given(actions=st.lists(ACTIONS, max_size=14), quirks=st.sampled_from([FIXED, PUBLISHED]))
-def test_any_visit_ends_in_time_and_is_told_in_full(actions, quirks):
+@given(actions=st.lists(ACTIONS, max_size=14), published=st.booleans())
+def test_any_visit_ends_in_time_and_is_told_in_full(actions, published):
     async def main():
-        env = WebShopEnv(LocalShop(SHOP.get), quirks=quirks)
+        env = WebShopEnv(LocalShop(SHOP.get), published=published)
         seen = await env.reset(task_of("fixed_1"), seed=0)
         over = False
         for turn, action in enumerate(actions, start=1):
@@ -242,7 +242,7 @@ def test_any_visit_ends_in_time_and_is_told_in_full(actions, quirks):
                 continue
             over = step.over
             assert over or step.stop_reason is None
-            assert over == (turn == 10) or step.terminated or quirks.late_limit
+            assert over == (turn == 10) or step.terminated or published
             assert 0.0 <= step.reward <= 1.0
             if step.observation is not None:
                 assert step.observation.messages[:-2] == seen.messages
