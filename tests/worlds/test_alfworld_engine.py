@@ -1,37 +1,35 @@
-"""The real engine: the embedded games in it, moments found again, bad games, workers that die or hang."""
+"""ALFWorld's real engine: the embedded games in it, states found again, bad games, workers that die or hang."""
 
 import asyncio
 import json
 import os
-import shutil
 import signal
+import sys
 import time
 from types import SimpleNamespace
 
 import pytest
 
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.mini import homes as household
-from sweet_rl.mini.homes import problem, write_game
+from sweet_rl.mini import homes
 from sweet_rl.types import StopReason
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.alfworld import tasks as alfworld_tasks
 from sweet_rl.worlds.alfworld.data import play_household
-from sweet_rl.worlds.alfworld.engine import Household
+from sweet_rl.worlds.alfworld.engine import Household, read_game
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.players import look
 from sweet_rl.worlds.text_game_env import TextGameEnv
 
-pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
-pytest.importorskip("fast_downward", reason="needs the extra 'alfworld'")
-pytest.importorskip("alfworld", reason="needs the extra 'alfworld'")
+for package in ("textworld", "fast_downward", "alfworld"):
+    pytest.importorskip(package, reason="needs the extra 'alfworld'")
 
-TOMATO = f"{alfworld_tasks.TOMATO}-0"
-EVERY_FAMILY = [household.embedded_games("test", family)[0] for family in household.FAMILIES]
+GOAL = "pick_and_place_simple-Tomato-None-Microwave"
+TOMATO = f"{GOAL}-0"
+EVERY_FAMILY = [homes.embedded_games("test", family)[0] for family in homes.FAMILIES]
 SAME_SENTENCE = next(
     name
-    for name in household.embedded_games("", alfworld_tasks.TOMATO)
-    if name != TOMATO and household.game(name).sentence == household.game(TOMATO).sentence
+    for name in homes.embedded_games("", GOAL)
+    if name != TOMATO and homes.game(name).sentence == homes.game(TOMATO).sentence
 )
 """Its grammar is that of `TOMATO`."""
 
@@ -43,37 +41,32 @@ def engine():
 
 
 def walk(engine, source, commands):
-    """The moments along a way."""
-    moments = [engine.begin(source)]
+    """The states along a way."""
+    states = [engine.begin(source)]
     for number, command in enumerate(commands):
-        assert command in moments[-1].commands
-        moments.append(engine.play(source, commands[:number], command))
-    return moments
+        assert command in states[-1].commands
+        states.append(engine.play(source, commands[:number], command))
+    return states
 
 
 @pytest.mark.parametrize("name", EVERY_FAMILY)
 def test_games_are_solved_by_the_planner_and_by_their_own_way(engine, name):
-    game = household.game(name)
-    plan = engine.plan(name, ())
+    game, plan = homes.game(name), engine.plan(name, ())
     assert len(plan) == len(game.way())
     for commands in (game.way(), plan):
-        moments = walk(engine, name, commands)
-        assert [moment.done for moment in moments] == [False] * len(commands) + [True]
-        assert [moment.score for moment in moments] == [0] * len(commands) + [1]
-    assert moments[0].feedback.endswith(f"Your task is to: {game.sentence}.")
+        states = walk(engine, name, commands)
+        assert [state.done for state in states] == [False] * len(commands) + [True]
+        assert [state.score for state in states] == [0] * len(commands) + [1]
+    assert states[0].feedback.endswith(f"Your task is to: {game.sentence}.")
 
 
 @pytest.mark.parametrize("name", [*EVERY_FAMILY, SAME_SENTENCE])
-def test_moments_are_those_of_the_packages_own_environment(engine, name, tmp_path, monkeypatch):
+def test_states_are_those_of_the_packages_own_environment(engine, name, tmp_path, monkeypatch):
     """Word for word, also where another game and another episode were played in between."""
-    import sys
-
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     import textworld
     from alfworld.agents.utils.misc import Demangler
     from textworld.envs.pddl import PddlEnv
-
-    from sweet_rl.worlds.alfworld.engine import read_game
 
     monkeypatch.setattr(sys, "argv", list(sys.argv))  # the translator sets it
     env = PddlEnv(textworld.EnvInfos(admissible_commands=True))
@@ -82,23 +75,16 @@ def test_moments_are_those_of_the_packages_own_environment(engine, name, tmp_pat
     for info in env._entity_infos.values():
         info.name = names.demangle_alfred_name(info.id)
     state = env.reset()
-    way = household.game(name).way()
     elsewhere = next(command for command in state.admissible_commands if command.startswith("go to "))
-    commands = ("inventory", elsewhere, "dance", "look", *way, "look")
+    commands = ("inventory", elsewhere, "dance", "look", *homes.game(name).way(), "look")
     assert (state.feedback, tuple(state.admissible_commands)) == engine.begin(name)[:2]
     for number, command in enumerate(commands):
         engine.play(TOMATO, (), "look")
         engine.play(name, (), "look")
-        moment = engine.play(name, commands[:number], command)
+        ours = engine.play(name, commands[:number], command)
         state, score, done = env.step(command)
-        assert moment == (state.feedback, tuple(state.admissible_commands), score, done), command
-    assert way and moment.score == 1
-
-
-def test_the_planner_goes_on_from_anywhere(engine):
-    way = household.game(TOMATO).way()
-    assert engine.plan(TOMATO, way[:2]) == way[2:]
-    assert engine.plan(TOMATO, ("dance", *way[:2], "look")) == way[2:]
+        assert ours == (state.feedback, tuple(state.admissible_commands), score, done), command
+    assert ours.score == 1
 
 
 @pytest.mark.parametrize("name", [*EVERY_FAMILY, "pick_and_place_simple-Pen-None-Drawer-4"])
@@ -114,12 +100,15 @@ def test_what_is_left_of_a_plan_after_a_look_still_solves_the_game(engine, name)
     assert kept
 
 
-def test_a_seeker_of_the_data_asks_the_planner_rarely_and_wins_as_often(engine):
+def test_the_planner_goes_on_from_anywhere_and_a_seeker_asks_it_rarely(engine):
+    way = homes.game(TOMATO).way()
+    assert engine.plan(TOMATO, way[:2]) == way[2:]
+    assert engine.plan(TOMATO, ("dance", *way[:2], "look")) == way[2:]
     asked = []
     counting = SimpleNamespace(
         begin=engine.begin, play=engine.play, plan=lambda *at: asked.append(at) or engine.plan(*at)
     )
-    tasks = load_tasks(f"alfworld:{alfworld_tasks.TOMATO}:test:50")
+    tasks = load_tasks(f"alfworld:{GOAL}:test:50")
     games = [
         play_household(seed, tasks, lambda: HouseholdGame(counting), random_share=0.1, seek=True)
         for seed in range(10)
@@ -129,42 +118,32 @@ def test_a_seeker_of_the_data_asks_the_planner_rarely_and_wins_as_often(engine):
 
 
 def test_a_users_folder_is_read_and_left_alone(engine, tmp_path):
-    game = household.game(TOMATO)
-    folder = write_game(game, tmp_path / "json_2.1.1/train")
+    game = homes.game(TOMATO)
+    folder = homes.write_game(game, tmp_path / "json_2.1.1/train")
     before = sorted(tmp_path.rglob("*"))
-    moment = walk(engine, str(folder), game.way())[-1]
-    assert moment.done
+    assert walk(engine, str(folder), game.way())[-1].done
     assert sorted(tmp_path.rglob("*")) == before
-    told = engine.begin(str(folder)).feedback
-    assert told.partition("Your task is to: ")[2] in (
-        "put a tomato in microwave.",
-        "put some tomato on microwave.",
-    )
-
-
-def test_a_finished_game_file_is_read(engine, tmp_path):
-    from sweet_rl.worlds.alfworld.engine import read_game
-
+    told = engine.begin(str(folder)).feedback.partition("Your task is to: ")[2]
+    assert told in ("put a tomato in microwave.", "put some tomato on microwave.")
     (tmp_path / "game.tw-pddl").write_text(json.dumps(read_game(TOMATO) | {"solvable": True}))
-    assert engine.begin(str(tmp_path)).feedback == engine.begin(TOMATO).feedback
+    assert engine.begin(str(tmp_path)).feedback == engine.begin(TOMATO).feedback  # a finished game's file
 
 
-def bad_problem(text):
-    return {
-        "empty": "",
-        "no PDDL": "hello",
-        "torn": text[: len(text) // 2],
-        "unknown thing": text.replace("(atLocation agent1 loc_0)", "(atLocation nobody loc_0)"),
-        "other domain": text.replace("(holds", "(juggles").replace("inReceptacle ", "insideOf "),
-        "metric before goal": text.replace("(:goal", "(:metric minimize (total-cost))\n (:goal", 1),
-    }
+BAD = {
+    "empty": lambda text: "",
+    "no PDDL": lambda text: "hello",
+    "torn": lambda text: text[: len(text) // 2],
+    "unknown thing": lambda text: text.replace("(atLocation agent1 loc_0)", "(atLocation nobody loc_0)"),
+    "other domain": lambda text: text.replace("(holds", "(juggles").replace("inReceptacle ", "insideOf "),
+    "metric before goal": lambda text: text.replace("(:goal", "(:metric minimize (total-cost))\n (:goal", 1),
+}
 
 
-@pytest.mark.parametrize("kind", list(bad_problem("")))
+@pytest.mark.parametrize("kind", BAD)
 def test_a_problem_that_makes_no_sense_spoils_one_episode(engine, tmp_path, kind):
-    game = household.game(TOMATO)
-    folder = write_game(game, tmp_path)
-    (folder / "initial_state.pddl").write_text(bad_problem(problem(game))[kind])
+    game = homes.game(TOMATO)
+    folder = homes.write_game(game, tmp_path)
+    (folder / "initial_state.pddl").write_text(BAD[kind](homes.problem(game)))
     with pytest.raises(EpisodeError) as caught:
         engine.begin(str(folder))
     assert caught.value.stop_reason is StopReason.WORLD_FAILED
@@ -177,16 +156,20 @@ def test_missing_files(engine, tmp_path):
     for source in (str(tmp_path), str(tmp_path / "absent"), "no-game"):
         with pytest.raises(EpisodeError, match="bad_game"):
             engine.begin(source)
-    folder = write_game(household.game(TOMATO), tmp_path)
+    folder = homes.write_game(homes.game(TOMATO), tmp_path)
     (folder / "traj_data.json").write_text("{}")
     with pytest.raises(EpisodeError, match=r"bad_game: .*KeyError"):
         engine.begin(str(folder))
 
 
-def test_a_worker_that_dies_or_hangs_spoils_one_question():
+def test_a_worker_that_dies_or_hangs_spoils_one_question(tmp_path, monkeypatch):
+    """And leaves nothing behind, neither in a home nor in the temporary folder."""
+    for variable in ("HOME", "TMPDIR"):
+        (tmp_path / variable).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
     with Household(workers=1, timeout_s=60, plan_timeout_s=0.3) as engine:
-        way = household.game(TOMATO).way()
-        engine.begin(TOMATO)
+        way = homes.game(TOMATO).way()
         engine.play(TOMATO, (), way[0])
         os.kill(engine._idle.queue[0]._process.pid, signal.SIGKILL)
         with pytest.raises(EpisodeError, match="game_crashed: the household engine died"):
@@ -198,10 +181,12 @@ def test_a_worker_that_dies_or_hangs_spoils_one_question():
             engine.plan(TOMATO, ())
         assert time.monotonic() - began < 30
         assert caught.value.stop_reason is StopReason.WORLD_FAILED
+        assert engine.play(TOMATO, (), "look").feedback
+    assert not [*(tmp_path / "HOME").iterdir(), *(tmp_path / "TMPDIR").iterdir()]
 
 
 def test_episodes_side_by_side_do_not_mix(engine):
-    tasks = load_tasks(f"alfworld:{alfworld_tasks.TOMATO}")[:2]
+    tasks = load_tasks(f"alfworld:{GOAL}")[:2]
 
     async def episode(number):
         game = HouseholdGame(engine, shuffle_action=True, max_turns=20)
@@ -209,7 +194,7 @@ def test_episodes_side_by_side_do_not_mix(engine):
         task = tasks[number % 2]
         await env.reset(task, seed=number)
         rewards = []
-        for command in ["look"] * (number // 2) + list(household.game(task.ground_truth).way()):
+        for command in ["look"] * (number // 2) + list(homes.game(task.ground_truth).way()):
             label = next(label for label, offered in game._offered.items() if offered == command)
             step = await env.step(label)
             rewards.append(step.reward)
@@ -225,35 +210,9 @@ def test_episodes_side_by_side_do_not_mix(engine):
         assert won
 
 
-def test_a_row_without_a_game(engine):
-    game = HouseholdGame(engine)
-    (task,) = load_tasks("detective")
-    with pytest.raises(EpisodeError, match="'game' must name a household game"):
-        game.reset(task, seed=0)
-    with pytest.raises(UsageError, match="max_turns"):
-        HouseholdGame(engine, max_turns=0)
-
-
-def test_the_workers_leave_nothing_behind(tmp_path, monkeypatch):
-    home, temporary = tmp_path / "home", tmp_path / "tmp"
-    home.mkdir()
-    temporary.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
-    engine = Household(workers=1)
-    engine.begin(TOMATO)
-    engine.close()
-    assert not list(home.iterdir()), "the package made its folder in a home"
-    assert not list(temporary.iterdir())
-
-
 def test_missing_packages_name_their_extra(tmp_path, monkeypatch):
     (tmp_path / "textworld.py").write_text("raise ModuleNotFoundError(name='textworld')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with (
-        Household(workers=1) as engine,
-        pytest.raises(UsageError, match=r"'textworld'.*pip install 'sweet_rl\[alfworld\]'"),
-    ):
+    wanted = r"'textworld'.*pip install 'sweet_rl\[alfworld\]'"
+    with Household(workers=1) as engine, pytest.raises(UsageError, match=wanted):
         engine.begin(TOMATO)
-    shutil.rmtree(tmp_path)
