@@ -5,6 +5,7 @@ import re
 from functools import cache
 
 from sweet_rl.prompts import load_prompt
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.types import Task
 from sweet_rl.worlds.auto_explore.sandbox import PieceCounter
 
@@ -51,3 +52,16 @@ class CharacterCounter(PieceCounter):
 
     def count(self, text):
         return len(text)
+
+
+class Scripted(EmbeddedTeacher):
+    """A teacher that reads its replies from a list."""
+
+    name = "scripted"
+
+    def __init__(self, *replies):
+        self.replies, self.asked = list(replies), []
+
+    async def say(self, asked):
+        self.asked.append(list(asked.messages))
+        return self.replies.pop(0)

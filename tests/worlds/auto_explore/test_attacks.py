@@ -31,10 +31,8 @@ def place(tmp_path):
     (repo / "docs" / "up").symlink_to("..")
     (repo / "dangling.md").symlink_to("nowhere")
     os.mkfifo(repo / "pipe.md")
-    (repo / "two\nlines.md").write_text("x")
-    (repo / "tab\there.md").write_text("x")
-    (repo / "\u202egnp.md").write_text("x")
-    (repo / os.fsdecode(b"latin\xe9.md")).write_text("x")
+    for name in ("two\nlines.md", "tab\there.md", "\u202egnp.md", os.fsdecode(b"latin\xe9.md")):
+        (repo / name).write_text("x")
     return tmp_path
 
 
@@ -50,49 +48,22 @@ def say(box, line):
 def test_what_cannot_be_shown_is_refused_and_remembered(place):
     index = scan(place / "repos" / "evil")
     assert list(index.files()) == ["README.md", "docs/inner.md"]
+    links = ("link.md", "way_out", "loop", "docs/up", "dangling.md")
+    unprintable = ("two\\nlines.md", "tab\\there.md", "\\u202egnp.md", "latin\\udce9.md")
     assert set(index.refused) == {
-        Refused("link.md", "is a symbolic link"),
-        Refused("way_out", "is a symbolic link"),
-        Refused("loop", "is a symbolic link"),
-        Refused("docs/up", "is a symbolic link"),
-        Refused("dangling.md", "is a symbolic link"),
+        *(Refused(name, "is a symbolic link") for name in links),
+        *(Refused(name, "has a name that cannot be shown on one line") for name in unprintable),
         Refused("pipe.md", "is not an ordinary file"),
-        Refused("two\\nlines.md", "has a name that cannot be shown on one line"),
-        Refused("tab\\there.md", "has a name that cannot be shown on one line"),
-        Refused("\\u202egnp.md", "has a name that cannot be shown on one line"),
-        Refused("latin\\udce9.md", "has a name that cannot be shown on one line"),
     }
 
 
 PATHS = [
-    *(
-        "../secret.md",
-        "../../secret.md",
-        "docs/../../../secret.md",
-        "/etc/passwd",
-        "//etc/passwd",
-        "/proc/self/environ",
-    ),
-    *("docs/../../evil/../../secret.md", "./../../secret.md", "..", "../evil/README.md", '"../../secret.md"'),
-    *(
-        "'../../secret.md'",
-        "link.md",
-        "./link.md",
-        "way_out/secret.md",
-        "loop/README.md",
-        "docs/up/README.md",
-    ),
-    *("~/secret.md", "$HOME/secret.md", "pipe.md", "dangling.md", "README.md/../link.md", "%2e%2e/secret.md"),
-    *(
-        "..\\..\\secret.md",
-        "docs//../../secret.md",
-        "\x00",
-        "README.md\x00.png",
-        "a" * 5000,
-        "..;cat",
-        "`pwd`",
-        "$(pwd)",
-    ),
+    *("../secret.md", "../../secret.md", "docs/../../../secret.md", "/etc/passwd", "//etc/passwd"),
+    *("/proc/self/environ", "docs/../../evil/../../secret.md", "./../../secret.md", ".."),
+    *("../evil/README.md", '"../../secret.md"', "'../../secret.md'", "link.md", "./link.md"),
+    *("way_out/secret.md", "loop/README.md", "docs/up/README.md", "~/secret.md", "$HOME/secret.md"),
+    *("pipe.md", "dangling.md", "README.md/../link.md", "%2e%2e/secret.md", "..\\..\\secret.md"),
+    *("docs//../../secret.md", "\x00", "README.md\x00.png", "a" * 5000, "..;cat", "`pwd`", "$(pwd)"),
 ]
 
 
@@ -118,62 +89,15 @@ def test_paths(place, box, command, path):
 
 
 COMMANDS = [
-    *(
-        "rm -rf .",
-        "rm README.md",
-        "mv README.md x.md",
-        "python -c 'print(1)'",
-        "python README.md",
-        "pip install x",
-    ),
-    *(
-        "sh -c id",
-        "bash",
-        "curl http://127.0.0.1",
-        "cat README.md; id README.md",
-        "cat README.md | sh",
-        "cat $(ls)",
-    ),
-    *("cat README.md > other.md", "cat < README.md", "cat README.md && rm README.md", "head -c 5 README.md"),
-    *(
-        "head -n -1 README.md",
-        "head -n x README.md",
-        "tail -f README.md",
-        "ls -la",
-        "ls docs docs",
-        "cd",
-        "cd docs docs",
-    ),
-    *(
-        "id",
-        "id docs",
-        "id README.md docs/inner.md",
-        "exit",
-        "",
-        " ",
-        "\n",
-        "cat",
-        "cat -",
-        "find / -name secret.md",
-    ),
-    *(
-        "echo x > docs",
-        "echo x > nowhere/new.md",
-        "echo x > a > b",
-        "echo x | sh",
-        "echo x >",
-        "import os",
-        "CAT README.md",
-    ),
-    *(
-        "cat --help",
-        "head --version",
-        "ls --color",
-        "cd -",
-        "cat 'README.md",
-        'cat "README.md',
-        "cat README.md\\",
-    ),
+    *("rm -rf .", "rm README.md", "mv README.md x.md", "python -c 'print(1)'", "python README.md"),
+    *("pip install x", "sh -c id", "bash", "curl http://127.0.0.1", "cat README.md; id README.md"),
+    *("cat README.md | sh", "cat $(ls)", "cat README.md > other.md", "cat < README.md"),
+    *("cat README.md && rm README.md", "head -c 5 README.md", "head -n -1 README.md"),
+    *("head -n x README.md", "tail -f README.md", "ls -la", "ls docs docs", "cd", "cd docs docs", "id"),
+    *("id docs", "id README.md docs/inner.md", "exit", "", " ", "\n", "cat", "cat -"),
+    *("find / -name secret.md", "echo x > docs", "echo x > nowhere/new.md", "echo x > a > b"),
+    *("echo x | sh", "echo x >", "import os", "CAT README.md", "cat --help", "head --version"),
+    *("ls --color", "cd -", "cat 'README.md", 'cat "README.md', "cat README.md\\"),
 ]
 
 
@@ -182,14 +106,9 @@ def test_commands(place, box, line, monkeypatch):
     def never(*_args, **_more):
         raise AssertionError("a process was begun")
 
-    for module, name in (
-        (subprocess, "Popen"),
-        (os, "system"),
-        (os, "chdir"),
-        (os, "remove"),
-        (os, "unlink"),
-    ):
-        monkeypatch.setattr(module, name, never)
+    monkeypatch.setattr(subprocess, "Popen", never)
+    for name in ("system", "chdir", "remove", "unlink"):
+        monkeypatch.setattr(os, name, never)
     here = Path.cwd()
     result = box.run(split_command(line))
     assert result.text.startswith("Error: "), result.text
@@ -240,20 +159,8 @@ def test_targets_that_are_not_there(place, target):
 
 
 def test_odd_names_are_offered_opened_and_handed_in(tmp_path):
-    names = [
-        "a b.md",
-        "it's.md",
-        'say "hi".md',
-        "back\\slash.md",
-        "-rf.md",
-        ">out.md",
-        "$(id).md",
-        "&.md",
-        "é.md",
-        "*.md",
-        "#.md",
-        "a;b.md",
-    ]
+    names = ["a b.md", "it's.md", 'say "hi".md', "back\\slash.md", "-rf.md", ">out.md", "$(id).md", "&.md"]
+    names += ["é.md", "*.md", "#.md", "a;b.md"]
     repo = tmp_path / "odd"
     (repo / "my 'own' dir").mkdir(parents=True)
     for name in names:
@@ -263,11 +170,8 @@ def test_odd_names_are_offered_opened_and_handed_in(tmp_path):
         game.reset(task("Which?", [f"my 'own' dir/{name}"], root="odd"), seed=0)
         assert list(game.offered.values()) == ["cd \"my 'own' dir\""]
         game.step("0")
-        look = next(
-            command
-            for command in game.offered.values()
-            if command.startswith("cat") and game.name_of(command) == name
-        )
+        opens = (command for command in game.offered.values() if command.startswith("cat"))
+        look = next(command for command in opens if game.name_of(command) == name)
         assert f"this is {name}" in game.step(look).text
         moved = game.step("id" + look.removeprefix("cat"))
         assert (moved.info["won"], moved.info["identified"]) == (True, f"my 'own' dir/{name}")

@@ -1,19 +1,50 @@
-"""AutoExplore where the default is not the published behaviour, and what the goldens do not show."""
+"""AutoExplore: everything recorded (auto_explore.json), and where the default is not the published behaviour."""
 
+import asyncio
+import json
+import random
 import string
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet_rl.chat.reflect_format import CHOICES
+from sweet_rl.chat.reflect_format import CHOICES, offered_commands
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds.auto_explore.game import ExploreGame, step_cost
-from sweet_rl.worlds.auto_explore.repositories import Library, index_of, split_command, unwrap, wrap
-from sweet_rl.worlds.auto_explore.sandbox import PIECES, Sandbox, bytes_shown, file_names, truncate
-from tests.worlds.auto_explore.goldens import CharacterCounter
+from sweet_rl.mini.repositories import make_repository
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import Message, Observation
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands, published_keyword_cost, step_cost
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
+from sweet_rl.worlds.auto_explore.repositories import (
+    Entry,
+    Library,
+    ascii_fraction,
+    index_of,
+    is_allowed,
+    kind_of,
+    next_command,
+    optimal_path,
+    scan,
+    split_command,
+    unwrap,
+    wrap,
+)
+from sweet_rl.worlds.auto_explore.sandbox import (
+    PIECES,
+    Sandbox,
+    bytes_shown,
+    extract_blocks,
+    extract_commands,
+    file_names,
+    hide_root,
+    truncate,
+)
+from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer, current_folder
+from sweet_rl.worlds.text_game_env import TextGameEnv
 
-from .goldens import task
+from .goldens import CharacterCounter, load, shop_folder, tagged, task
 
 FILES = {
     "README.md": "Error: what users see when it breaks\n",
@@ -25,26 +56,142 @@ FILES = {
 
 
 @pytest.fixture
+def golden(shared):
+    return load(shared)
+
+
+@pytest.fixture
+def shop(shared):
+    return scan(shop_folder(shared) / "shop")
+
+
+@pytest.fixture
 def library():
     known = Library()
     known._known["shop"] = index_of("shop", FILES)
     return known
 
 
-def begun(library, targets=("docs/hours.md",), seed=0, **settings):
-    game = ExploreGame(library, **settings)
-    game.reset(task("When is it open?", targets, optimal_path=["ls", "cd docs"]), seed=seed)
-    return game
+def test_parsing_helpers(golden, shared):
+    for line, words in golden["split_command"].items():
+        assert split_command(line, compat="published") == words
+    for text, commands in golden["extract_commands"].items():
+        assert extract_commands(text, compat="published") == commands
+    texts, spans = golden["extract_command_blocks"]["out"]
+    blocks = extract_blocks(golden["extract_command_blocks"]["in"])
+    assert [block.text for block in blocks] == texts
+    assert [[block.start, block.end] for block in blocks] == spans
+    for line, names in golden["get_file_names"].items():
+        assert file_names(split_command(line)) == names
+    for name, (wrapped, unwrapped) in golden["wrap_unwrap"].items():
+        assert (wrap(name, compat="published"), unwrap(wrapped, compat="published")) == (wrapped, unwrapped)
+    assert hide_root("cat: /tmp/r/sub/x: no; at /tmp/r end", "/tmp/r") == golden["hide_root"]
+    for text, fraction in golden["ascii_fraction"].items():
+        assert ascii_fraction(text) == fraction
+    paths = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["optimal_path"]
+    files = ("README.md", "src/core/tax.py", "my notes/todo list.txt")
+    assert [optimal_path(file) for file in files] == paths
+    # line breaks between commands are no words by default
+    assert split_command("cat a.py\nls") == ["cat", "a.py", "ls"]
+    assert extract_commands("```bash\ncd a\nls\n```") == [["cd", "a"], ["ls"]]
 
 
-def test_warnings_cost_and_what_files_say_does_not(library):
-    game = begun(library)
+def test_truncation(golden):
+    numbers = "\n".join(map(str, range(12)))
+    for quoted, expected in golden["trunc_text_one_token_per_char"].items():
+        name = unwrap(quoted)
+        text = "x" * 600 if name == "a.py" else numbers
+        assert tagged(truncate(text, name, tokens=CharacterCounter())) == expected
+
+
+def test_the_recorded_sandbox(golden, shop):
+    box = Sandbox(shop, tokens=CharacterCounter(), compat="published")
+    not_reproduced = []
+    for step in golden["sandbox_main"]["steps"]:
+        if step["cmd"] == ["exit"]:
+            with pytest.raises(NotImplementedError):
+                box.run(step["cmd"])
+            assert step["result"].startswith("EXC NotImplementedError")
+            continue
+        result = box.run(step["cmd"])
+        if step["cmd"][0] in {"python", "pip"}:
+            assert result.text.startswith("Error: ")
+            not_reproduced.append(step["cmd"][0])
+            continue
+        assert tagged(result.text) == step["result"], step["cmd"]
+        assert result.identified == step["status"].get("identified_file")
+        assert (box.cwd or ".") == step["cwd"]
+    # On purpose: `python` would run code of the repository (and of the model) in our process's place.
+    assert not_reproduced == ["python"]
+    assert box.files() == golden["sandbox_main"]["list_files"]
+    assert list(box.all_files()) == golden["sandbox_main"]["all_files"]
+    assert box.written == golden["sandbox_main"]["changed"]
+    for where, name in (("", "root"), ("src", "src"), ("my notes", "notes")):
+        box = Sandbox(shop, tokens=CharacterCounter(), compat="published")
+        box.cwd = where
+        commands = [command for command, _ in all_commands(box, compat="published")]
+        assert commands == golden[f"list_all_actions_{name}"]
+
+
+@pytest.mark.parametrize("compat", ["published", "fixed"])
+def test_everything_left_out_but_the_target(golden, shop, compat):
+    rng = random.Random(0) if compat == "published" else 0
+    box = Sandbox(shop, seed=rng, leaveout_prob=1, keep=["src/core/tax.py"], compat=compat)
+    recorded = golden["leaveout_p1"]
+    (step,) = recorded["steps"]
+    assert box.run(step["cmd"]).text == step["result"]
+    assert box.files() == recorded["list_files"]
+    assert list(box.all_files()) == recorded["all_files"]
+
+
+def test_costs(golden, library):
+    recorded = golden["cost"]
+    messages = [tuple(message) for message in recorded["messages"]]
+    assert published_keyword_cost(messages) == recorded["keyword_on_tuples"]
+    assert step_cost("", compat="published") + published_keyword_cost(messages) == recorded["synthesized"]
+    on_strings = sum(2 * text.count("Error") + text.count("Warning") for _, text in messages)
+    assert on_strings == recorded["keyword_on_strings"]
+    game = begun(library)  # by default warnings cost, and what files say does not
     assert game.step("zz").cost == 2
     assert game.step("cat README.md").cost == 1  # its text begins with a keyword
     assert "Error: what users see" in game.text
     assert [step_cost("Error: x"), step_cost("Warning: x"), step_cost("An Error: x")] == [3, 2, 1]
-    moved = begun(library, compat="published").step("zz")
-    assert moved.cost == 1
+    assert begun(library, compat="published").step("zz").cost == 1
+
+
+def test_recorded_episodes(golden, shared):
+    assert len(golden["episodes"]) == 14
+    for name, episode in golden["episodes"].items():
+        game = ExploreGame(
+            Library(shop_folder(shared)),
+            max_turns=episode["horizon"],
+            tokens=CharacterCounter(),
+            compat="published",
+            easy=name == "easy_question",
+            first_step=name.startswith("first_step"),
+            shuffle_action=name.startswith("shuffled"),
+        )
+        (first, *steps), costs = episode["steps"], []
+        optimal = ["ls", "cd docs", "ls", "cat hours.md"]
+        asked = task("What are the opening hours?", episode["targets"], optimal_path=optimal)
+        assert game.reset(asked, seed=7) == first["obs"], name
+        for step in steps:
+            assert step["labels"] in (None, game.labels), name
+            moved = game.step(step["action"])
+            costs.append(moved.cost)
+            assert moved.reward == step["reward"], name
+            assert (moved.terminated, moved.truncated) == (step["done"], step["truncated"]), name
+            assert moved.over is (step["obs"] is None), name
+            assert moved.over or tagged(moved.text) == step["obs"], name
+        assert (costs, sum(costs)) == (episode["costs"], episode["total_cost"]), name
+        assert game.history == episode["cmd_history"], name
+        assert (sum(costs) < game.success_threshold) is episode["success"], name
+
+
+def begun(library, targets=("docs/hours.md",), seed=0, **settings):
+    game = ExploreGame(library, **settings)
+    game.reset(task("When is it open?", targets, optimal_path=["ls", "cd docs"]), seed=seed)
+    return game
 
 
 def test_out_of_steps_is_no_end(library):
@@ -54,23 +201,25 @@ def test_out_of_steps_is_no_end(library):
     assert (moved.terminated, moved.truncated, moved.cost, moved.info["won"]) == (False, True, 3, False)
     assert moved.text == "Executing: cd ..\nSuccess: Now at ."
     assert game.step("0") == (game.text, 0, True, False, {"won": False})
+    for wrong in ({"max_turns": 0}, {"leaveout_prob": 1.5}):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            ExploreGame(library, **wrong)
 
 
 def test_one_of_several_targets(library):
-    game = begun(library, targets=["docs/nope.md", "README.md"])
-    assert game.step("id README.md").info == {
-        "won": True,
-        "command": "id README.md",
-        "result": "Success: Identified file README.md",
-        "identified": "README.md",
-    }
+    won = begun(library, targets=["docs/nope.md", "README.md"]).step("id README.md").info
+    result = "Success: Identified file README.md"
+    assert won == {"won": True, "command": "id README.md", "result": result, "identified": "README.md"}
 
 
 def test_first_step(library):
-    moved = begun(library, first_step=True).step("cd docs")
-    assert (moved.cost, moved.over, moved.info["won"]) == (-115, True, True)
-    moved = begun(library, first_step=True).step("cd src")
-    assert (moved.cost, moved.over, moved.info["won"]) == (1, True, False)
+    for command, cost in (("cd docs", -115), ("cd src", 1)):
+        moved = begun(library, first_step=True).step(command)
+        assert (moved.cost, moved.over, moved.info["won"]) == (cost, True, cost < 0)
+    targets = ("docs/hours.md", "src/core/tax.py")  # the row's optimal path leads to the first
+    for seed in range(8):  # that of an easy game leads to the file that is asked for
+        game = begun(library, targets, seed, easy=True, first_step=True)
+        assert game.step(f"cd {game.targets[0].partition('/')[0]}").info["won"] is True
 
 
 def test_seeds(library):
@@ -78,16 +227,15 @@ def test_seeds(library):
     settings = {"leaveout_prob": 0.5, "shuffle_action": True, "easy": True}
     texts = {}
     for seed in range(30):
-        game = begun(library, seed=seed, targets=["README.md", "src/core/tax.py"], **settings)
-        text = [game.text, game.step(game.labels[-1]).text]
-        again = begun(library, seed=seed, targets=["README.md", "src/core/tax.py"], **settings)
-        assert text == [again.text, again.step(again.labels[-1]).text]
-        texts[seed] = "".join(text)
+        played = []
+        for _ in range(2):
+            game = begun(library, seed=seed, targets=["README.md", "src/core/tax.py"], **settings)
+            played.append(game.text + game.step(game.labels[-1]).text)
+        assert played[0] == played[1]
+        texts[seed] = played[0]
     assert len(set(texts.values())) > 25
-    assert {text.partition("\n\n")[0] for text in texts.values()} == {
-        "# Task\nFind README.md",
-        "# Task\nFind src/core/tax.py",
-    }
+    asked = {text.partition("\n\n")[0] for text in texts.values()}
+    assert asked == {"# Task\nFind README.md", "# Task\nFind src/core/tax.py"}
 
 
 def test_shuffled_labels(library):
@@ -100,10 +248,32 @@ def test_shuffled_labels(library):
     assert game.labels != list(first)
 
 
+@pytest.mark.parametrize("compat", ["published", "fixed"])
+def test_easy_asks_for_one_file_and_takes_no_other(library, compat):
+    paths = {
+        "docs/hours.md": ["cd docs", "id hours.md"],
+        "src/core/tax.py": ["cd src", "cd core", "id tax.py"],
+    }
+    rewards = {}
+    for seed in range(8):
+        for handed_in, commands in paths.items():
+            game = begun(library, tuple(paths), seed, easy=True, compat=compat)
+            (wanted,) = game.targets
+            assert f"# Task\nFind {wanted}\n" in game.text
+            moves = [game.step(command) for command in commands]
+            assert moves[-1].info["won"] == (handed_in == wanted)
+            rewards[wanted, handed_in] = sum(move.reward for move in moves)
+        game = begun(library, tuple(paths), seed, easy=True, compat=compat, leaveout_prob=1.0)
+        assert game.sandbox.files() == game.targets  # the file that is asked for stays
+        gone = begun(library, ("docs/gone.md", "docs/hours.md"), seed, easy=True)
+        assert gone.targets == ["docs/hours.md"]  # and no other is asked for
+    hours, tax = paths
+    assert rewards == {(hours, hours): 13, (tax, tax): 12, (hours, tax): -18, (tax, hours): -17}
+
+
 @given(st.integers(0, 10_000), st.sampled_from([0.2, 0.5, 0.9]))
 def test_the_way_to_a_target_is_never_left_out(seed, probability):
     box = Sandbox(index_of("r", FILES), seed=seed, leaveout_prob=probability, keep=["src/core/tax.py"])
-    assert box.at("src/core/tax.py") == "file"
     left = list(box.all_files())
     assert "src/core/tax.py" in left
     for path in FILES:
@@ -113,18 +283,14 @@ def test_the_way_to_a_target_is_never_left_out(seed, probability):
 
 def test_leaving_out_is_as_frequent_as_asked():
     index = index_of("r", {f"{n}.md": "x" for n in range(2000)})
-    left = len(Sandbox(index, seed=1, leaveout_prob=0.3, keep=["7.md"]).entries())
-    assert 1340 < left < 1460
-    assert left != len(Sandbox(index, seed=2, leaveout_prob=0.3, keep=["7.md"]).entries())
-
-
-def test_letters_keep_nothing():
+    one, other = (
+        len(Sandbox(index, seed=seed, leaveout_prob=0.3, keep=["7.md"]).entries()) for seed in (1, 2)
+    )
+    assert 1340 < one < 1460
+    assert one != other
     index = index_of("r", {"s": "", "src/a.md": "", "srcs/b.md": ""})
-    kept = [
-        Sandbox(index, leaveout_prob=1, keep=["src/a.md"], compat=compat).all_files()
-        for compat in ("fixed", "published")
-    ]
-    assert [list(files) for files in kept] == [["src/a.md"], ["s", "src/a.md"]]
+    for compat, kept in (("fixed", ["src/a.md"]), ("published", ["s", "src/a.md"])):  # letters keep nothing
+        assert list(Sandbox(index, leaveout_prob=1, keep=["src/a.md"], compat=compat).all_files()) == kept
 
 
 @given(st.text(min_size=1, max_size=30).filter(lambda name: name.isprintable() and "/" not in name))
@@ -142,16 +308,13 @@ def test_any_name_survives_quoting(name):
 @given(st.text(alphabet=string.printable + "é🐕", max_size=300), st.sampled_from(["a.csv", "a.md", "a.bin"]))
 def test_truncation_keeps_a_beginning(text, name):
     shown = truncate(text, name, tokens=CharacterCounter())
-    limit = {"a.csv": 5, "a.md": 100, "a.bin": 10}[name]
     if shown == text:
-        assert text.count("\n") <= limit
+        assert text.count("\n") <= {"a.csv": 5, "a.md": 100, "a.bin": 10}[name]
     else:
-        kept = shown.partition("\n...\n")[0] if "\n...\n" not in text else ""
-        assert text.startswith(kept)
-
-
-def test_five_lines_with_a_last_line_break_are_whole():
-    assert truncate("1\n2\n3\n4\n5\n", "a.csv") == "1\n2\n3\n4\n5\n"
+        assert text.startswith(shown.partition("\n...\n")[0] if "\n...\n" not in text else "")
+    assert (
+        truncate("1\n2\n3\n4\n5\n", "a.csv") == "1\n2\n3\n4\n5\n"
+    )  # behind a last line break there is no line
     assert truncate("1\n2\n3\n4\n5\n6", "a.csv").startswith("1\n2\n3\n4\n5\n...\n")
 
 
@@ -174,51 +337,107 @@ def test_what_is_read_is_enough():
             assert truncate(read, "a.py", tokens=tokens) == truncate(data, "a.py", tokens=tokens)
 
 
-def test_settings_that_cannot_be(library):
-    with pytest.raises(UsageError, match="max_turns"):
-        ExploreGame(library, max_turns=0)
-    with pytest.raises(UsageError, match="leaveout_prob"):
-        ExploreGame(library, leaveout_prob=1.5)
+def write(folder, files):
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
 
 
-@pytest.mark.parametrize("compat", ["published", "fixed"])
-def test_easy_asks_for_one_file_and_takes_no_other(library, compat):
-    paths = {
-        "docs/hours.md": ["cd docs", "id hours.md"],
-        "src/core/tax.py": ["cd src", "cd core", "id tax.py"],
-    }
-    rewards = {}
-    for seed in range(8):
-        for handed_in, commands in paths.items():
-            game = begun(library, tuple(paths), seed, easy=True, compat=compat)
-            (wanted,) = game.targets
-            assert f"# Task\nFind {wanted}\n" in game.text
-            moves = [game.step(command) for command in commands]
-            won = moves[-1].info["won"]
-            assert won == (handed_in == wanted)
-            rewards[wanted, handed_in] = sum(move.reward for move in moves)
-    hours, tax = paths
-    assert rewards == {(hours, hours): 13, (tax, tax): 12, (hours, tax): -18, (tax, hours): -17}
+def test_a_repository_on_disk_and_in_memory(tmp_path):
+    made = make_repository("analysis-3")
+    write(
+        tmp_path / "analysis-3", {".git/config": "x", ".env": "x", **made.files}
+    )  # hidden names do not exist
+    disk, memory = scan(tmp_path / "analysis-3"), made.index()
+    assert (disk.name, disk.folders, disk.refused) == (memory.name, memory.folders, ())
+    assert list(disk.files()) == list(memory.files()) == sorted(made.files)
+    for path, text in made.files.items():
+        for limit in (5, 100_000):
+            assert disk.read(path, limit) == memory.read(path, limit)
+            assert disk.read(path, limit, from_end=True) == memory.read(path, limit, from_end=True)
+        assert disk.read(path, 100_000).data.decode() == text
+        assert disk.find(path) == Entry(path.rpartition("/")[2], False, len(text))
+    assert disk.find("nope") is None
+    library = Library(tmp_path)
+    assert library.get("analysis-3") is library.get("analysis-3")
+    index = index_of("r", dict.fromkeys(("b.md", "B.md", "a/x.md", "_.md", "1.md", "a.md"), ""))
+    assert [entry.name for entry in index.folders[""]] == ["1.md", "B.md", "_.md", "a", "a.md", "b.md"]
 
 
-@pytest.mark.parametrize("compat", ["published", "fixed"])
-def test_easy_leaves_the_other_right_files_out_like_any_file(library, compat):
-    targets = ("docs/hours.md", "src/core/tax.py")
-    for seed in range(8):
-        game = begun(library, targets, seed, easy=True, compat=compat, leaveout_prob=1.0)
-        assert game.sandbox.files() == game.targets
+def test_kinds():
+    kinds = {"a.py": "code", "a.csv": "data", "a.md": "text", "a.sh": "exec", "a.b.json": "text"}
+    kinds |= dict.fromkeys(("a.png", "py", ".md", "a.md/b"), "other")
+    for name, kind in kinds.items():
+        assert kind_of(name) == kind
+        assert is_allowed(name) is (kind != "other")
 
 
-def test_easy_asks_for_no_file_that_is_not_there(library):
-    asked = {
-        begun(library, ("docs/gone.md", "docs/hours.md"), seed, easy=True).targets[0] for seed in range(9)
-    }
-    assert asked == {"docs/hours.md"}
+@pytest.mark.parametrize(
+    ("folder", "path", "opened", "command"),
+    [
+        ("a/b", "c d/it's.md", False, "cd .."),
+        ("", "c d/it's.md", False, 'cd "c d"'),
+        ("a", "a/b/x.md", False, "cd b"),
+        ("a/b", "a/b/x.md", False, "cat x.md"),
+        ("a/b", "a/b/x.md", True, "id x.md"),
+        ("c d", "c d/it's.md", True, 'id "it\'s.md"'),
+        ("ab", "a/b/x.md", False, "cd .."),
+        ("a", "ab/x.md", False, "cd .."),
+        ("a", "top.md", True, "cd .."),
+        ("", "top.md", False, "cat top.md"),
+    ],
+)
+def test_the_next_command(folder, path, opened, command):
+    assert next_command(folder, path, opened=opened) == command
 
 
-def test_the_first_step_of_an_easy_game_leads_to_the_file_that_is_asked_for(library):
-    targets = ("docs/hours.md", "src/core/tax.py")  # the row's optimal path leads to the first
-    for seed in range(8):
-        game = begun(library, targets, seed, easy=True, first_step=True)
-        folder = game.targets[0].partition("/")[0]
-        assert game.step(f"cd {folder}").info["won"] is True
+TASKS = load_tasks("auto-explore:test", num_tasks=60)
+PLANNER = PlanningExplorer({task.task_id: task.ground_truth for task in TASKS})
+
+
+def explored(policy, tasks=TASKS, **settings):
+    done, library = [], Library()
+
+    async def keep(trajectory):
+        done.append(trajectory)
+
+    asyncio.run(
+        rollout(
+            schedule(tasks, 1),
+            make_env=lambda: TextGameEnv(lambda: ExploreGame(library, **settings)),
+            policy=policy,
+            on_finished=keep,
+            concurrency=8,
+        )
+    )
+    assert all(trajectory.error is None for trajectory in done)
+    return done
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"shuffle_action": True}, {"leaveout_prob": 0.5}, {"compat": "published"}, {"easy": True}],
+)
+def test_the_planner_goes_the_shortest_way(settings):
+    for trajectory in explored(PLANNER, **settings):
+        game, depth = trajectory.extra["game"], trajectory.task.ground_truth.count("/")
+        assert (game["won"], game["identified"]) == (True, trajectory.task.ground_truth)
+        assert trajectory.reward == 15 - (depth + 2) == -game["cost"]
+    asked = Observation("auto_explore/other", (Message("user", ""),), 0)
+    with pytest.raises(UsageError, match="was given no file"):
+        asyncio.run(PLANNER.act(asked))
+
+
+def test_the_wanderer_is_a_floor():
+    done = explored(Wanderer())
+    assert sum(trajectory.extra["game"]["won"] for trajectory in done) / len(done) < 0.35
+    assert done[0].dialogue_history == explored(Wanderer(), tasks=TASKS[:1])[0].dialogue_history
+
+
+def test_what_a_prompt_says():
+    game = ExploreGame(Library())
+    text = game.reset(TASKS[0], seed=0)
+    assert current_folder(text) == ""
+    assert offered_commands(text, ACTION_HEAD) == game.offered
+    folder = next(command for command in game.offered.values() if command.startswith("cd "))
+    assert current_folder(game.step(folder).text) == folder.removeprefix("cd ")

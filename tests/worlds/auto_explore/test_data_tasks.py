@@ -1,0 +1,416 @@
+"""AutoExplore's tasks, loaded and made: recorded inputs (goldens data_and_cli.json), and by hand."""
+
+import asyncio
+import json
+import os
+import shutil
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.mini.repositories import make_repository
+from sweet_rl.mini.repository_teacher import known_questions
+from sweet_rl.online.reflect.play import Level, chosen, starts_of
+from sweet_rl.reflect_data.jobs import Job
+from sweet_rl.reflect_data.teachers import EmbeddedTeacher
+from sweet_rl.reflect_data.texts import read_list, write_list
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.auto_explore.data_tasks import (
+    SourceFile,
+    ask_about,
+    block_of,
+    clean_tasks,
+    draw_files,
+    extract_questions,
+    files_to_ask_about,
+    filter_repositories,
+    plan_questions,
+    split_tasks,
+    why_left_out,
+    write_questions,
+)
+from sweet_rl.worlds.auto_explore.data_texts import task_of
+from sweet_rl.worlds.auto_explore.options import Levels
+from sweet_rl.worlds.auto_explore.repositories import index_of
+from sweet_rl.worlds.auto_explore.tasks import (
+    explore_tasks,
+    levels_of,
+    load_dataset,
+    targets_of,
+    task_rows,
+)
+
+from .goldens import Scripted
+
+PATHS = [
+    ["cd docs", "cat a.md", "id a.md"],
+    ["cd notes", 'cat "to do.md"', 'id "to do.md"'],  # quoted: published code looks at the last quote
+    ["cd docs", "cd ..", "cat a.md"],
+    ["cat logo.png"],
+    ["ls", 'cd "my notes"', "ls", "cat a.md"],
+    ["cd .git", "cat a.md"],
+    ["cat .env.md"],
+]
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    return json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())
+
+
+@pytest.fixture
+def repositories(shared):
+    return shared / "goldens/reflect_rl/fixtures/repos"
+
+
+def record(path=PATHS[0], filename="docs/a.md", question="When?", **more):
+    return {"question": question, "filename": filename, "root": "shop", "optimal_path": path, **more}
+
+
+def test_what_is_loaded(tmp_path, golden):
+    write_list(tmp_path / "data.json", [record(path, id=number) for number, path in enumerate(PATHS)])
+    published = load_dataset(tmp_path / "data.json", compat="published")
+    assert [row["id"] for row in published] == golden["load_dataset_kept"]
+    assert [row["id"] for row in load_dataset(tmp_path / "data.json")] == [0, 1, 2, 4]
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="no task records"):
+        load_dataset(tmp_path / "folder")
+    for number, name in ((2, "b"), (1, "a")):
+        write_list(tmp_path / f"folder/{name}.json", [record(id=number)])
+    assert [row["id"] for row in load_dataset(tmp_path / "folder")] == [1, 2]
+    with pytest.raises(UsageError, match="no task records"):
+        load_tasks(f"auto-explore:{tmp_path}/nope.json")
+    write_list(tmp_path / "data.json", [record(["cat a.md"], question="")])
+    with pytest.raises(UsageError, match="no task that can be played"):
+        load_tasks(f"auto-explore:{tmp_path}/data.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "no JSON file"),
+        ("{}", "a list of task records"),
+        ("[3]", r"\[0\]"),
+        (json.dumps([record(["ls"]), record("ls")]), r"\[1\].optimal_path.*list of commands"),
+        (json.dumps([record([3])]), r"\[0\].optimal_path.*list of strings"),
+        (json.dumps([record(trajectories=["abc"])]), r"\[0\].trajectories.*list of objects"),
+        (json.dumps([record(trajectories={"a": 1})]), r"\[0\].trajectories.*list of objects"),
+        (json.dumps([record(trajectories=[{"filename": ["a"]}])]), r"\[0\].trajectories"),
+        (json.dumps([record(clues="MOVED.md")]), r"\[0\].clues.*list of paths"),
+        (json.dumps([record(targets="a.md")]), r"\[0\].targets.*list of paths"),
+        (json.dumps([{"root": "x", "optimal_path": []}]), r"\[0\].filename.*string"),
+    ],
+)
+def test_broken_files(tmp_path, text, problem):
+    (tmp_path / "data.json").write_text(text)
+    with pytest.raises(DataError, match=problem):
+        load_dataset(tmp_path / "data.json")
+
+
+def test_files_that_are_right():
+    tried = {
+        "positive0": "docs/b.md",
+        "negative0": "docs/wrong.md",
+        "positive1": None,
+        "positive2": "docs/a.md",
+    }
+    ways = [{"info": info, "filename": name, "trajectory": []} for info, name in tried.items()]
+    assert targets_of(record(trajectories=ways)) == ["docs/a.md", "docs/b.md"]
+    published = targets_of(record(trajectories=ways), compat="published")
+    assert published == ["docs/a.md", "docs/b.md", "docs/wrong.md"]
+    for untried in (record(), record(trajectories=ways[2:3])):
+        assert targets_of(untried) == ["docs/a.md"]
+        assert targets_of(untried, compat="published") == []
+    records = [record(answer="nine"), record(question=" ")]
+    (row,) = task_rows(records)
+    assert row["task_id"] == "auto_explore/0"
+    assert (row["problem_description"], row["ground_truth"]) == ("When?", "docs/a.md")
+    assert row["hidden_information"] == "The file is docs/a.md. It says: nine"
+    assert (row["root"], row["targets"], row["optimal_path"]) == ("shop", ["docs/a.md"], PATHS[0])
+    assert len(task_rows(records, easy=True)) == 2
+    assert task_rows(records, compat="published") == []
+
+
+def test_embedded_tasks():
+    train, test, both = (explore_tasks(split) for split in ("train", "test", ""))
+    roots = [{row["root"] for row in rows} for rows in (train, test)]
+    assert [len(found) for found in roots] == [40, 10]
+    assert not roots[0] & roots[1]
+    assert len({row["task_id"] for row in both}) == len(both) == len(train) + len(test)
+    assert len({row["root"] for row in train[:40]}) == 40
+    few = load_tasks("auto-explore:test", num_tasks=3)
+    assert [task.task_id for task in few] == [row["task_id"] for row in test[:3]]
+
+
+def levels(dataset, compat="fixed", easy=False, **flags):
+    tasks = [
+        SimpleNamespace(
+            id=item["id"], problem_description=item["question"], extra={"targets": item["filename"]}
+        )
+        for item in dataset
+    ]
+    found = levels_of(tasks, Levels(**flags), easy=easy, compat=compat)
+    return [[item.id for item in level] for level in found]
+
+
+def test_recorded_levels(golden):
+    golden = golden["curriculum"]
+    asked = [{**item, "question": "q"} for item in golden["dataset"]]
+    for case in golden["cases"]:
+        merged = {"merge_first_two": case["merge_first_two"], "merge_after_first_k": case["first_k"]}
+        assert levels(asked, compat="published", depth_curriculum=True, **merged) == case["levels"]
+    for case in golden["schedules"]:
+        flags = dict(case["args"])
+        max_steps, few = flags.pop("max_steps"), flags.pop("few_data", 0)
+        wanted = SimpleNamespace(curriculum_index=flags.pop("curriculum_index", -1), few_data=few)
+        made = [Level("", tuple(one)) for one in levels(golden["dataset"], compat="published", **flags)]
+        found = [list(level.tasks) for level in chosen(made, wanted)]
+        assert found == case["levels"]
+        starts = starts_of([len(level) for level in found], max_steps, compat="published")
+        assert starts == case["trigger_set"]
+    found = levels(golden["dataset"], depth_curriculum=True)  # a task is learnt once
+    assert found == [[0, 3, 5], [1], [2], [4, 6]]
+    starts = starts_of([len(level) for level in found], 5)
+    assert starts[0] == 0
+    assert len(set(starts)) > 1  # published: all begin at 0, and only the first level is ever played
+
+
+def test_levels_of_too_little():
+    one = [{"id": 0, "filename": ["a"], "question": "q"}]
+    assert levels(one, depth_curriculum=True, merge_first_two=True) == [[0]]  # published: an index error
+    assert levels(one, depth_curriculum=True, merge_after_first_k=0) == [[0]]
+    with pytest.raises(UsageError, match="below 1"):
+        chosen([Level("", ())], SimpleNamespace(curriculum_index=1, few_data=0))
+
+
+def listing(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_recorded_filter_of_repositories(golden, repositories, tmp_path):
+    source = tmp_path / "in"  # the fixture and a few files that must go
+    shutil.copytree(repositories / "shop", source / "shop")
+    for name in golden["filter_repo"]["input"]:
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_bytes("é".encode("latin-1") * 20 if path.stem == "latin" else b"x = 1\n" * 10)
+    assert listing(source) == golden["filter_repo"]["input"]
+    repositories, files, _ = filter_repositories(source, tmp_path / "out", compat="published")
+    assert listing(tmp_path / "out") == golden["filter_repo"]["output"]
+    assert (repositories, files) == (1, len(golden["filter_repo"]["output"]))
+    filter_repositories(source, tmp_path / "ours")
+    more = {"shop/pricing.py", "shop/docs/pricing.txt"}
+    assert set(listing(tmp_path / "ours")) - set(golden["filter_repo"]["output"]) == more
+
+
+def test_odd_entries_are_left_out_and_never_followed(tmp_path):
+    source = tmp_path / "in/r"
+    (source / "ci").mkdir(parents=True)
+    for name in ("kept.md", "line\nbreak.md"):
+        (source / name).write_text("a text that is long enough")
+    (source / "loop").symlink_to(source)
+    (source / "link.md").symlink_to("/etc/passwd")
+    (source / "binary.py").write_bytes(bytes(range(256)))
+    os.mkfifo(source / "pipe.txt")
+    *_, left_out = filter_repositories(tmp_path / "in", tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out/r").iterdir()] == ["kept.md"]
+    odd = {"link or special file": 3, "control character in name": 1, "not UTF-8 text": 1, "name": 1}
+    assert left_out == odd
+    with pytest.raises(UsageError, match="being copied"):
+        filter_repositories(tmp_path / "in", source / "out")
+    with pytest.raises(UsageError, match="no folder"):
+        filter_repositories(tmp_path / "gone", tmp_path / "out")
+    kept = {"pricing": True, "ci": False, "build-ci": False, "social_ci_x": False, "circle": True}
+    for name, stays in kept.items():
+        assert (why_left_out(Path(__file__).parent / name) != "name") == stays
+        assert why_left_out(Path(__file__).parent / name, compat="published") == "name"
+
+
+def test_which_files_are_asked_about(tmp_path):
+    names = ["a.py", "layout.md", "src/test_x.py", "src/__init__.py", "d/e/f/deep.txt", "logo.png", "x/y.csv"]
+    found = files_to_ask_about(index_of("r", dict.fromkeys(names, "text")))
+    assert found == ["a.py", "d/e/f/deep.txt", "src/__init__.py", "x/y.csv"]  # the last pattern is anchored
+    assert sorted(draw_files(found, Random(0))) == ["a.py", "src/__init__.py", "x/y.csv"]
+    files = [f"{number}.md" for number in range(50)]
+    assert sorted(draw_files(files, Random(0))) == sorted(files)
+    published = draw_files(files, Random(0), compat="published")  # with replacement
+    assert len(published) == 50 > len(set(published))
+    (tmp_path / "latest/r").mkdir(parents=True)
+    (tmp_path / "latest/r/a.md").write_text("word " * 80)
+    assert list(plan_questions(tmp_path / "latest")) == ["r/a.md"]
+    assert list(plan_questions(tmp_path / "latest", compat="published")) == []  # patterns see the whole path
+
+
+def test_the_block_of_a_file(golden, repositories):
+    recorded = golden["random_block_stub_tokens"]
+    table = (repositories / "shop/stock.csv").read_text()
+    published = block_of(table, Random(0), len, max_tokens=40, compat="published")
+    assert published == recorded["stock.csv max40 seed0"]
+    assert block_of(table, Random(0), len, max_tokens=40) == published.replace("\n\n", "\n")
+    for name, key in {"docs/hours.md": "hours.md (32 chars <50)", "README.md": "README"}.items():
+        text = (repositories / "shop" / name).read_text()
+        assert block_of(text, Random(0), len, compat="published") == recorded[key] == ""
+    text = "".join(f"line {number}\n" for number in range(100))
+    for seed in range(20):
+        block = block_of(text, Random(seed), len, max_tokens=60)
+        assert block in text
+        assert 50 < len(block) <= 60  # it never begins too late
+
+
+def test_questions_of_a_reply(golden):
+    recorded = golden["extract_QAs"]
+    assert [list(pair) for pair in extract_questions(recorded["in"])] == recorded["out"]
+    reply = "- QUERY1: How many?\n- ANSWER1: 24 chairs\nANSWER2: 7"
+    assert extract_questions(reply) == [("How many?", "24 chairs"), ("How many?", "7")]
+    assert extract_questions(reply, compat="published") == [("How many?", "chairs"), ("How many?", "")]
+    assert extract_questions("ANSWER1: without a question") == []
+
+
+def known(path, content, *others, repository="r"):
+    return extract_questions(known_questions(repository, path, content, content, Random(1), others=others))
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "question", "answer"),
+    [
+        ("a.md", "The shop is open from nine to five every day.\n", "What is the shop?", "The shop is open"),
+        ("a.py", "def open_door(key):\n    return key\n", "open door", "`open_door`"),
+        ("a.csv", "name,price\nchair,10\n", "What is the price of chair?", "10"),
+        ("a.csv", "1,chair,10\n", "What is the number of chair?", "1"),
+    ],
+)
+def test_embedded_questions_are_answered_by_the_file(path, content, question, answer):
+    ((asked, said),) = known(path, content)
+    assert question in asked
+    assert answer in said
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "other"),
+    [
+        ("a.py", "def open_door(key):\n    return key\n", "class Door:\n    def openDoor(self): ...\n"),
+        ("a.py", "WAIT_S = 3\n", "def send(client, wait_s=4): ...\n"),
+        ("a.yaml", "port: 3000\n", '{"port": 4000}\n'),
+        ("a.md", "The shop is open from nine to five.\n", "Where the\nshop is, nobody knows.\n"),
+        ("a.md", "Never feed a sleeping crocodile twice.\n", "Do not feed it twice: a sleeping crocodile.\n"),
+        ("a.md", "# Prices\n", "prices: none\n"),
+        ("a.csv", "name,price\nchair,10\n", "name,colour\nchair,red\n"),
+    ],
+)
+def test_what_another_file_could_answer_is_not_asked(path, content, other):
+    assert known(path, content, "Nothing about it.\n")
+    assert not known(path, content, "Nothing about it.\n", other)
+
+
+def test_questions_are_about_what_is_shown_and_no_other_file_on_the_disk_says(tmp_path):
+    common, own = "def common():\n    return 1\n\n\n", "def own_{}():\n    return 2\n"
+    hidden = "# nothing\n" * 1000 + "def far_below():\n    return 3\n"  # 1,000 lines of code are shown
+    (tmp_path / "r/lib").mkdir(parents=True)
+    for number, path in enumerate(("r/a.py", "r/lib/b.py")):
+        (tmp_path / path).write_text(common + own.format("ab"[number]) + hidden)
+    for path, name in (("r/a.py", "own a"), ("r/lib/b.py", "own b")):
+        (asked,) = ask(tmp_path, EmbeddedTeacher(), path).result
+        assert name in asked["question"]
+    made = make_repository("service-17")  # brings its own questions
+    task = made.tasks[0]
+    pairs = {(one.question, one.answer) for one in made.tasks if one.filename == task.filename}
+    assert {*known(task.filename, made.files[task.filename], repository=made.name)} <= pairs
+
+
+def ask(folder, teacher, path="r/a.md"):
+    repository, _, name = path.partition("/")
+    return asyncio.run(ask_about(Job(path, SourceFile(repository, name)), folder, teacher, len))
+
+
+def test_a_file_is_asked_about_in_the_published_form(tmp_path):
+    (tmp_path / "r/docs").mkdir(parents=True)
+    (tmp_path / "r/docs/a.csv").write_text("".join(f"{number},x\n" for number in range(40)))
+    teacher = Scripted("- QUERY1: How many?\n- ANSWER1: 40")
+    done = ask(tmp_path, teacher, "r/docs/a.csv")
+    system, user = teacher.asked[0]
+    assert (system.role, user.role) == ("system", "user")
+    assert user.content.endswith("".join(f"{number},x\n" for number in range(20)) + "\n")
+    assert "docs/a.csv" in user.content
+    path = ["ls", "cd docs", "ls", "cat a.csv"]
+    made = {"question": "How many?", "answer": "40", "optimal_path": path, "filename": "docs/a.csv"}
+    assert done.result == [{**made, "root": "r", "n_level": 1, "model": "scripted"}]
+    planned = plan_questions(tmp_path)
+    assert write_questions(tmp_path / "out", planned, {"r/docs/a.csv": done.result}) == 1
+    assert read_list(tmp_path / "out/data.json") == read_list(tmp_path / "out/r.json") == done.result
+    (tmp_path / "r/a.md").write_text("word " * 80)
+    (tmp_path / "r/b.md").write_bytes(b"\xff\xfe" * 80)
+    for name, kind in (("r/a.md", "malformed_reply"), ("r/b.md", "unreadable_file")):
+        done = ask(tmp_path, Scripted("I would rather not."), name)
+        assert (done.result, [failure.kind for failure in done.failures]) == (None, [kind])
+        assert kind != "malformed_reply" or done.failures[0].detail == "I would rather not."
+
+
+def test_filter_task(golden, repositories):
+    recorded = golden["filter_task"]
+    published, dropped = clean_tasks(recorded["input"], repositories, compat="published")
+    assert published == recorded["output"]
+    assert dropped == {"no question": 1, "no such file": 1, "twice": 1, "target cannot be opened": 1}
+    ours, _ = clean_tasks(recorded["input"], repositories)
+    assert ours[:1] == recorded["output"]
+    (noted,) = ours[1:]
+    assert noted["optimal_path"] == ['cd "my notes"', 'cat "todo list.txt"', 'id "todo list.txt"']
+
+
+def test_tasks_about_the_same(tmp_path):
+    (tmp_path / "r/docs").mkdir(parents=True)
+    for name in ("a.md", "b.md", "c.md"):
+        (tmp_path / "r" / name).write_text("something")
+    path = ["ls", "cd docs", "ls", "cd ..", "cat a.md"]
+    back = {"question": "q", "root": "r", "filename": "a.md", "optimal_path": path}
+    assert clean_tasks([back], tmp_path)[0][0]["optimal_path"] == [*path[1:2], *path[3:], "id a.md"]
+    assert clean_tasks([back], tmp_path, compat="published")[1] == {"hidden target": 1}
+    assert clean_tasks([{**back, "filename": "../r/a.md"}], tmp_path)[1] == {"no such file": 1}
+    questions = {"a.md": "Who is it?", "b.md": "who is  it?", "c.md": "Who was it?"}
+    tasks = [
+        {"question": asked, "filename": name, "root": "r", "optimal_path": ["ls", f"cat {name}"]}
+        for name, asked in questions.items()
+    ]
+    cleaned, _ = clean_tasks(tasks, tmp_path)
+    both = [["a.md", "b.md"], ["b.md", "a.md"], ["c.md"]]  # one question about two files takes both
+    assert [targets_of(task) for task in cleaned] == both
+    assert [task_of(task).extra["targets"] for task in cleaned] == both
+    assert not any("targets" in task for task in clean_tasks(tasks, tmp_path, compat="published")[0])
+    write_list(tmp_path / "data.json", cleaned)
+    assert load_dataset(tmp_path / "data.json") == cleaned
+
+
+def test_splits(golden):
+    recorded = golden["split"]
+    tasks = [
+        {"question": "q", "root": f"r{number % 11}", "number": number} for number in range(recorded["n"])
+    ]
+
+    def sizes(tasks, **how):
+        return [len(part) for part in split_tasks(tasks, **{"seed": 0, **how}).values()]
+
+    published = split_tasks(tasks, seed=0, compat="published")
+    assert {name: len(part) for name, part in published.items()} == recorded["seed0_sizes"]
+    for total, exact in (
+        (1000, [700, 200, 100]),
+        (0, [0, 0, 0]),
+        (3, [2, 1, 0]),
+        (10, [7, 2, 1]),
+        (14, [10, 3, 1]),
+    ):
+        assert sizes(tasks[:total]) == exact
+    one, same, other = (split_tasks(tasks[:100], seed=seed) for seed in (0, 0, 1))
+    assert one == same != other
+    numbers = [task["number"] for task in one["train"]]
+    assert numbers == sorted(numbers) != list(range(70))
+    assert sorted(task["number"] for part in one.values() for task in part) == list(range(100))
+    whole = [*tasks[:220], {"question": " "}]  # repositories are not split when asked so
+    parts = split_tasks(whole, seed=1, by_repo=True)
+    roots = [{task["root"] for task in part} for part in parts.values()]
+    assert sum(map(len, roots)) == 11 == len(set.union(*roots))
+    assert sizes(whole, seed=1, by_repo=True) == [160, 40, 20]
+    assert parts == split_tasks(whole, seed=1, by_repo=True) != split_tasks(whole, seed=2, by_repo=True)
+    assert sizes(tasks[:3], by_repo=True) == [1, 1, 1]
