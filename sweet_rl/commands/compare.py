@@ -61,8 +61,8 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     if len(runs) < 2:
         raise UsageError("Name at least two runs, for example: sweet-rl compare evals/a evals/b")
     from sweet_rl.evaluation import comparison
+    from sweet_rl.evaluation.comparison import Source, Training, labels_of, opened
     from sweet_rl.evaluation.page import comparison_page
-    from sweet_rl.evaluation.sources import Source, Training, labels_of, opened
     from sweet_rl.records import replace_file
     from sweet_rl.runs import new_file
     from sweet_rl.runs.facts import now

@@ -19,10 +19,10 @@ from sweet_rl.commands.evaluate import grading_by
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.commands.simulate_interactions import SimulationFlags
 from sweet_rl.errors import ServiceError, no_such
+from sweet_rl.evaluation.comparison import EPISODES
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.page import report_page
 from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
-from sweet_rl.evaluation.sources import EPISODES
 from sweet_rl.flags import listed
 from sweet_rl.openai_client import shown
 from sweet_rl.records import read_rows, replace_file

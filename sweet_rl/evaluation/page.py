@@ -15,10 +15,9 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from sweet_rl.evaluation import comparison as words
-from sweet_rl.evaluation.comparison import Comparison, Pairing, Row
+from sweet_rl.evaluation.comparison import Comparison, Pairing, Row, facts_of
 from sweet_rl.evaluation.episodes import Episode, Episodes, rows_at
 from sweet_rl.evaluation.report import Report, Unit, value
-from sweet_rl.evaluation.sources import facts_of
 from sweet_rl.types import NO_ANSWER, FinishReason, Json
 from sweet_rl.version import __version__
 from sweet_rl.viewer.design import NOT_THERE, Picture, find_picture

@@ -14,9 +14,8 @@ from typing import get_args
 
 from sweet_rl.chat import TokenizerChat
 from sweet_rl.errors import DataError, UsageError, missing_package, no_such
-from sweet_rl.evaluation.comparison import Comparison, IntervalWay, compared
+from sweet_rl.evaluation.comparison import Comparison, IntervalWay, Source, compared, opened
 from sweet_rl.evaluation.episodes import episodes_of
-from sweet_rl.evaluation.sources import Source, opened
 from sweet_rl.grouping import group_by_task
 from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in, in_words_of_python
 from sweet_rl.interface.sync import in_thread

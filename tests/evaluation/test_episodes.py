@@ -7,10 +7,10 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.evaluation.comparison import labels_of
 from sweet_rl.evaluation.episodes import episodes_of, read_episodes, rows_at
 from sweet_rl.evaluation.page import report_page
 from sweet_rl.evaluation.report import passes, report_of
-from sweet_rl.evaluation.sources import labels_of
 from sweet_rl.records import load_trajectories, locked
 from sweet_rl.worlds import World
 from sweet_rl.worlds.webshop.world import WebShop
