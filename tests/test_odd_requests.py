@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from sweet_rl.integrations.credit_server import application as credit_application
+from sweet_rl.integrations.serve import credit_application
 from sweet_rl.serving import Limits, listening
 from sweet_rl.users.server import SimulatorServer
 from tests.test_serving import APPS

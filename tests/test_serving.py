@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.integrations.credit_server import application as credit_application
+from sweet_rl.integrations.serve import credit_application
 from sweet_rl.mini.shop import EmbeddedShop, application
 from sweet_rl.serving import Limits, listening
 from sweet_rl.users.server import SimulatorServer

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl.command_line.stages import Facets, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
-from sweet_rl.errors import missing_package
+from sweet_rl.errors import DataError, ServiceError, SweetRLError, missing_package
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import Listening, Quiet
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer
 from sweet_rl.integrations.choice import WorldChoice
+from sweet_rl.types import Json, Message
 from sweet_rl.worlds import Options, first_for
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiohttp import web
+    from aiohttp.typedefs import Handler
+
+    from sweet_rl.preferences.credit import View
+    from sweet_rl.preferences.dialogue_credit import DialogueCritic
+    from sweet_rl.serving import Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +132,6 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     from sweet_rl.chat import TokenizerChat
     from sweet_rl.command_line.servers import key_in
     from sweet_rl.commands.crediting import facts_of, models_of
-    from sweet_rl.integrations.credit_server import application
     from sweet_rl.preferences.dialogue_credit import DialogueCritic
     from sweet_rl.runs.reading import trained_from
 
@@ -136,9 +147,96 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     async def serve() -> None:
         async with models_of(flags, scorers) as (critic, reference):
             chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
-            app = application(
+            app = credit_application(
                 DialogueCritic(critic, reference, chat, flags.advantage), facts, host=flags.host
             )
             await serving.serve(app, flags.host, flags.at_port, on_ready=ready)
 
     asyncio.run(serve())
+
+
+def credit_application(
+    critic: DialogueCritic,
+    facts: Mapping[str, Json],
+    *,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
+) -> web.Application:
+    """Credit over HTTP: dialogues in, the advantage of every agent turn out, with what it was computed by (`facts`).
+
+    `POST /credit` takes `{"dialogues": [{"hidden": text or null, "messages": [...]}, ...]}`; `GET /health` says that the server
+    is there. `host` is whose names it answers to. What is computed, and in which unit: `sweet_rl.preferences.dialogue_credit`.
+    """
+    import asyncio
+
+    from aiohttp import web
+
+    from sweet_rl.serving import Limits, guard
+
+    limits, lock = limits or Limits(), asyncio.Lock()
+    running: set[asyncio.Task[list[list[View]]]] = set()
+
+    async def health(_: web.Request) -> web.Response:
+        return web.json_response({"status": "ok", **facts})
+
+    async def credit(request: web.Request) -> web.Response:
+        if request.content_type != "application/json":
+            raise web.HTTPUnsupportedMediaType(
+                text=f"The Content-Type must be application/json, got {request.content_type}."
+            )
+        hidden, dialogues = _read(await request.read())
+        async with lock:  # one request after the other
+            if running:  # what a client began that has gone away is computed to its end
+                await asyncio.wait(running)
+            task = asyncio.create_task(critic.views(hidden, dialogues))
+            running.clear()
+            running.add(task)
+            found = await asyncio.shield(task)
+        advantages = [[view.advantage for view in views] for views in found]
+        why = [[view.why for view in views] for views in found]
+        return web.json_response({"advantages": advantages, "why": why, **facts})
+
+    @web.middleware
+    async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Also for what never reaches a handler of ours: an unknown path, a wrong method, too large a body."""
+        try:
+            return await handler(request)
+        except SweetRLError as error:
+            status = 503 if isinstance(error, ServiceError) else 400
+            return web.json_response({"error": str(error)}, status=status)
+        except web.HTTPException as error:
+            words = (error.text or error.reason).strip()
+            return web.json_response({"error": words}, status=error.status)
+
+    app = web.Application(
+        client_max_size=limits.body_bytes, middlewares=[errors_as_json, guard(host, limits)]
+    )
+    app.router.add_post("/credit", credit)
+    app.router.add_get("/health", health)
+    return app
+
+
+def _read(body: bytes) -> tuple[list[str | None], list[list[Message]]]:
+    """What a request asks about."""
+    from sweet_rl.preferences.dialogue_credit import hidden_of, messages_of
+
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"is not JSON ({error})", field="body") from error
+    dialogues = asked.get("dialogues") if isinstance(asked, dict) else None
+    if not isinstance(dialogues, list):
+        raise DataError(
+            "must be a list", field="dialogues", value=asked, repair='[{"hidden": "...", "messages": [...]}]'
+        )
+    hidden: list[str | None] = []
+    messages: list[list[Message]] = []
+    for place, one in enumerate(dialogues):
+        name = f"dialogues[{place}]"
+        if not isinstance(one, dict) or not isinstance(one.get("messages"), list):
+            raise DataError("must be a list", field=f"{name}.messages", value=one)
+        if "hidden" not in one:
+            raise DataError("must be a text, or null", field=f"{name}.hidden", value="nothing")
+        hidden.append(hidden_of(one["hidden"], f"{name}.hidden"))
+        messages.append(messages_of(one["messages"], f"{name}.messages"))
+    return hidden, messages

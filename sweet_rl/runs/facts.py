@@ -58,15 +58,6 @@ def versions() -> dict[str, str]:
 
 
 @functools.cache
-def boot() -> str | None:
-    """What tells this start of this machine from others, and says nothing else; None where nothing does."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-    except OSError:
-        return None
-
-
-@functools.cache
 def library() -> dict[str, Json]:
     """`commit` and `changed` (whether tracked files differ from it), where the library is a git checkout."""
     package = Path(__file__).parents[1]

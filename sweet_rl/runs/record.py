@@ -49,16 +49,8 @@ class Record:
     """The state of a run's record; a listener of `sweet_rl.tracking`.
 
     Numbers that have steps of their own, such as losses, come by `logs`; those of a rollout are taken now and then.
-
-    Args:
-        stage: its name.
-        settings: all flags with their values.
-        command: that would do the same.
-        argv: what was typed; None where the stage was called from Python.
-        prices: dollars of tokens, by model.
-        budget: what may be used, all sessions together.
-        parent: id of the run that this one is a part of.
-        step: its name in the pipeline that runs it.
+    `settings` are all flags with their values, `command` would do the same, `argv` is what was typed; `parent` is the id of the
+    run that this one is a part of, `step` its name in the pipeline that runs it.
     """
 
     def __init__(
@@ -78,9 +70,7 @@ class Record:
         self._prices, self._parent, self._budget = prices, parent, budget
         self._step, self._flags = step, dict(settings)
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
-        self._session |= {"boot": facts.boot()}
-        if argv is not None:
-            self._session["argv"] = argv
+        self._session |= {} if argv is None else {"argv": argv}
         self._begun, self._folder = time.monotonic(), str(_absolute(Path()))
         self._usage: list[Usage] = []
         self._inputs: list[dict[str, Json]] = []
@@ -244,7 +234,7 @@ class Record:
         """Start an output: from now on the record is beside it."""
         whole = _absolute(path)
         with self._lock:
-            if whole in self._places or any(own in whole.parents for own in self._places if own.is_dir()):
+            if self._has(whole):
                 return
             place = place_of(whole, folder=folder)
             old = read_record(place)
@@ -258,10 +248,12 @@ class Record:
         """A file is changed in place: the record is beside that of the run that made it."""
         whole = _absolute(path)
         with self._lock:
-            inside = any(own in whole.parents for own in self._places if own.is_dir())
-            if whole not in self._places and not inside:
+            if not self._has(whole):
                 place = whole.with_name(f"{whole.name}.{self.stage.replace(' ', '_')}.{RECORD}")
                 self._begin(whole, place, {"path": str(path), "changed_in_place": True})
+
+    def _has(self, whole: Path) -> bool:
+        return whole in self._places or any(own in whole.parents for own in self._places if own.is_dir())
 
     def _begin(self, whole: Path, place: Path, entry: dict[str, Json], *, folder: bool = False) -> None:
         old = read_record(place)

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 import sweet_rl
-from sweet_rl.integrations.credit_server import application as credit_application
+from sweet_rl.integrations.serve import credit_application
 from sweet_rl.preferences.credit import View
 from sweet_rl.serving import listening
 from tests.tiny_models import save_tiny_llama
