@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.browsers import (
-    RenderedPage,
-    RenderFailed,
-    RenderSettings,
-    Viewport,
-)
+from sweet_rl.browsers import RenderedPage, RenderFailed, RenderSettings, Viewport
 from sweet_rl.browsers import service as service_module
 from sweet_rl.browsers.browser import CLOSED, BrowserGone, CommandFailed, Wire, descendants
 from sweet_rl.browsers.chromium import Chromium

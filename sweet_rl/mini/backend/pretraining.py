@@ -76,8 +76,7 @@ def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
         Figure(
             "P(charged), wrong solution",
             charged_share(
-                rows,
-                ask([m.text(other.source) for m, other in zip(rows, wrong, strict=True)], QUESTIONS),
+                rows, ask([m.text(other.source) for m, other in zip(rows, wrong, strict=True)], QUESTIONS)
             ),
             high=0.25,
         ),

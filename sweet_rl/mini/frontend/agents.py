@@ -296,9 +296,7 @@ def _find_block(canvas: Canvas, color: str | None, kind: str | None, x: str, y: 
     of_kind = [block for block in canvas.blocks if block.kind == (kind or "area")]
     alike = [block for block in of_kind if color in {None, block.color}]
     return min(
-        alike or of_kind,
-        key=lambda block: abs(block.x - float(x)) + abs(block.y - float(y)),
-        default=None,
+        alike or of_kind, key=lambda block: abs(block.x - float(x)) + abs(block.y - float(y)), default=None
     )
 
 

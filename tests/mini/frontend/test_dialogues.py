@@ -448,12 +448,7 @@ def test_each_build_of_sentence_does_what_it_says():
 def test_what_is_no_remark_changes_nothing():
     canvas = sketch(DESCRIPTION)
     before = canvas.html()
-    for words in (
-        "",
-        "No response.",
-        "“x” is not on my page.",
-        "“” should be .",
-    ):
+    for words in ("", "No response.", "“x” is not on my page.", "“” should be ."):
         assert apply_remarks(canvas, words) == 0
     assert canvas.html() == before
 

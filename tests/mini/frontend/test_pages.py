@@ -190,10 +190,7 @@ def test_text_and_attributes_are_escaped():
 
 def test_what_a_template_inserts_is_escaped_and_what_macros_rendered_is_not_escaped_again():
     draw = Draw(0)
-    topic = dict.fromkeys(WORDS["topics"][0], ["A <b> & \"c\" 'd'"] * 9) | {
-        "offer": "<i>",
-        "prices": (1, 2),
-    }
+    topic = dict.fromkeys(WORDS["topics"][0], ["A <b> & \"c\" 'd'"] * 9) | {"offer": "<i>", "prices": (1, 2)}
     for kind in mini_web.KINDS:
         html = to_html(Site(draw, draw_look(draw), topic, "<u>").body(kind))
         assert not re.search(r"<[biu]>|&amp;(?:lt|amp|quot|#)", html)

@@ -19,11 +19,7 @@ from sweet_rl.worlds.backend_programming.world import BackendEnv
 from sweet_rl.worlds.dialogue import parse_fixed
 
 # The last two let an exception escape in the original; we record them.
-FAILURES = {
-    "__BAD_REQUEST__": "bad_request",
-    "__CONNECTION_ERROR__": "connection",
-    "__NULL__": "empty_reply",
-}
+FAILURES = {"__BAD_REQUEST__": "bad_request", "__CONNECTION_ERROR__": "connection", "__NULL__": "empty_reply"}
 
 
 class ScriptedReplies:

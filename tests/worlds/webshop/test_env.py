@@ -12,13 +12,7 @@ from sweet_rl.errors import DataError, EpisodeError
 from sweet_rl.mini.shop import EmbeddedShop
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, StopReason, Task
-from sweet_rl.worlds.webshop.pages import (
-    CLOSED,
-    Address,
-    PageKind,
-    ShopTranscript,
-    shop_instruction,
-)
+from sweet_rl.worlds.webshop.pages import CLOSED, Address, PageKind, ShopTranscript, shop_instruction
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
 from tests.chat.test_transcripts import RULES, dialogue
