@@ -1,4 +1,4 @@
-"""Pages, rendered by a real browser without network. Worlds, users and graders know nothing else of browsers."""
+"""Pages, rendered by a real browser without network. Others know nothing else of browsers."""
 
 from __future__ import annotations
 

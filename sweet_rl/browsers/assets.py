@@ -1,7 +1,8 @@
 """What pages get in place of the network: Tailwind CSS, pictures of any size, fonts. Nothing else.
 
-Tailwind CSS 2.2.19 is the file of its npm package; the fonts are Liberation 2.1.5 and DejaVu Sans 2.37 (licences
-beside them). Placeholder pictures are drawn and packed here, so that no version of a library decides about pixels.
+Tailwind CSS 2.2.19 is the file of its npm package; the fonts are Liberation 2.1.5 and DejaVu Sans 2.37
+(licences beside them). Placeholder pictures are drawn and packed here, so that no version of a library
+decides about pixels.
 """
 
 from __future__ import annotations
@@ -139,9 +140,9 @@ def tailwind() -> bytes:
 def tailwind_for(page: str) -> bytes:
     """The rules of Tailwind that can match something in a page whose scripts do not run.
 
-    The file has 2.9 MB, and a browser spends most of a page's time on reading it. A rule whose selectors all ask
-    for classes that occur nowhere in a page cannot match anything there, so that page is given the others: a
-    hundredth of the file, and the same picture.
+    The file has 2.9 MB, and a browser spends most of a page's time on reading it. A rule whose selectors
+    all ask for classes that occur nowhere in a page cannot match anything there, so that page is given the
+    others: a hundredth of the file, and the same picture.
     """
     text = page.lower()  # pages without a doctype match classes in any case
     if "srcdoc" in text or "data:text" in text or "data:image/svg" in text:

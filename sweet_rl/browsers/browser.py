@@ -93,7 +93,7 @@ class Wire(asyncio.Protocol):
         self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, writing)
 
     def send(self, method: str, session: str = "", **params: Json) -> asyncio.Future[Json]:
-        """Send a command now; the future is its result. It need not be awaited, and may then fail unnoticed."""
+        """Send a command now; the future is its result. One that is not awaited may fail unnoticed."""
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         if self.closed.is_set() or self._writing is None:
@@ -183,7 +183,8 @@ class Browser:
         found = found or next(filter(None, map(shutil.which, cls.names)), None)
         if found is None:
             raise UsageError(
-                f"Rendering pages needs {cls.__name__}, and there is none on the PATH. Install it: {cls.install}"
+                f"Rendering pages needs {cls.__name__}, and there is none on the PATH. "
+                f"Install it: {cls.install}"
             )
         return found
 

@@ -1,4 +1,5 @@
-"""Pages: found in an agent's text, the settings they are rendered with, and the result. Independent of any browser.
+"""Pages: found in an agent's text, the settings they are rendered with, and the result. Independent of any
+browser.
 
 Published behaviour: docs/published/sweet_rl.md#frontend-design.
 """

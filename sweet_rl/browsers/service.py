@@ -37,9 +37,8 @@ TABS = 2
 class Seat:
     """A slot for one browser. An old one finishes its pages while the next one serves new ones.
 
-    Args:
-        pages: a browser is replaced after so many.
-        memory_mb: and when it holds more than this; it is killed when it holds twice as much.
+    A browser is replaced after so many pages, and when it holds more memory than allowed; killed when it
+    holds twice as much.
     """
 
     def __init__(self, start: StartBrowser, *, pages: int, memory_mb: float) -> None:
@@ -139,10 +138,6 @@ class RenderService:
 
     Browsers are started when the first page needs them. A page whose browser dies is tried once more, in a
     browser of its own, so that no page suffers for its neighbour.
-
-    Args:
-        program: the browser's path; its version is part of the cache's keys.
-        protection: what keeps pages from the network, in words.
     """
 
     def __init__(
@@ -266,7 +261,7 @@ def _load(path: Path) -> RenderedPage | None:
 
 
 def _save(path: Path, page: RenderedPage) -> None:
-    """Keep a page: a picture that a person can open, and its boxes, which name the picture's digest, written last."""
+    """Keep a page: a picture that a person can open, then its boxes, which name its digest."""
     found = {
         "sha256": hashlib.sha256(page.image).hexdigest(),
         "width": page.width,

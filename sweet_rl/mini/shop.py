@@ -1,4 +1,5 @@
-"""A small shop of our own with the five routes of WebShop: a path in, a page out, without state between requests.
+"""A small shop of our own with the five routes of WebShop: a path in, a page out, without state between
+requests.
 
 Catalogue and goals are drawn from a seed; the reward of a purchase is that of the WebShop paper.
 
@@ -206,7 +207,8 @@ class EmbeddedShop:
             case [session] if session:
                 return _page(
                     f"<h1>WebShop</h1>{_instruction(self.goal(session))}",
-                    '<form><input type="text" name="search_query"><button type="submit">Search</button></form>',
+                    '<form><input type="text" name="search_query">'
+                    '<button type="submit">Search</button></form>',
                 )
         raise NoSuchPage("this is none of the shop's five routes")
 
@@ -292,7 +294,7 @@ def score(
 
 
 def exact_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int:
-    """How many of the goal's attributes and options a purchase has; options that it does not have count nothing."""
+    """Of the goal's attributes and options, how many a purchase has; others count nothing."""
     attributes = len(set(goal.attributes) & set(bought.attributes))
     options = sum(
         chosen.get(name) == value and value in bought.options.get(name, ())

@@ -1,4 +1,5 @@
-"""Python expressions and conditions in plain English: `price * (1 + rate)` -> "the price times (1 plus the rate)".
+"""Python expressions and conditions in plain English: `price * (1 + rate)` -> "the price times (1 plus the
+rate)".
 
 Most wordings are rules of a table, a piece of code and its words. Code that has no short wording raises
 `Unspeakable`, and the fact that needed it is left out rather than worded wrongly.
@@ -121,7 +122,8 @@ class _Slot(NamedTuple):
                 counted = speaker.held(node)
                 if be(counted) == "are":
                     return f"number of {bare(counted)}"
-                return f"{'number of items in' if speaker.kind(node) in ('list', 'dict') else 'length of'} {counted}"
+                many = speaker.kind(node) in ("list", "dict")
+                return f"{'number of items in' if many else 'length of'} {counted}"
             case "or":
                 options = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]
                 return enumerate_words(list(map(speaker.say, options)), "or")
@@ -281,7 +283,7 @@ class Speaker:
         return f"each {one}" if singular(bare(collection)).endswith(one) else f"each {one} in {collection}"
 
     def _call(self, node: ast.Call) -> Phrase | None:
-        """Calls that no single rule describes; a call that is unknown is unspeakable, as a guess would be worse."""
+        """Calls that no single rule describes. An unknown call is unspeakable: a guess would be worse."""
         options = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
         match node.func, node.args:
             case ((ast.Name(id=name) | ast.Attribute(attr=name)), _) if name in _ASKING:

@@ -8,13 +8,13 @@ wasted.
 Three worlds share it and differ in what there is to learn (docs/mini.md):
 
 - `usual`: nine times in ten an extra that costs something is one of four usual ones. Only many hidden
-  solutions, or the results of many dialogues, show which. A won dialogue still holds about
-  three wasted questions of five: learning from whole dialogues means learning much of the waste, too.
-- `trades`: the same, but the request names the shop's trade, and each of up to 40 trades has four usual extras
-  of its own. Outcomes show little of each; a solution shows which questions of its dialogue were useful.
-- `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
-  make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
-  removes them.
+  solutions, or the results of many dialogues, show which. A won dialogue still holds about three wasted
+  questions of five: learning from whole dialogues means learning much of the waste, too. - `trades`: the
+  same, but the request names the shop's trade, and each of up to 40 trades has four usual extras of its
+  own. Outcomes show little of each; a solution shows which questions of its dialogue were useful. - `easy`:
+  all extras are equally likely, and the request names the two. What is to be learnt is only not to make the
+  mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues removes
+  them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def easy(rng: Random) -> Problem:
 
 
 def uniform(rng: Random) -> Problem:
-    """A problem in which any two extras are charged for, and the request does not say which: for pre-training only.
+    """A problem in which any two extras are charged for, and the request does not say which: for
+    pre-training only.
 
     Half of the requests name a trade, which says nothing here.
     """
@@ -278,11 +279,9 @@ class Verdict(StrEnum):
 class Habits:
     """What an agent does in dialogues, by the oracle.
 
-    Args:
-        useful_share: of its questions (0 to 1), those that were useful; None where it asked none.
-        usual_share: of its questions, those about what is mostly charged for where they were asked.
-        repetitions: repeated questions a dialogue.
-        early: early answers a dialogue.
+    Shares are of its questions (0 to 1; None where it asked none): those that were useful, and those about
+    what is mostly charged for where they were asked. `repetitions` and `early` answers are counted per
+    dialogue.
     """
 
     useful_share: float | None

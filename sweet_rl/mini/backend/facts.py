@@ -1,7 +1,9 @@
-"""A hidden function as facts, each one sentence that a person might say: what it does, when, and for which items.
+"""A hidden function as facts, each one sentence that a person might say: what it does, when, and for which
+items.
 
-The function is parsed, never run, and read from top to bottom. Each step is a clause with the conditions and loops
-around it; an if/elif/else that decides one thing also has a summary. What has no plain wording is left out.
+The function is parsed, never run, and read from top to bottom. Each step is a clause with the conditions
+and loops around it; an if/elif/else that decides one thing also has a summary. What has no plain wording is
+left out.
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming.
 """

@@ -1,8 +1,8 @@
 """Problems of the mini benchmark, and twelve families of small functions from which they are drawn.
 
-A family knows the shape of a function, how people ask for it, and inputs that reach every rule; the five or so
-constants and rules of each problem come from the random generator. The families (prices, grades, points, clock
-times, words, lists) are for models that can write code.
+A family knows the shape of a function, how people ask for it, and inputs that reach every rule; the five or
+so constants and rules of each problem come from the random generator. The families (prices, grades, points,
+clock times, words, lists) are for models that can write code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 """For each family the names and words of its kinds, and how people ask for it."""
 _LEVELS = ("bronze", "silver", "gold", "ruby", "guest", "regular", "friend", "star", "classic", "plus")
 _NAMES = (
-    "Amber", "Bell", "Cloud", "Dune", "Ember", "Field", "Grove", "Harbour", "Island", "Juniper", "Kite", "Lagoon",
+    "Amber", "Bell", "Cloud", "Dune", "Ember", "Field", "Grove", "Harbour", "Island", "Juniper",
+    "Kite", "Lagoon",
 )  # fmt: skip
 
 

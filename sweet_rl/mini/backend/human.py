@@ -1,8 +1,8 @@
 """The scripted human: answers the agent's questions from the hidden function, without a model.
 
-It says what it knows in at most two sentences, admits what it does not know, and never recites the code. It is
-deterministic and keeps no state: what it has already answered, it reads from the dialogue. Behind a server it finds the
-hidden function and the dialogue in a prompt of any format.
+It says what it knows in at most two sentences, admits what it does not know, and never recites the code. It
+is deterministic and keeps no state: what it has already answered, it reads from the dialogue. Behind a
+server it finds the hidden function and the dialogue in a prompt of any format.
 """
 
 from __future__ import annotations
@@ -138,10 +138,7 @@ class ScriptedHuman:
 class Answers:
     """What the human can say about one function, after its earlier replies.
 
-    Args:
-        facts: all facts of the function.
-        earlier: the human's earlier replies, as one text.
-        public: stems of the problem description: words that belong to the matter.
+    `public` are stems of the problem description: words that belong to the matter.
     """
 
     def __init__(self, facts: tuple[Fact, ...], earlier: str, public: frozenset[str]) -> None:

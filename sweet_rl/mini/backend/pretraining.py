@@ -1,4 +1,5 @@
-"""What the embedded agent reads before it plays: texts of the mini worlds, from easy to real; and what is measured then.
+"""What the embedded agent reads before it plays: texts of the mini worlds, from easy to real; and what is
+measured then.
 
 A large model brings what these texts teach from its pre-training: to copy what it was given, to keep track of
 a dialogue, to make use of a solution that stands before it. None of them shows which extras are usual.
@@ -29,8 +30,8 @@ UNINFORMED = extras.Noise(early=0.04)
 """Early answers are there to be unlearnt from outcomes."""
 
 INFORMED = extras.Noise(early=0.0, astray=0.5)
-"""Of a teacher who has read the solution. Half of its questions are any question, drawn turn by turn: if it were
-half of the dialogues, wasted questions would tell a reader that the next one is wasted, too. It never
+"""Of a teacher who has read the solution. Half of its questions are any question, drawn turn by turn: if it
+were half of the dialogues, wasted questions would tell a reader that the next one is wasted, too. It never
 answers early, so that a critic that has read the solution does not begin with a liking for that."""
 
 _DRILLS, _DIALOGUES = 3000, 100

@@ -29,12 +29,10 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Families that take turns.
+    """Families that take turns, by name.
 
-    Args:
-        families: by name.
-        recurs: two tasks of a split may have the same rules (not inputs).
-        fields: stand in each row beside those of ColBench.
+    Where it `recurs`, two tasks of a split may have the same rules (not inputs); `fields` are added to each
+    row.
     """
 
     families: Mapping[str, Family]

@@ -1,9 +1,10 @@
 """Designers without a model: two floors, a ceiling, and one that does what the human says.
 
-They bound what a model can score on a set of pages, and let the whole pipeline run anywhere. The last one reads plain
-English of a few builds ("The white box 0 px from the left and 72 px from the top should be green (#10b981)."); sentences
-of other builds change nothing. On its page everything stands where it is put (absolute positions, CSS pixels from the
-page's top left corner), so that a remark about one part moves no other part.
+They bound what a model can score on a set of pages, and let the whole pipeline run anywhere. The last one
+reads plain English of a few builds ("The white box 0 px from the left and 72 px from the top should be
+green (#10b981)."); sentences of other builds change nothing. On its page everything stands where it is put
+(absolute positions, CSS pixels from the page's top left corner), so that a remark about one part moves no
+other part.
 """
 
 from __future__ import annotations
@@ -334,12 +335,7 @@ class BlankDesigner(ScriptedPolicy):
 
 
 class TargetDesigner(ScriptedPolicy):
-    """Is given the page that is wanted and hands it in at once: the ceiling.
-
-    Args:
-        pages: source by `task_id`.
-        system_prompt: recorded as part of the input; changes nothing else.
-    """
+    """Is given the page that is wanted, by `task_id`, and hands it in at once: the ceiling."""
 
     name = "target"
 
@@ -371,10 +367,7 @@ class GenericDesigner(ScriptedPolicy):
 class ImproverDesigner(ScriptedPolicy):
     """Begins like the generic one and changes its page as asked; knows nothing but the dialogue.
 
-    Args:
-        max_turns: the turn limit; in the last turn it answers, and before when it learns that nothing is
-            left to do.
-        system_prompt: recorded as part of the input; changes nothing else.
+    It answers in the last turn, and before when it learns that nothing is left to do.
     """
 
     name = "improver"

@@ -1,7 +1,8 @@
 """The scripted human who compares both pages: deterministic, and without a model.
 
-It says its differences in short sentences of one form, each with a weight: about how many square pixels look wrong.
-Every sentence gives colours by name and code, and places in pixels from the left and from the top.
+It says its differences in short sentences of one form, each with a weight: about how many square pixels
+look wrong. Every sentence gives colours by name and code, and places in pixels from the left and from the
+top.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Mini-web: pages for Frontend Design that need no download, generated from a seed.
 
-Rows have exactly the fields of ColBench's frontend tasks: a vague description, which the agent is shown, and the
-source of a page, which it is not. Any number of pages can be drawn; the first k of a longer list are the shorter list.
-A page is an arrangement (its elements and their classes) and a wording; two pages of one list never have the same
-arrangement, and the splits share none, whatever the seeds. Words and classes are in `pages.json`, where `prices` of a
-topic are the lowest and the highest, and `only_for` names the topics of kinds that do not suit them all.
+Rows have exactly the fields of ColBench's frontend tasks: a vague description, which the agent is shown,
+and the source of a page, which it is not. Any number of pages can be drawn; the first k of a longer list
+are the shorter list. A page is an arrangement (its elements and their classes) and a wording; two pages of
+one list never have the same arrangement, and the splits share none, whatever the seeds. Words and classes
+are in `pages.json`, where `prices` of a topic are the lowest and the highest, and `only_for` names the
+topics of kinds that do not suit them all.
 
 Published behaviour: docs/published/sweet_rl.md#files, #frontend-design.
 """
@@ -107,7 +108,7 @@ def topics_for(kind: str) -> list[dict[str, Any]]:
 
 
 class Draw:
-    """Choices that depend on the seed, and on nothing else but their order. All randomness of a page is here."""
+    """Choices that depend on the seed and their order alone. All randomness of a page is here."""
 
     def __init__(self, *seed: Json) -> None:
         rng = Random(derive_seed(*seed))
@@ -130,8 +131,8 @@ class Draw:
 class Site:
     """One site: its dice, its look, what it is about and how it is called.
 
-    Templates draw as they are rendered, so the order of what they write decides what is drawn. Every text that they
-    insert is escaped; what macros and blocks have rendered is not escaped again.
+    Templates draw as they are rendered, so the order of what they write decides what is drawn. Every text
+    that they insert is escaped; what macros and blocks have rendered is not escaped again.
     """
 
     draw: Draw
@@ -161,10 +162,11 @@ class Site:
         return f"hello@{name}.example"
 
     def request(self, kind: str) -> str:
-        """The agent's task text: an idea of a page, as vague as the ideas that ColBench's pages were made from.
+        """The agent's task text: an idea of a page, as vague as the ideas that ColBench's pages were made
+        from.
 
-        It says what the page is for and what is found on it, and at most hints at its colours. Where things stand,
-        how many there are and what they look like is for the agent to ask.
+        It says what the page is for and what is found on it, and at most hints at its colours. Where things
+        stand, how many there are and what they look like is for the agent to ask.
         """
 
         def upper(text: str) -> str:

@@ -1,7 +1,8 @@
-"""The visible content of a rendered page: texts with the position of their letters, coloured areas, pictures, fields.
+"""The visible content of a rendered page: texts with the position of their letters, coloured areas,
+pictures, fields.
 
-All lengths are CSS pixels from the page's top left corner. Where letters are is read from the picture: a box has the
-largest width of a line, not its own.
+All lengths are CSS pixels from the page's top left corner. Where letters are is read from the picture: a
+box has the largest width of a line, not its own.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def common_area(one: Box | Element, other: Box | Element) -> float:
 
 
 def parse_page(page: RenderedPage) -> Scene:
-    """Everything worth talking about. Bytes that are no picture leave the boxes, which are then all that is looked at."""
+    """Everything worth talking about; of bytes that are no picture, what the boxes tell."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:

@@ -96,15 +96,7 @@ _IDENTIFIER = re.compile(r"\s*+\**+\s*+(?P<name>[^\W\d]\w*)")
 
 
 class BackendEnv(DialogueEnv):
-    """One episode of Backend Programming: the answer is the text behind the marker, or the last turn's.
-
-    Args:
-        user: who answers; shared by many episodes.
-        max_turns: agent turns at most; the last one counts as the answer whatever it says.
-        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.PARSERS`.
-        stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
-            published "No response.".
-    """
+    """One episode of Backend Programming: the answer is the text behind the marker, or the last turn's."""
 
     reply_limit = 400
 
@@ -124,8 +116,7 @@ class Signature:
 def read_signature(description: str) -> Signature | None:
     """The last `def …` of a description, or None when there is none.
 
-    Some published descriptions break off inside the signature (at the first colon of a default value); of
-    those the function's name and the parameters that can still be read are kept.
+    Of a signature that breaks off, as in some published descriptions, what can still be read is kept.
     """
     definitions = list(_DEFINITION.finditer(description))
     if not definitions:
@@ -180,9 +171,6 @@ class QuestionerPolicy(scripted.ScriptedPolicy):
     Args:
         num_questions: turns spent on asking; must be below the turn limit for the answer to be heard.
         system_prompt: recorded as part of the input; changes nothing else.
-
-    Raises:
-        UsageError: `num_questions` is negative or beyond the questions there are.
     """
 
     name = "questioner"
@@ -204,11 +192,7 @@ class QuestionerPolicy(scripted.ScriptedPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class BackendOptions(DialogueOptions):
-    """Options of dialogues with a simulated human.
-
-    Args:
-        compat: of no meaning: there is one way to play.
-    """
+    """Options of dialogues with a simulated human. `compat` has no meaning: there is one way to play."""
 
     compat: Compat = no_flag("fixed")
 

@@ -65,21 +65,11 @@ def _slug(task_id: str) -> str:
 
 
 class FrontendEnv(DialogueEnv):
-    """One episode of Frontend Design.
+    """One episode of Frontend Design; the marker of an answer ends it and cuts nothing.
 
     The row's further fields: `drafts`, one `{turn, image, failure}` for every turn with a page (`image` is
-    null where `failure` says why), and `target_image`.
-
-    Args:
-        user: who answers, from a `PageContext`; shared by many episodes.
-        renderer: pages to pictures; shared as well.
-        pictures: keeps the pictures.
-        max_turns: agent turns at most.
-        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.PARSERS`; the
-            marker ends the episode and cuts nothing.
-        stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
-            published "No response.".
-        forget_answer: a draft without a picture takes away an earlier answer, as published.
+    null where `failure` says why), and `target_image`. With `forget_answer`, as published, a draft without
+    a picture takes away an earlier answer.
     """
 
     reply_limit = 1000

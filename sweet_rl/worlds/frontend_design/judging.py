@@ -1,4 +1,4 @@
-"""Two runs of Frontend Design compared page by page: their rows paired, each pair judged, the outcomes counted."""
+"""Two runs of Frontend Design compared page by page: rows paired, each pair judged, outcomes counted."""
 
 from __future__ import annotations
 
@@ -61,12 +61,7 @@ class Pair(NamedTuple):
 
 
 class Comparison:
-    """Two trajectory files over the same tasks, paired by (task_id, sample_index).
-
-    Raises:
-        UsageError: they have no row in common, or none in which no episode failed.
-        DataError: a row is there twice, or wants another page than its partner.
-    """
+    """Two trajectory files over the same tasks, paired by (task_id, sample_index)."""
 
     def __init__(self, path_a: str, path_b: str) -> None:
         self.path_a, self.path_b = path_a, path_b
@@ -111,11 +106,7 @@ class Comparison:
         return str(Path(self.path_a).with_suffix(f".vs.{Path(self.path_b).stem}{suffix}"))
 
     def by_metric(self, metric: str, margin: float, report_path: str | None) -> None:
-        """The higher stored grade wins; print and write the result.
-
-        Raises:
-            UsageError: a row has no such grade, or the runs were graded in different ways.
-        """
+        """The higher stored grade wins; print and write the result."""
         self._check_graded(metric)
         outcomes = []
         for pair in self.pairs:
@@ -141,19 +132,9 @@ class Comparison:
     ) -> list[Failure]:
         """Ask about every pair in both orders; print and write the result.
 
-        Args:
-            judge: who is asked.
-            renderer: draws the pages that were wanted.
-            journal_path: where verdicts are kept; those on other pictures than today's are not used.
-            question: what a verdict depends on besides the pictures.
-            most_pixels: of a picture that the judge is sent.
-            report_path: of the numbers.
-            at_once: pages in work at a time.
-            quiet: no progress bar.
-            overwrite: verdicts that are there are thrown away.
-
-        Returns:
-            Why the judge could not be asked about a page, for each such page.
+        `question` is what a verdict depends on besides the pictures: the journal's verdicts on other
+        pictures or questions are not used. Returns why the judge could not be asked about a page, for each
+        such page.
         """
         found: dict[int, Outcome] = {}
         lost: list[Failure] = []

@@ -1,9 +1,9 @@
 """Frontend tasks from WebSight v0.2, the source of ColBench's pages, and which of them render.
 
-The idea that a page was written from becomes the request, the page the hidden one. Rows come from the hub, or
-from files on this machine: Parquet as the hub has them, or JSON Lines. Every verdict on a page is a line of a
-report, appended as soon as it is known; it belongs to a page and to the way in which it was rendered, so it is
-found again whatever happened in between.
+The idea that a page was written from becomes the request, the page the hidden one. Rows come from the hub,
+or from files on this machine: Parquet as the hub has them, or JSON Lines. Every verdict on a page is a line
+of a report, appended as soon as it is known; it belongs to a page and to the way in which it was rendered,
+so it is found again whatever happened in between.
 
 Published behaviour: docs/published/sweet_rl.md#files, #frontend-design.
 """
@@ -37,7 +37,8 @@ _SUFFIXES = (".parquet", ".jsonl")
 
 
 class PageRow(NamedTuple):
-    """A row, and its position for messages: "part.jsonl, line 3", or "part.parquet, row 3" (both counted from 1).
+    """A row, and its position for messages: "part.jsonl, line 3", or "part.parquet, row 3" (both counted
+    from 1).
 
     `missing` says why it is dropped without a look at its page: a short word, and a clause about the field.
     """
@@ -186,15 +187,8 @@ def check_rows(
 ) -> list[dict[str, Json]]:
     """A verdict for each row, in their order; its `reason` is None where the row is to be kept.
 
-    Args:
-        rows: whose pages are rendered.
-        opener: starts the browsers; called only where there is a page to render.
-        report_path: the file of verdicts, which holds the same when all is done; a stopped run is continued from it.
-        rendered_with: what decides about the pictures; verdicts made otherwise do not count.
-        at_once: pages in work at a time.
-        pictures: folder that gets the picture of each page; None for none.
-        overwrite: forget the verdicts that the report holds.
-        quiet: no progress bar.
+    The browsers are started only where there is a page to render. The report holds the same verdicts when
+    all is done, and a stopped run is continued from it, with those that were `rendered_with` the same.
     """
     with Journal(report_path, overwrite=overwrite) as journal:
         verdicts = {
@@ -206,7 +200,7 @@ def check_rows(
         done, again = len(verdicts), list[str]()
 
         async def render() -> None:
-            """Fill in the verdicts, each appended to the report at once; one that is appended later counts."""
+            """Fill in the verdicts, each appended to the report at once; the last one counts."""
 
             async def check(digest: str) -> None:
                 row, reason, detail = todo[digest], None, ""

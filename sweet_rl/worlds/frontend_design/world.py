@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DesignOptions(DialogueOptions, RenderFlags, TempPath):
-    """Options of Frontend Design.
-
-    Args:
-        renderer: draws pages, if there is one that outlives the world.
-        pictures: where the drawn pages are kept.
-    """
+    """Options of Frontend Design; a `renderer` may outlive the world, `pictures` keeps drawn pages."""
 
     image_url: Literal["png", "jpeg", "vllm"] = flag(
         "png",

@@ -1,4 +1,5 @@
-"""A shop's pages as its agent reads them: addresses, text, clickable elements, and a whole visit as text for a model.
+"""A shop's pages as its agent reads them: addresses, text, clickable elements, and a whole visit as text
+for a model.
 
 A shop has five addresses, as paths:
 
@@ -8,8 +9,8 @@ A shop has five addresses, as paths:
 /item_sub_page/{session}/{asin}/{query}/{page}/{subpage}/{options}
 /done/{session}/{asin}/{options}
 
-`{options}` is what Python's `repr` makes of a dict of option type to value. `published` is how the published client
-behaves, faults included; the default is the repaired behaviour.
+`{options}` is what Python's `repr` makes of a dict of option type to value. `published` is how the
+published client behaves, faults included; the default is the repaired behaviour.
 
 Published behaviour: docs/published/archer.md#webshop, #deviations.
 """
@@ -59,8 +60,8 @@ class PageKind(StrEnum):
 class Address:
     """One page of a session. Parts that its kind has no use for are kept, so that "< Prev" finds its way.
 
-    `raw`: as published, a query goes into the address as it is, so that `/`, `?` and `#` in it, or nothing at all, ask
-    for a page that there is not; and what comes with an error's status is read like a page.
+    `raw`: as published, a query goes into the address as it is, so that `/`, `?` and `#` in it, or nothing
+    at all, ask for a page that there is not; and what comes with an error's status is read like a page.
     """
 
     kind: PageKind
@@ -159,8 +160,8 @@ class Page:
 def read_page(html: str, address: Address, *, published: bool = False) -> Page:
     """Read a page that was fetched from `address`.
 
-    As published, a page that is none of the shop's (an error text, for example) is read as it is. Repaired: it is
-    refused, to be asked for again.
+    As published, a page that is none of the shop's (an error text, for example) is read as it is. Repaired:
+    it is refused, to be asked for again.
     """
     nodes = visible_nodes(html)
     page = _read_score(nodes, blank_counts=published) or _read_nodes(nodes, address, published=published)

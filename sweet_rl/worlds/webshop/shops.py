@@ -38,12 +38,7 @@ class Shop(Protocol):
 
 
 class LocalShop:
-    """A shop in this process, without sockets.
-
-    Args:
-        get: the HTML at a percent-encoded path, such as `EmbeddedShop.get`; LookupError where
-            there is nothing.
-    """
+    """A shop in this process: `get` gives the HTML at a percent-encoded path, or a LookupError."""
 
     def __init__(self, get: Callable[[str], str]) -> None:
         self._get = get

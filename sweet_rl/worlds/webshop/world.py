@@ -1,9 +1,9 @@
 """WebShop: an agent searches for the product of an instruction, and buys it.
 
 It speaks to any server with the five routes, the published one's included, and to the embedded shop
-(`sweet_rl.mini.shop`) through the same code. The reward is 0 until something is bought, then the shop's score. A shop sends
-the visitor of session `fixed_2000` for its goal 2000. The embedded shop's goals are known, and rows hold them as hidden
-information; a server's are only on its start page.
+(`sweet_rl.mini.shop`) through the same code. The reward is 0 until something is bought, then the shop's
+score. A shop sends the visitor of session `fixed_2000` for its goal 2000. The embedded shop's goals are
+known, and rows hold them as hidden information; a server's are only on its start page.
 
 A visit's decisions are pure: an action becomes a `Move` (the address to fetch and what the visitor reads),
 or None when it is invalid.
@@ -76,8 +76,8 @@ class Visit:
     def after(self, address: Address, page: Page) -> Visit:
         """The visit after `page` was fetched.
 
-        As published, products beyond the third of a page are not shown, but can be clicked; and so can options of an
-        earlier item on an item that has none of its own.
+        As published, products beyond the third of a page are not shown, but can be clicked; and so can
+        options of an earlier item on an item that has none of its own.
         """
         kept = self.option_types if self.published else {}
         products = page.products or self.products if self.published else page.shown
@@ -86,9 +86,9 @@ class Visit:
     def move(self, action: str) -> Move | None:
         """What an action does; None when it is invalid.
 
-        As published, its argument is everything behind the bracket but the last character, whatever that is, and may
-        be empty. Repaired: it ends at the last closing bracket; blanks around it do not count, nor slashes, which no
-        shop's address can carry; an empty query is invalid.
+        As published, its argument is everything behind the bracket but the last character, whatever that
+        is, and may be empty. Repaired: it ends at the last closing bracket; blanks around it do not count,
+        nor slashes, which no shop's address can carry; an empty query is invalid.
         """
         verb, bracket, rest = action.partition("[")
         if not bracket or verb not in {"search", "click", "think"}:
@@ -114,8 +114,8 @@ class Visit:
     def offers(self) -> dict[str, Move]:
         """What can be clicked here, and where it leads.
 
-        As published, a button can be clicked where its kind of page may have it, not where the page has it; but
-        "Next >" is always invalid, and "< Prev" never turns back a result page.
+        As published, a button can be clicked where its kind of page may have it, not where the page has it;
+        but "Next >" is always invalid, and "< Prev" never turns back a result page.
         """
         here = self.address
         items: dict[str, Move] = {}
@@ -144,8 +144,9 @@ class WebShopEnv:
     """One visit. The task's row names the shop's session (`"session": "fixed_2000"`).
 
     The first observation is the start page, with the instruction in it; later ones what the shop says to an
-    action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`. As published,
-    the turn limit is noticed one turn too late: an episode cut short has one turn more, which does nothing.
+    action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`.
+    As published, the turn limit is noticed one turn too late: an episode cut short has one turn more, which
+    does nothing.
     """
 
     def __init__(self, shop: Shop, *, max_turns: int = 10, published: bool = False) -> None:
@@ -281,12 +282,7 @@ def webshop_tasks(
 
 @dataclass(frozen=True, kw_only=True)
 class WebShopOptions(Options):
-    """Options of WebShop.
-
-    Args:
-        webshop_lower: the first session that is learned from.
-        webshop_upper: behind the last of them; as many sessions from it on are measured on.
-    """
+    """Options of WebShop; as many sessions as are learned from are measured on, from `webshop_upper` on."""
 
     place: str | None = flag(
         None, "the address of a shop's server; default: the embedded shop.", aliases=("game_place",)
