@@ -93,10 +93,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         "world": "world of the mini benchmark: trades, usual or easy.",
         "seed": "decides about tasks, dialogues and trainings.",
     },
-    narrow={
-        "agent": {"choices": ()},
-        "world": {"choices": ("trades", "usual", "easy"), "aliases": ()},
-    },
+    narrow={"agent": {"choices": ()}, "world": {"choices": ("trades", "usual", "easy"), "aliases": ()}},
     facets=lambda flags: {"world": {flags["world"]}},
 )
 def demo(flags: DemoFlags, /) -> None:

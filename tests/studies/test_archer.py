@@ -69,8 +69,7 @@ def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_their_own_se
 
 
 @pytest.mark.parametrize(
-    ("name", "changed"),
-    [("archer_single", {"double_critic": False}), ("archer_at_once", {"warmup_iter": 0})],
+    ("name", "changed"), [("archer_single", {"double_critic": False}), ("archer_at_once", {"warmup_iter": 0})]
 )
 def test_an_ablation_is_the_whole_but_for_one_setting(tmp_path, name, changed):
     whole, other = (load_config(CONFIG, OnlineStudy(tmp_path).overrides(m, 0)) for m in ("archer", name))
