@@ -110,7 +110,6 @@ class City:
 
     @cached_property
     def waters(self) -> tuple[str, ...]:
-        """Seas, rivers, lakes and bays on which it lies."""
         return (*self.coast, *self.water)
 
     @property
@@ -132,7 +131,6 @@ class City:
 
     @property
     def count(self) -> str:
-        """How many people live there, rounded, in words."""
         if self.people < 1:
             return f"{round(self.people * 1000 / 50) * 50} thousand"
         whole = self.people >= 10 or self.people == int(self.people)
@@ -154,12 +152,10 @@ class City:
 
     @property
     def from_equator(self) -> float:
-        """Degrees of latitude, north or south."""
         return abs(self.at[0])
 
     @property
     def coordinates(self) -> str:
-        """Latitude and longitude in whole degrees."""
         north, east = map(round, self.at)
         ways = "north" if north >= 0 else "south", "east" if east >= 0 else "west"
         return f"{abs(north)} degrees {ways[0]} and {abs(east)} degrees {ways[1]}"

@@ -103,7 +103,6 @@ class OnlineStudy:
 
     @property
     def numbers(self) -> range:
-        """The seeds."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def run(self, method: str, seed: int) -> Path:
@@ -111,15 +110,12 @@ class OnlineStudy:
         return self.folder / f"{method}-{seed}"
 
     def teacher(self, seed: int) -> Path:
-        """The games that are imitated."""
         return self.folder / f"{TEACHER}-{seed}.jsonl"
 
     def bound(self, name: str) -> Path:
-        """Games of a scripted player."""
         return self.folder / f"{name}.jsonl"
 
     def games(self, method: str, seed: int, *, greedy: bool) -> Path:
-        """Games that a policy was measured on."""
         return self.folder / f"{method}-{seed}.{'greedy' if greedy else 'sampled'}.jsonl"
 
     def swap(self, method: str, seed: int) -> Path:

@@ -118,20 +118,16 @@ class ReflectStudy:
 
     @property
     def each_seed(self) -> range:
-        """The numbers of its seeds."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def made(self, world: str, what: str, seed: int) -> Path:
-        """A file or folder of a world's data."""
         return self.folder / f"{world}_{what}-{seed}"
 
     def texts(self, world: str, kind: str, seed: int) -> Path:
-        """Path of a file of training texts."""
         name = "sft.jsonl" if kind in {"sft", LONG, BEST} else f"sft_{kind}.jsonl"
         return self.made(world, BEST if kind == BEST else "texts", seed) / name
 
     def base(self, world: str, seed: int) -> Path:
-        """The tiny model that all policies of a seed begin with, before it has learned anything."""
         return self.folder / f"{world}-base-{seed}"
 
     def reflecting_base(self, world: str, seed: int) -> Path:
@@ -155,27 +151,22 @@ class ReflectStudy:
         return usual._replace(iterations=self.iterations or usual.iterations)
 
     def tuned(self, world: str, kind: str, seed: int) -> Path:
-        """Path of a fine-tuning's run folder."""
         return self._named(world, kind, seed)
 
     def tuned_checkpoint(self, world: str, kind: str, seed: int) -> Path:
-        """Path of the adapter that a fine-tuning made."""
         run = self.tuned(world, kind, seed) / "000_supervised_pretrain"
         return run / f"checkpoint-{self.tuning(world, kind).updates}"
 
     def run(self, world: str, method: Method, seed: int) -> Path:
-        """Path of an online run's folder."""
         return self._named(world, method.policy_of or method.key, seed)
 
     def checkpoint(self, world: str, method: Method, seed: int) -> Path:
-        """The adapter of the policy that a method made."""
         if not method.online:
             return self.tuned_checkpoint(world, method.texts, seed)
         run = self.run(world, method, seed) / "000_rl_finetune"
         return run / f"checkpoint-{self.online(world, method).iterations}"
 
     def report(self, world: str, method: Method, seed: int) -> Path:
-        """What the policy was measured to do."""
         return self._named(world, method.key, seed).with_suffix(".json")
 
     def playing(self, world: str, seed: int) -> dict[str, Any]:
@@ -187,14 +178,12 @@ class ReflectStudy:
         return {"env": EXPLORE, "repo_dir": self.made(world, "repositories", seed)}
 
     def writing(self, world: str) -> dict[str, Any]:
-        """Flags of reflections, the same when a policy learns and when it is measured."""
         return {
             "reflect_max_new_tokens": self.amounts[world].reflection_tokens,
             "reflect_temperature": REFLECTION_TEMPERATURE,
         }
 
     def tasks(self, world: str, seed: int, part: str) -> dict[str, Any]:
-        """Flags for the tasks of a part, train or test; the taxi draws its own."""
         if world == TAXI:
             return {}
         file = self.made(world, "lessons", seed) / f"{part}.json"

@@ -132,17 +132,14 @@ class Method:
 
     @property
     def reflects(self) -> bool:
-        """Whether a reflection model thinks before."""
         return self.texts.startswith("policy")
 
     @property
     def reflection_texts(self) -> str:
-        """What that model is fine-tuned on."""
         return self.texts.replace("policy", "reflection")
 
     @property
     def tuned(self) -> bool:
-        """Whether a model is fine-tuned on the texts."""
         return bool(self.texts) and not self.linear
 
     @property

@@ -43,7 +43,6 @@ class Study:
     prefix: str = ""
 
     def path(self, name: str) -> Path:
-        """A file or folder of the study."""
         return self.folder / f"{self.prefix}{name}"
 
     @property
@@ -56,20 +55,16 @@ class Study:
 
     @property
     def dialogues(self) -> Path:
-        """The offline data: what every method learns from."""
         return self.path("offline.jsonl")
 
     @property
     def sampled(self) -> Path:
-        """The candidates of the offline turns."""
         return self.path("sampled.jsonl")
 
     def ranked(self, way: str) -> Path:
-        """The candidates with the scores of a way of SWEET-RL."""
         return self.path(f"{way}.ranked.jsonl")
 
     def pairs(self, way: str) -> Path:
-        """The pairs of turns that a way of SWEET-RL learns from."""
         return self.path(f"{way}.pairs.jsonl")
 
     def critic(self, name: str) -> Path | str:
@@ -77,7 +72,6 @@ class Study:
         return self.agent if name == UNTRAINED else self.path(name)
 
     def measured(self, name: str) -> Path:
-        """The dialogues about the test tasks of an agent."""
         return self.path(f"{name}.test.jsonl")
 
 
