@@ -18,7 +18,7 @@ from typing import Final
 
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.types import Compat, Failure, Json, StopReason, Task
+from sweet_rl.types import Failure, Json, StopReason, Task
 from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Options
@@ -314,27 +314,19 @@ def _way(rooms: Mapping[str, Room], start: str, goal: str) -> tuple[str, ...]:
 class LanternEnv(AdventureEnv):
     """One episode of Lantern."""
 
-    def __init__(self, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
-        super().__init__(_LanternOfTask(), max_turns=max_turns, compat=compat)
-
-
-class _LanternOfTask:
     max_score = 100
 
-    async def begin(self, task: Task, _seed: int) -> AdventureStep:
+    async def _begin(self, task: Task) -> AdventureStep:
         variant = task.extra.get("variant", 0)
         if not isinstance(variant, int) or isinstance(variant, bool):
             detail = f"task {task.task_id!r}: 'variant' must be a whole number, got {variant!r}"
             raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad_task", detail))
         self._game = LanternGame(variant)
-        return self._now()
+        return AdventureStep(self._game.scene(), 0)
 
-    async def play(self, command: str) -> AdventureStep:
-        self._game.do(command)
-        return self._now()
-
-    def _now(self) -> AdventureStep:
+    async def _play(self, command: str) -> AdventureStep:
         game = self._game
+        game.do(command)
         return AdventureStep(game.scene(), game.score, over=game.over, won=game.won)
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import ClassVar
 
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Policy
@@ -130,34 +130,22 @@ class AdventureStep:
     won: bool = False
 
 
-class Game(Protocol):
-    """One game; can be reset any number of times. Both methods raise EpisodeError where there is no game."""
-
-    max_score: int
-
-    async def begin(self, task: Task, seed: int) -> AdventureStep:
-        """The first moment."""
-        ...
-
-    async def play(self, command: str) -> AdventureStep:
-        """One command of one line, possibly empty."""
-        ...
-
-
 class AdventureEnv:
-    """One episode of a text game.
+    """One episode of a text game; subclasses write `_begin` and `_play`, which raise EpisodeError without a game.
 
     Args:
         compat: "published" joins the parts of an observation as published and lets the agent type more of the
             game's own commands (see `is_refused`); "fixed" keeps both apart.
     """
 
-    def __init__(self, game: Game, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
+    max_score: ClassVar[int]
+
+    def __init__(self, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
         if compat not in {"fixed", "published"}:
             raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
-        self._game, self._max_turns = game, max_turns
+        self._max_turns = max_turns
         self._published = compat == "published"
         self._done = True
 
@@ -165,7 +153,7 @@ class AdventureEnv:
         """Begin the game; whatever was played before is forgotten."""
         self._done = True
         self._task_id, self._seed, self._steps = task.task_id, seed, 0
-        self._latest = await self._game.begin(task, seed)
+        self._latest = await self._begin(task)
         self._messages: tuple[Message, ...] = (self._say(self._latest),)
         self._done = False
         return Observation(self._task_id, self._messages, self._seed)
@@ -183,7 +171,7 @@ class AdventureEnv:
                 Scene(here.look, here.inventory, f"\n{REFUSAL}\n", here.actions), before.score
             )
         else:
-            latest = await self._game.play(command)
+            latest = await self._play(command)
         self._latest = latest
         self._messages = (*self._messages, Message("assistant", content), self._say(latest))
         truncated = self._steps >= self._max_turns and not latest.over
@@ -196,12 +184,20 @@ class AdventureEnv:
             terminated=latest.over,
             truncated=truncated,
             stop_reason=StopReason.ENDED if latest.over else StopReason.TURN_LIMIT if truncated else None,
-            info={"game": {"score": latest.score, "max_score": self._game.max_score, "won": latest.won}},
+            info={"game": {"score": latest.score, "max_score": self.max_score, "won": latest.won}},
         )
 
     async def close(self) -> None:
         """Nothing to free: what runs the game outlives the episode."""
         self._done = True
+
+    async def _begin(self, task: Task) -> AdventureStep:
+        """The first moment."""
+        raise NotImplementedError
+
+    async def _play(self, command: str) -> AdventureStep:
+        """One command of one line, possibly empty."""
+        raise NotImplementedError
 
     def _say(self, latest: AdventureStep) -> Message:
         scene = latest.scene

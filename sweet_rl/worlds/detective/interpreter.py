@@ -54,17 +54,17 @@ class Interpreters(WorkerPool):
         arguments = [str(story.resolve())]
         super().__init__(__name__, arguments, workers=workers, timeout_s=timeout_s, called="interpreter")
         self.story = story
-        self._first: dict[bool, Position] = {}
+        self._first: Position | None = None
 
-    async def begin(self, *, with_actions: bool = True) -> Position:
+    async def begin(self) -> Position:
         """The game's first moment, which is always the same."""
-        if with_actions not in self._first:
-            self._first[with_actions] = await self.ask("begin", with_actions)
-        return self._first[with_actions]
+        if self._first is None:
+            self._first = await self.ask("begin")
+        return self._first
 
-    async def play(self, state: bytes, command: str, *, with_actions: bool = True) -> Position:
+    async def play(self, state: bytes, command: str) -> Position:
         """What `command` leads to from a saved moment."""
-        position: Position = await self.ask("play", state, command, with_actions, label=command)
+        position: Position = await self.ask("play", state, command, label=command)
         return position
 
     async def walkthrough(self) -> tuple[str, ...]:
@@ -76,13 +76,7 @@ class Interpreters(WorkerPool):
 def start(story: str) -> Methods:
     """What may be asked of the interpreter of a game file."""
     interpreter = Interpreter(Path(story))
-    return {
-        "begin": lambda with_actions: interpreter.begin(with_actions=with_actions),
-        "play": lambda state, command, with_actions: interpreter.play(
-            state, command, with_actions=with_actions
-        ),
-        "walkthrough": interpreter.walkthrough,
-    }
+    return {name: getattr(interpreter, name) for name in ("begin", "play", "walkthrough")}
 
 
 class Interpreter:
@@ -96,24 +90,24 @@ class Interpreter:
         self._frotz: Any = FrotzEnv(str(story))
         self._finder = ActionFinder(self._frotz)
 
-    def begin(self, *, with_actions: bool) -> Position:
+    def begin(self) -> Position:
         """The game's first moment; the same every time."""
         narrative, _ = self._frotz.reset()
-        return self._position(narrative, with_actions=with_actions)
+        return self._position(narrative)
 
-    def play(self, state: bytes, command: str, *, with_actions: bool) -> Position:
+    def play(self, state: bytes, command: str) -> Position:
         """Type `command` at a saved moment; one that `commands.typed` returned."""
         if self._frotz._emulator_halted():  # jericho offers no other way to ask
             self._frotz.reset()
         self._frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
         narrative, *_ = self._frotz.step(command)
-        return self._position(narrative, with_actions=with_actions)
+        return self._position(narrative)
 
     def walkthrough(self) -> tuple[str, ...]:
         """The commands that reach the highest score, as jericho ships them."""
         return tuple(self._frotz.get_walkthrough())
 
-    def _position(self, narrative: str, *, with_actions: bool) -> Position:
+    def _position(self, narrative: str) -> Position:
         frotz = self._frotz
         state = frotz.get_state()
         score, won, over = frotz.get_score(), frotz.victory(), frotz.game_over() or frotz.victory()
@@ -121,9 +115,7 @@ class Interpreter:
         frotz.set_state(state)
         inventory = str(frotz.step("inventory")[0])
         frotz.set_state(state)
-        actions: tuple[str, ...] = ()
-        if with_actions and not over:
-            actions = self._finder.find(state, f"{look}\n{inventory}")
+        actions = () if over else self._finder.find(state, f"{look}\n{inventory}")
         return Position(
             look=look,
             inventory=inventory,

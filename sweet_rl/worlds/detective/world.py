@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.types import Compat, Task
+from sweet_rl.types import Task
 from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Options
@@ -91,44 +91,23 @@ class DetectiveOptions(Options):
 
 
 class DetectiveEnv(AdventureEnv):
-    """One episode of Detective. The game is the same for every task and seed: nothing in it is random.
-
-    Args:
-        valid_actions: listed instead of the commands that change something (as in the recorded episodes).
-    """
-
-    def __init__(
-        self,
-        interpreters: Interpreters,
-        *,
-        max_turns: int = 50,
-        compat: Compat = "fixed",
-        valid_actions: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(_DetectiveGame(interpreters, valid_actions), max_turns=max_turns, compat=compat)
-
-
-class _DetectiveGame:
-    """A game of Detective: its saved position, and the pool that continues from it."""
+    """One episode of Detective. The game is the same for every task and seed: nothing in it is random."""
 
     max_score = 360
 
-    def __init__(self, interpreters: Interpreters, valid_actions: Sequence[str] | None) -> None:
+    def __init__(self, interpreters: Interpreters, **rules: Any) -> None:
+        super().__init__(**rules)
         self._interpreters = interpreters
-        self._actions = None if valid_actions is None else tuple(valid_actions)
-        self._state = b""
 
-    async def begin(self, _task: Task, _seed: int) -> AdventureStep:
-        return self._take(await self._interpreters.begin(with_actions=self._actions is None))
+    async def _begin(self, task: Task) -> AdventureStep:
+        return self._take(await self._interpreters.begin())
 
-    async def play(self, command: str) -> AdventureStep:
-        with_actions = self._actions is None
-        return self._take(await self._interpreters.play(self._state, command, with_actions=with_actions))
+    async def _play(self, command: str) -> AdventureStep:
+        return self._take(await self._interpreters.play(self._state, command))
 
     def _take(self, position: Position) -> AdventureStep:
         self._state = position.state
-        actions = position.actions if self._actions is None else self._actions
-        scene = Scene(position.look, position.inventory, position.narrative, actions)
+        scene = Scene(position.look, position.inventory, position.narrative, position.actions)
         return AdventureStep(scene, position.score, over=position.over, won=position.won)
 
 
