@@ -410,14 +410,6 @@ def test_an_oracle_that_fails_ends_the_game_with_a_record():
     asyncio.run(main())
 
 
-def test_a_game_may_go_on_without_the_oracle():
-    world = GuessMyCityEnv(Teller(FAILED, "Yes."), stop_on_user_failure=False)
-    first, second = play(world, BY_NAME["London, UK"], ["Is it London?", "Is it London?"])
-    assert (first.over, first.reward, first.observation.messages[-1].content) == (False, -1, REFUSAL)
-    assert [failure.kind for failure in first.failures] == ["timeout"]
-    assert second.terminated
-
-
 def test_a_model_that_writes_more_than_the_question():
     raw = '{\n"Question": "Is it a dog?",\n}'
     (step,) = play(TwentyQuestionsEnv(Teller("yes"), read_action=decode_question), BY_NAME["dog"], [raw])

@@ -26,7 +26,6 @@ from sweet_rl.flags import no_flag
 from sweet_rl.types import (
     NO_ANSWER,
     Compat,
-    Failure,
     Json,
     Message,
     Observation,
@@ -165,8 +164,6 @@ class QuestionGameEnv:
         max_turns: questions at most. The last one is still answered.
         read_action: the agent's raw text to its question, for agents that write more than the question
             (`decode_question`). The dialogue shows the question; the record keeps both.
-        stop_on_user_failure: end a game whose oracle cannot be asked with an error. False continues with the
-            game's words for what cannot be answered, and records the failure.
     """
 
     _no_answer: str
@@ -178,7 +175,6 @@ class QuestionGameEnv:
         max_turns: int = 20,
         compat: Compat = "fixed",
         read_action: Callable[[str], str] = as_it_is,
-        stop_on_user_failure: bool = True,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
@@ -186,7 +182,6 @@ class QuestionGameEnv:
             raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
         self._oracle, self._max_turns, self._read_action = oracle, max_turns, read_action
         self._published = compat == "published"
-        self._stop_on_user_failure = stop_on_user_failure
         self._done = True
         self._answer: str = NO_ANSWER
 
@@ -225,9 +220,9 @@ class QuestionGameEnv:
             question = lines[0].strip().encode("utf-8", "replace").decode() if lines else ""
             shown = question[:MAX_QUESTION_CHARACTERS]
         self._messages.append(Message("assistant", shown))
-        answer, solved, failures = self._no_answer, False, tuple[Failure, ...]()
+        answer, solved = self._no_answer, False
         if self._published or 0 < len(question) <= MAX_QUESTION_CHARACTERS:
-            answer, solved, failures = await self._ask(shown)
+            answer, solved = self._judge(shown, await self._ask())
         self._messages.append(Message("user", answer))
         truncated = not solved and self._turns >= self._max_turns
         self._done = solved or truncated
@@ -242,7 +237,6 @@ class QuestionGameEnv:
             truncated=truncated,
             stop_reason=StopReason.ENDED if solved else StopReason.TURN_LIMIT if truncated else None,
             answer=self._answer if self._done else None,
-            failures=failures,
             info={"solved": solved},
         )
 
@@ -253,7 +247,7 @@ class QuestionGameEnv:
         """The answer that the agent gets to see, and whether the game is solved."""
         raise NotImplementedError
 
-    async def _ask(self, question: str) -> tuple[str, bool, tuple[Failure, ...]]:
+    async def _ask(self) -> str:
         reply = await self._oracle.reply(
             UserContext(
                 problem_description=self._task.problem_description,
@@ -261,13 +255,10 @@ class QuestionGameEnv:
                 messages=tuple(self._messages),
             )
         )
-        if reply.failure is None:
-            return (*self._judge(question, reply.content), ())
-        failure = replace(reply.failure, turn=self._turns - 1)
-        if self._stop_on_user_failure:  # an answer that was not given must not be learned from
+        if reply.failure is not None:  # an answer that was not given must not be learned from
             self._done = True
-            raise EpisodeError(StopReason.USER_FAILED, failure)
-        return self._no_answer, False, (failure,)
+            raise EpisodeError(StopReason.USER_FAILED, replace(reply.failure, turn=self._turns - 1))
+        return reply.content
 
 
 @dataclass(frozen=True, kw_only=True)

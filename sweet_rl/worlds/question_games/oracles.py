@@ -134,9 +134,7 @@ class Seq2SeqOracle:
         model: str | Path,
         *,
         weights: str | Path | None = None,
-        max_new_tokens: int | None = None,
         max_batch: int = 64,
-        device: str = "auto",
     ) -> None:
         try:
             import torch
@@ -147,7 +145,6 @@ class Seq2SeqOracle:
             ) from error
         self.name = str(weights or model)
         self._asking = asking
-        self._max_new_tokens = max_new_tokens or asking.max_new_tokens
         self._tokenizer = load_tokenizer(model)
         try:
             self._model = AutoModelForSeq2SeqLM.from_pretrained(str(model)).eval()
@@ -158,12 +155,7 @@ class Seq2SeqOracle:
             ) from error
         if weights is not None:
             _put_weights(self._model, Path(weights).expanduser())
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            self._model = self._model.to(device)
-        except (RuntimeError, AssertionError) as error:
-            raise UsageError(f"The oracle cannot be put on the device {device!r}: {error}") from error
+        self._model = self._model.to("cuda" if torch.cuda.is_available() else "cpu")
         self._usage = tracking.meter(self.name, "user")
         self._batcher = MicroBatcher(self._engine, max_batch=max_batch)
 
@@ -188,7 +180,7 @@ class Seq2SeqOracle:
                 written = self._model.generate(
                     input_ids=batch["input_ids"],
                     attention_mask=batch["attention_mask"],
-                    max_new_tokens=self._max_new_tokens,
+                    max_new_tokens=self._asking.max_new_tokens,
                     do_sample=False,
                     num_beams=1,
                 )
