@@ -43,9 +43,9 @@ class Reader(HTMLParser):
             self.open.append(name)
 
     def handle_startendtag(self, name, attributes):
-        self.tags.append(name)
-        self.attributes += attributes
-        self.ids += [value for key, value in attributes if key == "id"]
+        self.handle_starttag(name, attributes)
+        if name not in VOID:
+            self.open.pop()
 
     def handle_endtag(self, name):
         assert self.open.pop() == name
@@ -58,6 +58,15 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def page() -> str:
     return results_page(sample_results())
+
+
+def text_of(results):
+    return Reader(results_page(results)).text
+
+
+def swatches(page, name):
+    """Colours of a method's name."""
+    return set(re.findall(rf'swatch (\w+)" aria-hidden="true"></span>the {name}<', page))
 
 
 @pytest.mark.parametrize(
@@ -88,41 +97,28 @@ def test_page_says_what_was_found(page, expected):
 
 
 def test_one_seed_settles_nothing():
-    text = Reader(results_page(sample_results((0.9,), (0.1,), (0.2,)))).text
+    text = text_of(sample_results((0.9,), (0.1,), (0.2,)))
     assert "No spread to settle it by: own beats its start (+80.0); own beats the rival (+70.0)." in text
 
 
-def test_a_method_has_one_colour_everywhere(page):
-    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the own<', page)) == {"c1"}
-    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the start<', page)) == {"c0"}
+def test_a_method_keeps_its_colour_everywhere_also_where_another_comparison_has_other_methods(page):
     assert 'class="dialogue edge c1"' in page
-
-
-def test_it_keeps_its_colour_where_another_comparison_has_other_methods():
     results = sample_results()
     part = results.comparisons[0]
-    further = replace(method("further", (0.4, 0.5)), bound=False)
-    other = replace(part, name="other", title="Other", methods=(further, *reversed(part.methods)))
-    page = results_page(replace(results, comparisons=(part, other)))
-    given = {
-        name: set(re.findall(rf'swatch (\w+)" aria-hidden="true"></span>the {name}<', page))
-        for name in ("start", "own", "rival", "further")
-    }
-    assert given == {"start": {"c0"}, "own": {"c1"}, "rival": {"c2"}, "further": {"c3"}}
+    methods = (method("further", (0.4, 0.5)), *reversed(part.methods))
+    other = replace(part, name="other", title="Other", methods=methods)
+    both = results_page(replace(results, comparisons=(part, other)))
+    names = ("start", "own", "rival", "further")
+    assert [swatches(page, name) for name in names] == [{"c0"}, {"c1"}, {"c2"}, set()]
+    assert [swatches(both, name) for name in names] == [{"c0"}, {"c1"}, {"c2"}, {"c3"}]
 
 
 def test_what_another_run_made_is_folded_but_for_its_first_curve():
     results = sample_results()
     part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
     page = results_page(replace(results, comparisons=(part, *results.comparisons)))
-    assert re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page) == [
-        "claims",
-        "critics",
-        "methods",
-        "behaviour",
-        "turns",
-        "training",
-    ]
+    folded = re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page)
+    assert folded == ["claims", "critics", "methods", "behaviour", "turns", "training"]
     assert 'id="full-claims"' in page
     assert 'id="full-compared"' not in page
     order = ["full-success", "idea", f"{results.comparisons[0].name}-claims", "full-claims"]
@@ -143,9 +139,8 @@ def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
     part = results.comparisons[0]
     ceiling = replace(method("planner", (0.95, 0.97), curves=False), bound=True)
     drawn = replace(method("drawn", (0.3, 0.4)), bound=True)  # a bound with a curve of its own
-    page = results_page(
-        replace(results, comparisons=(replace(part, methods=(*part.methods, ceiling, drawn)),))
-    )
+    with_bounds = replace(part, methods=(*part.methods, ceiling, drawn))
+    page = results_page(replace(results, comparisons=(with_bounds,)))
     chart = page.split('<svg class="chart"')[1]
     assert "the planner 96.0" in chart
     assert [chart.count(f"the {name} ") for name in ("start", "own", "drawn")] == [
@@ -154,8 +149,7 @@ def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
         1,
     ]  # curves, no lines
     assert "Lines across are floors and ceilings" in Reader(page).text
-    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the planner<', page)) == {"ink"}
-    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the rival<', page)) == {"c2"}
+    assert (swatches(page, "planner"), swatches(page, "rival")) == ({"ink"}, {"c2"})
     best = re.findall(r'class="best"><span class="value">([\d.]+)', page)
     assert best == ["60.0", "60.0"]  # of the rivals: the planner is nobody's
 
@@ -166,18 +160,14 @@ def test_corrected_intervals_say_for_how_many_claims(page):
     part = results.comparisons[0]
     methods = {each.name: each for each in part.methods}
     claim = claim_over_seeds("own beats the rival", methods["own"], methods["rival"], "success", among=12)
-    corrected = results_page(replace(results, comparisons=(replace(part, claims=(claim,)),)))
-    assert "for all 12 claims of this page to be right together" in Reader(corrected).text
+    corrected = replace(results, comparisons=(replace(part, claims=(claim,)),))
+    assert "for all 12 claims of this page to be right together" in text_of(corrected)
 
 
 def test_nothing_at_all_is_a_page():
-    text = Reader(results_page(Results("other", "A study"))).text
-    assert "Nothing has been measured yet." in text
     empty = Comparison("w", "w", own="a", methods=(Method("a", "a"),))
-    assert (
-        "Nothing has been measured yet."
-        in Reader(results_page(Results("sweet", "A", comparisons=(empty,)))).text
-    )
+    for results in (Results("other", "A study"), Results("sweet", "A", comparisons=(empty,))):
+        assert "Nothing has been measured yet." in text_of(results)
 
 
 @pytest.mark.parametrize(("better", "best"), [("more", "the own"), ("fewer", "the start")])
@@ -205,26 +195,27 @@ def test_several_worlds_have_sections_of_their_own():
 )
 def test_all_text_is_escaped(page, text):
     """Every text that may come from a model or a file; names that link the parts stay."""
-    kept = {
-        "study",
-        "name",
-        "own",
-        "start",
-        "better",
-        "worse",
-        "method",
-        "group",
-        "unit",
-        "over",
-        "format",
-        "picture",
-    }
+    kept = set(
+        [
+            "study",
+            "name",
+            "own",
+            "start",
+            "better",
+            "worse",
+            "method",
+            "group",
+            "unit",
+            "over",
+            "format",
+            "picture",
+        ]
+    )
 
     def attacked(value, key=""):
         if is_dataclass(value):
-            return replace(
-                value, **{one.name: attacked(getattr(value, one.name), one.name) for one in fields(value)}
-            )
+            changed = {one.name: attacked(getattr(value, one.name), one.name) for one in fields(value)}
+            return replace(value, **changed)
         if isinstance(value, dict):
             return {name: attacked(each, name) for name, each in value.items()}
         if isinstance(value, tuple):
@@ -323,33 +314,14 @@ def test_smoothing_averages_around_a_point():
     assert charts.smoothed(spike[:5]).tolist() == spike[:5].tolist()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "written"),
-    [
-        (8.44, "8.4 s"),
-        (59.97, "1 min 00 s"),
-        (250, "4 min 10 s"),
-        (3599.6, "1 h 00 min"),
-        (3725, "1 h 02 min"),
-    ],
-)
-def test_durations_as_they_are_said(seconds, written):
-    assert words.duration(seconds).replace("\u202f", " ") == written
-
-
-@pytest.mark.parametrize(
-    ("number", "written"),
-    [
-        (0, "0"),
-        (0.379, "0.38"),
-        (-1.5, "\u22121.50"),
-        (1234.5, "1.23e+03"),
-        (3e-7, "3e\u221207"),
-        (None, "\u2013"),
-    ],
-)
-def test_numbers_as_they_are_said(number, written):
-    assert words.number(number) == written
+def test_durations_and_numbers_as_they_are_said():
+    seconds = (8.44, 59.97, 250, 3599.6, 3725)
+    said = [words.duration(one).replace("\u202f", " ") for one in seconds]
+    assert said == ["8.4 s", "1 min 00 s", "4 min 10 s", "1 h 00 min", "1 h 02 min"]
+    numbers = (0, 0.379, -1.5, 1234.5, 3e-7, None)
+    assert [words.number(one) for one in numbers] == [
+        *("0", "0.38", "\u22121.50", "1.23e+03", "3e\u221207", "\u2013")
+    ]
 
 
 def test_a_missing_package_is_named_before_anything_runs(monkeypatch):
