@@ -31,34 +31,11 @@ REFUSED_ALWAYS = frozenset(
     ["save", "restore", "script", "transcript", "noscript", "unscript", "recording", "replay", "undo"]
 )
 REFUSED = REFUSED_ALWAYS | frozenset(
-    [
-        "quit",
-        "q",
-        "die",
-        "restart",
-        "verify",
-        "help",
-        "about",
-        "info",
-        "information",
-        "manual",
-        "actions",
-        "changes",
-        "daemons",
-        "timers",
-        "messages",
-        "routines",
-        "trace",
-        "tree",
-        "scope",
-        "showobj",
-        "showverb",
-        "purloin",
-        "abstract",
-        "goto",
-        "gonear",
-        "random",
-    ]
+    (
+        *("quit", "q", "die", "restart", "verify", "help", "about", "info", "information", "manual"),
+        *("actions", "changes", "daemons", "timers", "messages", "routines", "trace", "tree"),
+        *("scope", "showobj", "showverb", "purloin", "abstract", "goto", "gonear", "random"),
+    )
 )
 REFUSAL = "[That is no move of this game.]"
 """What the world says instead."""

@@ -68,41 +68,21 @@ def test_a_city_has_one_capital_at_most_and_it_is_true():
     assert not {"Sydney", "Istanbul", "Shanghai", "Toronto", "Karachi", "Sao Paulo", "Yangon"} & capitals
 
 
-OPEN_QUESTIONS = [
-    "What language do people speak?",
-    "What is the weather like?",
-    "What is the climate like?",
-    "How many people live there?",
-    "What is the main religion?",
-    "What do people eat?",
-    "What is it famous for?",
-    "What can tourists see?",
-    "What are the main industries?",
-    "Which continent is it in?",
-    "Which country is it in?",
-    "What province is it in?",
-    "Where is it located?",
-    "Which river runs through it?",
-    "Which sea is it on?",
-    "Are there lakes? Which lake is it?",
-    "What mountains are near?",
-    "How do people get around, what transport is there?",
-    "What festivals are celebrated?",
-    "What sports do people like?",
-    "What is the traditional clothing?",
-    "What music do people like?",
-    "What is its history?",
-    "What currency is used?",
-    "What kind of government is there?",
-    "What is the flag like?",
-    "Which time zone is it in?",
-    "What side of the road do people drive on?",
-    "Which countries border it?",
-    "What is the elevation?",
-    "What famous temple is there?",
-    "What is the name of the famous museum?",
-    "What bridge is there?",
-]
+OPEN_QUESTIONS = (
+    *("What language do people speak?", "What is the weather like?", "What is the climate like?"),
+    *("How many people live there?", "What is the main religion?", "What do people eat?"),
+    *("What is it famous for?", "What can tourists see?", "What are the main industries?"),
+    *("Which continent is it in?", "Which country is it in?", "What province is it in?"),
+    *("Where is it located?", "Which river runs through it?", "Which sea is it on?"),
+    *("Are there lakes? Which lake is it?", "What mountains are near?"),
+    *("How do people get around, what transport is there?", "What festivals are celebrated?"),
+    *("What sports do people like?", "What is the traditional clothing?"),
+    *("What music do people like?", "What is its history?", "What currency is used?"),
+    *("What kind of government is there?", "What is the flag like?", "Which time zone is it in?"),
+    *("What side of the road do people drive on?", "Which countries border it?"),
+    *("What is the elevation?", "What famous temple is there?"),
+    *("What is the name of the famous museum?", "What bridge is there?"),
+)
 
 
 @pytest.mark.parametrize("key", cities())
@@ -220,40 +200,12 @@ def test_asked_for_its_name_it_does_not_tell():
 
 _WORDS = st.sampled_from(
     [
-        "what",
-        "which",
-        "where",
-        "how",
-        "is",
-        "are",
-        "your city's",
-        "your city",
-        "your country",
-        "the",
-        "of",
-        "name",
-        "called",
-        "nickname",
-        "known for",
-        "famous for",
-        "river",
-        "state",
-        "capital",
-        "airport",
-        "museum",
-        "tower",
-        "best",
-        "main",
-        "province",
-        "water",
-        "tell me",
-        "or",
-        "and",
-        "near",
-        "old",
-        "not",
+        *("what", "which", "where", "how", "is", "are", "your city's", "your city", "your country"),
+        *("the", "of", "name", "called", "nickname", "known for", "famous for", "river", "state"),
+        *("capital", "airport", "museum", "tower", "best", "main", "province", "water", "tell me"),
+        *("or", "and", "near", "old", "not"),
+        *(one for city in cities().values() for one in (city.name, *city.sights)),
     ]
-    + [one for city in cities().values() for one in (city.name, *city.sights)]
 )
 
 

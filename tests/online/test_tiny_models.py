@@ -83,24 +83,10 @@ def test_a_numbered_name_is_one_token_wherever_it_stands(tmp_path):
     assert " drawer 99" not in [tokenizer.decode([t]) for t in tokenizer("go to drawer 99")["input_ids"]]
 
 
-WORDS = [
-    "kava",
-    "miro",
-    "teno",
-    "lupi",
-    "sado",
-    "wexi",
-    "rona",
-    "pelu",
-    "gato",
-    "vimi",
-    "dora",
-    "zune",
-    "hafi",
-    "boku",
-    "syla",
-    "jeno",
-]
+WORDS = (
+    *("kava", "miro", "teno", "lupi", "sado", "wexi", "rona", "pelu", "gato", "vimi", "dora", "zune"),
+    *("hafi", "boku", "syla", "jeno"),
+)
 
 
 def lists(count):

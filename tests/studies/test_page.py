@@ -195,22 +195,10 @@ def test_several_worlds_have_sections_of_their_own():
 )
 def test_all_text_is_escaped(page, text):
     """Every text that may come from a model or a file; names that link the parts stay."""
-    kept = set(
-        [
-            "study",
-            "name",
-            "own",
-            "start",
-            "better",
-            "worse",
-            "method",
-            "group",
-            "unit",
-            "over",
-            "format",
-            "picture",
-        ]
-    )
+    kept = {
+        *("study", "name", "own", "start", "better", "worse", "method", "group", "unit", "over", "format"),
+        "picture",
+    }
 
     def attacked(value, key=""):
         if is_dataclass(value):

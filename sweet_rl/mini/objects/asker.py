@@ -29,24 +29,10 @@ _NEARLY_BEST_BITS = 0.05
 """Questions whose information is within this of the best are as good; which is asked is drawn."""
 
 _BARE = frozenset(
-    [
-        "pants",
-        "shoes",
-        "boots",
-        "socks",
-        "scissors",
-        "peas",
-        "gloves",
-        "pliers",
-        "paper",
-        "toothpaste",
-        "spinach",
-        "corn",
-        "broccoli",
-        "celery",
-        "glue",
-        "lego",
-    ]
+    (
+        *("pants", "shoes", "boots", "socks", "scissors", "peas", "gloves", "pliers", "paper"),
+        *("toothpaste", "spinach", "corn", "broccoli", "celery", "glue", "lego"),
+    )
 )
 
 

@@ -49,28 +49,12 @@ _EMPTY = set_of(
 )
 _OPPOSITES = [
     set_of(pair)
-    for pair in [
-        "hot cold",
-        "big small",
-        "larg small",
-        "big littl",
-        "soft hard",
-        "heavy light",
-        "aliv dead",
-        "natural manmad",
-        "natural artificial",
-        "cheap expensiv",
-        "sharp dull",
-        "fast slow",
-        "long short",
-        "wet dry",
-        "aliv inanimat",
-        "rough smooth",
-        "loud quiet",
-        "mal femal",
-        "man woman",
-        "old new",
-    ]
+    for pair in (
+        *("hot cold", "big small", "larg small", "big littl", "soft hard", "heavy light"),
+        *("aliv dead", "natural manmad", "natural artificial", "cheap expensiv", "sharp dull"),
+        *("fast slow", "long short", "wet dry", "aliv inanimat", "rough smooth", "loud quiet"),
+        *("mal femal", "man woman", "old new"),
+    )
 ]
 _WHERE = {
     "be": ("be", "any", "names", "of", "use"),
