@@ -7,20 +7,30 @@ from typing import TYPE_CHECKING
 
 from sweet_rl.command_line.running import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
-from sweet_rl.commands.fan_out import RayGrader
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
 from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.report import Report, shown, summarise
+from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.types import NO_ANSWER, Json
 
 if TYPE_CHECKING:
-    from sweet_rl.commands.evaluate_code import GradingFlags
+    from sweet_rl.commands.evaluate_code import GradingFlags, SandboxFlags
 
 
-def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
+def sandbox_of(flags: SandboxFlags) -> Sandbox:
+    """A sandbox with these limits, started; the caller closes it."""
+    return Sandbox(
+        workers=flags.workers,
+        timeout_s=flags.test_timeout_s,
+        memory_mb=flags.memory_mb,
+        unsafe_no_sandbox=flags.unsafe_no_sandbox,
+    )
+
+
+def run(flags: GradingFlags, grader: CodeGrader) -> None:
     """Grade, save, print and pair."""
     saved_path = flags.saved_path
     with graded_file(saved_path, flags.k) as file:
@@ -57,7 +67,7 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
     )
 
 
-def _grade(file: GradedFile, grader: CodeGrader | RayGrader, flags: GradingFlags) -> None:
+def _grade(file: GradedFile, grader: CodeGrader, flags: GradingFlags) -> None:
     """Fill in rewards where they are missing."""
     grading, missing = flags.compat, []
     for index, row in enumerate(file.rows):

@@ -60,8 +60,13 @@ def evaluate_code(flags: GradingFlags, /) -> None:
     """
     from sweet_rl.commands import code_evaluation
     from sweet_rl.commands.evaluation import check_outputs
-    from sweet_rl.commands.fan_out import cluster_of, grader_of
+    from sweet_rl.commands.parts import cluster_of
+    from sweet_rl.grading.code import CodeGrader
 
     check_outputs(flags)
-    with grader_of(cluster_of(flags), flags) as grader:
-        code_evaluation.run(flags, grader)
+    if (cluster := cluster_of(flags)) is not None:
+        with cluster.grader_of(flags) as grader:
+            code_evaluation.run(flags, grader)
+        return
+    with code_evaluation.sandbox_of(flags) as sandbox:
+        code_evaluation.run(flags, CodeGrader(sandbox))

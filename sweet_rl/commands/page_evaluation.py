@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sweet_rl.browsers.page import Renderer
 from sweet_rl.command_line.running import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
+from sweet_rl.commands.parts import cluster_of
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages.embedding import Embedder
@@ -32,7 +33,6 @@ _MANY_MACHINES = 16
 def start(flags: PageGradingFlags) -> None:
     """Load the model, if there is one, start the browsers, here or over there, and `run`."""
     from sweet_rl.browsers import open_renderer
-    from sweet_rl.commands.fan_out import RayRenderer, cluster_of, rendering_workers
 
     file = GradedFile(flags.saved_path, flags.k)  # what is wrong with it is said before browsers start
     if tests := [one.task.task_id for one in file.trajectories if one.task.test_cases]:
@@ -40,7 +40,6 @@ def start(flags: PageGradingFlags) -> None:
             f"The task {tests[0]!r} of {flags.saved_path!r} has hidden tests and no page: grade it by "
             "sweet-rl evaluate_code."
         )
-    cluster = cluster_of(flags)
     settings = flags.rendering()
     embedder: Embedder | None = None
     if flags.clip_model:
@@ -54,11 +53,11 @@ def start(flags: PageGradingFlags) -> None:
         async with open_renderer(settings) as renderer:
             await run(flags, renderer, embedder)
 
-    if cluster is None:
+    if (cluster := cluster_of(flags)) is None:
         asyncio.run(main())
         return
-    with rendering_workers(cluster, settings, _at_once(flags)) as workers:
-        asyncio.run(run(flags, RayRenderer(workers), embedder))
+    with cluster.renderer_of(flags, settings, _at_once(flags)) as renderer:
+        asyncio.run(run(flags, renderer, embedder))
 
 
 def _at_once(flags: PageGradingFlags) -> int:

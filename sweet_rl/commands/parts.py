@@ -1,10 +1,11 @@
-"""Builds the agent that the flags ask for."""
+"""Builds the agent that the flags ask for; and what does a stage's pieces elsewhere."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from sweet_rl import tracking
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
@@ -23,6 +24,7 @@ from sweet_rl.commands.agent_flags import (
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, missing_package, no_such
 from sweet_rl.flags import flags_of
+from sweet_rl.flags.common import FanOut
 from sweet_rl.policies import POLICIES
 from sweet_rl.policies.reflective import ReflectivePolicy
 from sweet_rl.policies.scripted import ScriptedPolicy
@@ -30,6 +32,11 @@ from sweet_rl.preferences.ranking import end_token_of
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Task
 from sweet_rl.worlds import AgentRequest, ScriptedFlags
+
+
+def cluster_of(flags: FanOut) -> Any:
+    """What does the stage's pieces over a cluster, where --fan_out asks for it (`sweet_rl.integrations.ray`); None for this process."""
+    return None if flags.fan_out == "local" else importlib.import_module("sweet_rl.integrations.ray")
 
 
 async def make_policy(player: Player, tasks: Sequence[Task], *, concurrency: int) -> Policy:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
-from sweet_rl.cluster import Workers
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.command_line.servers import key_in
+from sweet_rl.commands.parts import cluster_of
 from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.concurrency import for_each
@@ -62,7 +62,8 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
         todo = [row for row in rows if row.key not in done]
         unscored = Unscored()
         if todo:
-            with _workers(flags, scorer_flags) as workers:
+            cluster, models = cluster_of(flags), (flags.model_id, flags.reference_model, scorer_flags)
+            with cluster.scoring_workers(flags, *models) if cluster else nullcontext() as workers:
                 work = _rank(flags, scorer_flags, todo, others, journal, unscored, len(done), workers)
                 run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
         finish(flags.output_path, [row.key for row in rows])
@@ -87,15 +88,6 @@ class Unscored:
             print(f"{self.too_long} candidates have no score: with their context they are too long.")
 
 
-def _workers(flags: RankingFlags, scorer_flags: ScorerFlags) -> AbstractContextManager[Workers | None]:
-    from sweet_rl.commands.fan_out import cluster_of, scoring_workers
-
-    cluster = cluster_of(flags)
-    if cluster is None:
-        return nullcontext()
-    return scoring_workers(cluster, flags.model_id, flags.reference_model, scorer_flags)
-
-
 async def _rank(
     flags: RankingFlags,
     scorer_flags: ScorerFlags,
@@ -104,16 +96,14 @@ async def _rank(
     journal: Journal,
     unscored: Unscored,
     done: int,
-    workers: Workers | None,
+    workers: Any,
 ) -> None:
     async with AsyncExitStack() as stack:
         if workers is None:
             models = scorers_of(flags.model_id, flags.reference_model, scorer_flags)
             scorers = await stack.enter_async_context(models)
         else:
-            from sweet_rl.commands.fan_out import ray_scorers
-
-            scorers = await ray_scorers(workers)
+            scorers = await cluster_of(flags).ray_scorers(workers)
         encoding = encoding_of(flags.tokenizer or flags.model_id, needs_header=flags.published)
         critic, reference = Model(scorers[0], encoding), None
         if flags.reference_model is not None and len(scorers) > 1:

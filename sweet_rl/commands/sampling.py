@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, cast
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, cast
 
 from sweet_rl import tracking
-from sweet_rl.cluster import Workers
 from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.agent_flags import OWN, Player
-from sweet_rl.commands.parts import make_policy, tokenizer_facts
+from sweet_rl.commands.parts import cluster_of, make_policy, tokenizer_facts
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
@@ -60,7 +59,12 @@ def run(flags: SamplingFlags, agent: Player) -> None:
         todo = [turn for turn in turns if turn.key not in done]
         failures: Counter[str] = Counter()
         if todo:
-            with _workers(flags, agent) as workers:
+            cluster = cluster_of(flags)
+            with (
+                cluster.sampling_workers(flags, agent, flags.batch_size)
+                if cluster
+                else nullcontext() as workers
+            ):
                 work = _sample(flags, agent, todo, journal, settings, failures, len(done), workers)
                 run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
         failed = finish(flags.output_path, [turn.key for turn in turns])
@@ -78,13 +82,6 @@ def run(flags: SamplingFlags, agent: Player) -> None:
     )
 
 
-def _workers(flags: SamplingFlags, agent: Player) -> AbstractContextManager[Workers | None]:
-    from sweet_rl.commands.fan_out import cluster_of, sampling_workers
-
-    cluster = cluster_of(flags)
-    return nullcontext() if cluster is None else sampling_workers(cluster, agent, flags.batch_size)
-
-
 async def _sample(
     flags: SamplingFlags,
     agent: Player,
@@ -93,7 +90,7 @@ async def _sample(
     settings: dict[str, Json],
     failures: Counter[str],
     done: int,
-    workers: Workers | None,
+    workers: Any,
 ) -> None:
     bar = progress(len(todo) + done, done, unit="turn", quiet=flags.quiet)
     policy: Policy | None = None
@@ -104,9 +101,7 @@ async def _sample(
                 policy = await make_policy(agent, [], concurrency=flags.batch_size)
             sampler = cast(Sampler, policy)
         else:
-            from sweet_rl.commands.fan_out import RaySampler
-
-            sampler = RaySampler(workers, tracking.meter(agent.model, "agent"))
+            sampler = cluster_of(flags).RaySampler(workers, tracking.meter(agent.model, "agent"))
 
         async def on_sampled(
             turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None

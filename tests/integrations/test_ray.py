@@ -21,13 +21,13 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.browsers import RenderFailed
-from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.evaluate_html import evaluate_html
-from sweet_rl.commands.fan_out import RayRenderer, RenderingPart
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.errors import DataError, EpisodeError, ServiceError, UsageError
+from sweet_rl.integrations import ray as over_ray
+from sweet_rl.integrations.ray import RayRenderer, RenderingPart, Workers, open_workers
 from sweet_rl.records import replace_rows
 from sweet_rl.types import Failure, StopReason
 from tests.commands.test_evaluate_code import make_row
@@ -237,14 +237,18 @@ async def build(error=None):
     return Odd()
 
 
+def cluster(address, gpus=None):
+    return SimpleNamespace(ray_address=address, ray_workers=1, ray_gpus_per_worker=gpus)
+
+
 def ask(address, method, *arguments, error=None):
-    said = []
-    with open_workers(Cluster(address, 1), partial(build, error), use_gpus=False, say=said.append) as workers:
-        return asyncio.run(workers.ask(method, *arguments)), said
+    with open_workers(cluster(address), partial(build, error), use_gpus=False) as workers:
+        return asyncio.run(workers.ask(method, *arguments))
 
 
-def test_what_a_part_raises_arrives_as_it_is(address):
-    assert ask(address, "add", 1, 2) == (3, [])
+def test_what_a_part_raises_arrives_as_it_is(address, capsys):
+    assert ask(address, "add", 1, 2) == 3
+    assert "Ray worker" not in capsys.readouterr().err
     failure = Failure("context_full", "the prompt has 9 tokens")
     with pytest.raises(EpisodeError) as caught:
         ask(address, "fail", EpisodeError(StopReason.CONTEXT_FULL, failure))
@@ -265,7 +269,7 @@ def test_work_that_kills_every_worker_is_given_up(address):
 def test_more_than_the_cluster_has_is_refused(address):
     with (
         pytest.raises(UsageError, match=r"--ray_gpus_per_worker is 0.5, but the cluster has 0 GPUs"),
-        open_workers(Cluster(address, 1, 0.5), build, use_gpus=True, say=print),
+        open_workers(cluster(address, 0.5), build, use_gpus=True),
     ):
         pass
 
@@ -299,9 +303,7 @@ def test_no_cluster_and_no_ray_are_named(monkeypatch):
 
 def test_a_head_that_is_gone_ends_the_run_with_what_to_do(monkeypatch):
     """Without Ray: its calls wait for ever, and its head is a socket that is closed in the middle."""
-    from sweet_rl import cluster
-
-    monkeypatch.setattr(cluster, "_PROBE_S", 0.1)
+    monkeypatch.setattr(over_ray, "_PROBE_S", 0.1)
 
     async def main():
         head = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
@@ -321,7 +323,7 @@ def test_a_head_that_is_gone_ends_the_run_with_what_to_do(monkeypatch):
             get_runtime_context=lambda: SimpleNamespace(gcs_address=address),
             exceptions=SimpleNamespace(RayTaskError=KeyError, RayError=LookupError),
         )
-        workers = cluster.Workers(ray, None, count=1, each=1, options={}, threads=1, say=print)
+        workers = Workers(ray, None, count=1, each=1, options={}, threads=1)
         asking = [asyncio.create_task(workers.ask("nap")) for _ in range(2)]  # one waits for a free worker
         await asyncio.sleep(0.5)
         assert not any(task.done() for task in asking)
