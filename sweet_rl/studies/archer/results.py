@@ -66,18 +66,9 @@ SAVED = (
 """What it takes to learn: the claim, the slower method, the faster one. Published of PPO; and whether it depends on the critic."""
 
 _KEPT = (
-    *(
-        "iterations",
-        "rollout_size",
-        "warmup_iter",
-        "epochs",
-        "actor_epochs",
-        "batch_size",
-        "grad_accum_steps",
-    ),
-    *("gamma", "tau", "capacity", "normalize_advantages"),
+    *("iterations", "rollout_size", "warmup_iter", "epochs", "actor_epochs", "batch_size"),
+    *("grad_accum_steps", "gamma", "tau", "capacity", "normalize_advantages"),
 )
-
 
 MEASURES = (
     Measure("return", "mean return", "number"),
