@@ -7,7 +7,6 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.errors import DataError
-from sweet_rl.records import replace_file
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
@@ -34,6 +33,11 @@ def method_of(world, key):
     return next(method for method in METHODS[world] if method.key == key)
 
 
+def of_world(study, world, run):
+    """A world's steps of a kind."""
+    return [call for call in calls_of(study) if call.run == run and call.name.startswith(f"{world}-")]
+
+
 # ---- commands
 
 
@@ -58,11 +62,8 @@ def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
 
 
 def learning(study, world, key):
-    return next(
-        call
-        for call in calls_of(study)
-        if study.folder / call.name == study.run(world, method_of(world, key), 0)
-    )
+    run = study.run(world, method_of(world, key), 0)
+    return next(call for call in calls_of(study) if study.folder / call.name == run)
 
 
 def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
@@ -97,38 +98,25 @@ def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkey
     lessons.parent.mkdir()
     lessons.write_bytes(Path("made/made_tasks.json").read_bytes())
     load(split.run)(*split.words, **split.flags)
-    parts = [
-        json.loads(lessons.with_name(f"{name}.json").read_text()) for name in ("train", "validate", "test")
-    ]
-    assert study.tasks(world, 0, "test") == {"task_file": lessons.with_name("test.json")}
-    train, validate, test = ({task["root"] for task in part} for part in parts)
-    assert train
-    assert validate
-    assert test
+    files = [lessons.with_name(f"{name}.json") for name in ("train", "validate", "test")]
+    assert study.tasks(world, 0, "test") == {"task_file": files[-1]}
+    train, validate, test = ({task["root"] for task in json.loads(file.read_text())} for file in files)
+    assert all((train, validate, test))
     assert not (train & test or train & validate or validate & test)
 
 
 def test_policies_of_a_seed_are_measured_on_the_same_games_and_those_of_another_on_others(tmp_path):
     study = ReflectStudy(tmp_path, seeds=2, first_seed=7, test_games=100, worlds=WORLDS)
     for world in WORLDS:
-        known = {}
+        known = []
         for seed in (7, 8):
-            flags = [
-                {
-                    name: value
-                    for name, value in call.flags.items()
-                    if name not in {"report", "swap_reflections"}
-                }
-                for call in calls_of(study)
-                if call.run == "reflect evaluate"
-                and call.name.startswith(f"{world}-")
-                and call.name.endswith(f"-{seed}.json")
-            ]
+            calls = [call for call in of_world(study, world, "reflect evaluate") if f"-{seed}." in call.name]
+            flags = [dict(call.flags, report="", swap_reflections="") for call in calls]
             assert len(flags) == len(METHODS[world])
             assert all(one == flags[0] for one in flags)
-            known[seed] = flags[0]
+            known.append(flags[0])
         drawn = "seed" if world == TAXI else "task_file"  # the taxi's games are drawn by the seed
-        assert known[7][drawn] != known[8][drawn]
+        assert known[0][drawn] != known[1][drawn]
 
 
 def test_a_seed_has_texts_of_its_own(tmp_path):
@@ -145,18 +133,13 @@ def test_a_seed_has_texts_of_its_own(tmp_path):
 def test_others_reflections_are_a_measurement_of_the_same_policy_after_it_has_learned(tmp_path):
     study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
     for world in WORLDS:
-        (chain,) = (
-            chain
-            for chain in rounds(study)[-1]
-            if study.folder / chain[0].name == study.run(world, method_of(world, "reflect_rl"), 0)
-        )
+        run = study.run(world, method_of(world, "reflect_rl"), 0)
+        (chain,) = (chain for chain in rounds(study)[-1] if study.folder / chain[0].name == run)
         learned, own, swapped = chain
         assert learned.run == "reflect rl_finetune"
         assert own.words == swapped.words
-        assert swapped.flags == own.flags | {
-            "report": study.report(world, method_of(world, "reflect_rl_swapped"), 0),
-            "swap_reflections": True,
-        }
+        report = study.report(world, method_of(world, "reflect_rl_swapped"), 0)
+        assert swapped.flags == own.flags | {"report": report, "swap_reflections": True}
 
 
 def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
@@ -178,16 +161,12 @@ def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
 def test_every_world_is_measured_beside_a_ceiling_and_floors_on_the_same_texts(tmp_path):
     study = ReflectStudy(tmp_path, seeds=2, worlds=WORLDS)
     for world in WORLDS:
-        measured = [call for call in calls_of(study) if call.run == "reflect evaluate"]
-        named = {call.name: call.words[0] for call in measured if call.name.startswith(f"{world}-")}
+        named = {call.name: call.words[0] for call in of_world(study, world, "reflect evaluate")}
         assert named[f"{world}-planner-0.json"] == "agent:planner"
-        assert (
-            named[f"{world}-random-0.json"].removeprefix("agent:")
-            in world_of(study.playing(world, 0)["env"]).agents
-        )
+        floor = named[f"{world}-random-0.json"].removeprefix("agent:")
+        assert floor in world_of(study.playing(world, 0)["env"]).agents
         assert named[f"{world}-linear-0.json"] == f"linear:{study.texts(world, 'sft', 0)}"
-        reflection = study.tuned_checkpoint(world, "reflection", 1)
-        texts = study.texts(world, "policy", 1)
+        texts, reflection = study.texts(world, "policy", 1), study.tuned_checkpoint(world, "reflection", 1)
         assert named[f"{world}-linear_reflect-1.json"] == f"linear:{texts}+{reflection}"
 
 
@@ -204,25 +183,24 @@ def test_where_a_fifth_of_the_moves_is_random_the_teachers_are_a_row_of_their_ow
 
 def test_policies_of_a_world_have_the_same_head(tmp_path):
     study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
-    points = {world: set() for world in WORLDS}
-    for call in calls_of(study):
-        if call.run in {"reflect supervised_pretrain", "reflect rl_finetune"}:
-            trains_policy = call.run == "reflect rl_finetune" or "reflect" not in call.flags
-            world = next(world for world in WORLDS if call.name.startswith(f"{world}-"))
-            if trains_policy:
-                points[world].add(call.flags.get("pointing_head", False))
-                if call.flags.get("pointing_head"):
-                    assert call.flags["env"] == study.playing(world, 0)["env"]  # whose lists the head reads
-            else:
-                assert "pointing_head" not in call.flags
+    points = {}
+    for world in WORLDS:
+        tuned = of_world(study, world, "reflect supervised_pretrain")
+        policies = [call for call in tuned if "reflect" not in call.flags]
+        policies += of_world(study, world, "reflect rl_finetune")
+        points[world] = {call.flags.get("pointing_head", False) for call in policies}
+        lists = {call.flags["env"] for call in policies if call.flags.get("pointing_head")}
+        assert lists <= {study.playing(world, 0)["env"]}  # whose lists the head reads
+        assert not [call for call in tuned if "reflect" in call.flags and "pointing_head" in call.flags]
     assert points == {TAXI: {False}, EXPLORE: {False}, MOVED: {True}, HOUSEHOLD: {True}}
 
 
 def test_ablations_are_asked_for(tmp_path):
-    main = ReflectStudy(tmp_path, worlds=WORLDS, methods=MAIN_METHODS)
-    left_out = {call.name for call in calls_of(ReflectStudy(tmp_path, worlds=WORLDS))} - {
-        call.name for call in calls_of(main)
-    }
+    every, main = (
+        {call.name for call in calls_of(ReflectStudy(tmp_path, worlds=WORLDS, methods=methods))}
+        for methods in (METHODS, MAIN_METHODS)
+    )
+    left_out = every - main
     assert all(any(part in name for part in ("positive", "flat", "sft_long")) for name in left_out)
     assert {name.partition("-")[0] for name in left_out} == {*WORLDS}
     assert {"reflect_rl", "sft_rl", "reflect_rl_swapped"} <= {method.key for method in MAIN_METHODS[TAXI]}
@@ -231,20 +209,17 @@ def test_ablations_are_asked_for(tmp_path):
 def test_all_policies_of_a_seed_begin_with_one_base_and_a_reflection_model_may_copy(tmp_path):
     study = ReflectStudy(tmp_path, worlds=WORLDS)
     for world in WORLDS:
-        calls = [call for call in calls_of(study) if call.name.startswith(f"{world}-")]
-        made = {Path(call.words[0]): call.flags["copies"] for call in calls if call.run.endswith(":make")}
+        base, reader = study.base(world, 0), tmp_path / f"{world}-reader-0"
         copies = world in {MOVED, HOUSEHOLD}
-        assert made == {study.base(world, 0): False} | (
-            {tmp_path / f"{world}-reader-0": True} if copies else {}
-        )
-        reflecting = tmp_path / f"{world}-reader-0" if copies else study.base(world, 0)
-        for call in calls:
-            if call.run == "reflect supervised_pretrain":
-                reflects = call.flags.get("reflect", False)
-                assert call.flags["model_name"] == (reflecting if reflects else study.base(world, 0))
-            if call.run == "reflect rl_finetune":
-                assert call.flags["model_name"] == study.base(world, 0)
-                assert call.flags.get("reflect_model_name", reflecting) == reflecting
+        made = of_world(study, world, "sweet_rl.studies.reflect.recipe:make")
+        wanted = {base: False} | ({reader: True} if copies else {})
+        assert {Path(call.words[0]): call.flags["copies"] for call in made} == wanted
+        reflecting = reader if copies else base
+        for call in of_world(study, world, "reflect supervised_pretrain"):
+            assert call.flags["model_name"] == (reflecting if "reflect" in call.flags else base)
+        for call in of_world(study, world, "reflect rl_finetune"):
+            assert call.flags["model_name"] == base
+            assert call.flags.get("reflect_model_name", reflecting) == reflecting
 
 
 # ---- what is read
@@ -258,23 +233,17 @@ SUCCESS = {"sft": 0.3, "rl": 0.0, "reflect_sft": 0.4, "reflect_rl": 0.6}
 def study(tmp_path):
     """Two seeds with reports and logs, as evaluate and rl_finetune write them."""
     study = ReflectStudy(tmp_path, seeds=2, iterations=4, worlds=WORLDS)
-    for world in WORLDS:
-        for method in METHODS[world]:
-            for seed in range(2):
-                success = SUCCESS.get(method.key, 0.5) + 0.1 * seed
-                write_report(study, world, method, seed, success)
-                if method.online and not method.policy_of:
-                    logs = study.checkpoint(world, method, seed)
-                    logs.mkdir(parents=True)
-                    played = (32, 30, 32, 32)  # a pass over the tasks ended with the second iteration
-                    rows = [
-                        {"iter": number, "succ": number / 4, "log": [{}] * played[number]}
-                        for number in range(4)
-                    ]
-                    replace_file(logs / "logs.json", [json.dumps(rows).encode()])
-                    levels = {"pickup": 0, "full": 2} if world == TAXI else {f"seed {seed}": 0, "other": 1}
-                    state = json.dumps({"levels": {"all": 0} if world == HOUSEHOLD else levels})
-                    replace_file(logs / "trainer_state.json", [state.encode()])
+    played = (32, 30, 32, 32)  # a pass over the tasks ended with the second iteration
+    rows = [{"iter": number, "succ": number / 4, "log": [{}] * played[number]} for number in range(4)]
+    for world, method, seed in ((w, m, seed) for w in WORLDS for m in METHODS[w] for seed in range(2)):
+        write_report(study, world, method, seed, SUCCESS.get(method.key, 0.5) + 0.1 * seed)
+        if method.online and not method.policy_of:
+            logs = study.checkpoint(world, method, seed)
+            logs.mkdir(parents=True)
+            (logs / "logs.json").write_text(json.dumps(rows))
+            levels = {"pickup": 0, "full": 2} if world == TAXI else {f"seed {seed}": 0, "other": 1}
+            state = {"levels": {"all": 0} if world == HOUSEHOLD else levels}
+            (logs / "trainer_state.json").write_text(json.dumps(state))
     return study
 
 
@@ -289,8 +258,7 @@ def write_report(study, world, method, seed, success, failed=0):
         {"level": name, "success": share, "episodes": count, "failed": failed, "cost": 1.0}
         for name, share, count in levels
     ]
-    report = {"checkpoints": [{"levels": rows}]}
-    replace_file(study.report(world, method, seed), [json.dumps(report).encode()])
+    study.report(world, method, seed).write_text(json.dumps({"checkpoints": [{"levels": rows}]}))
 
 
 def test_the_longest_chains_of_a_round_begin_first(tmp_path):
