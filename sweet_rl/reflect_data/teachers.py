@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import offered_commands, resolve_label, split_prompt
@@ -58,11 +58,9 @@ class Teacher(Protocol):
 
     async def say(self, asked: Asked) -> str:
         """The answer, never blank."""
-        ...
 
     async def close(self) -> None:
         """Close connections and files; the teacher is not asked again."""
-        ...
 
 
 class EmbeddedTeacher:
@@ -71,7 +69,6 @@ class EmbeddedTeacher:
     name = "embedded"
 
     async def say(self, asked: Asked) -> str:
-        """The known facts, worded by the question's seed."""
         return asked.known(random.Random(asked.seed))
 
     async def close(self) -> None:
@@ -105,7 +102,6 @@ class ModelTeacher:
                 self._kept[row["request"]] = row["reply"]
 
     async def say(self, asked: Asked) -> str:
-        """One chat completion, or its earlier reply to the same request."""
         body = {
             "model": self.name,
             "messages": [{"role": message.role, "content": message.content} for message in asked.messages],
@@ -128,7 +124,6 @@ class ModelTeacher:
         return text
 
     async def close(self) -> None:
-        """Close connections and the file of replies."""
         if self._journal is not None:
             await self._journal.flush()
             self._journal.close()
@@ -143,43 +138,23 @@ _CHOICES: Final = tuple(
 )
 
 
-class Expert(Protocol):
+class Expert(NamedTuple):
     """What the embedded player knows of a game's current state."""
 
-    def thought(self) -> Words:
-        """A sentence on the current state, with random wording."""
-        ...
-
-    def label(self) -> str:
-        """The label of the action that is best in the current state."""
-        ...
+    thought: Callable[[], Words]
+    """A sentence on the current state."""
+    label: Callable[[], str]
+    """The label of the action that is best in the current state."""
 
 
-class NoExpert:
-    """Knows nothing: for games that a model plays."""
-
-    def thought(self) -> Words:
-        """No thought: an empty text."""
-        return lambda _: ""
-
-    def label(self) -> str:
-        """No action: an empty label."""
-        return ""
+NO_EXPERT: Final = Expert(lambda: lambda _: "", lambda: "")
+"""Knows nothing: for games that a model plays."""
 
 
-class Chance:
-    """An agent that chooses among the labels on offer at random."""
-
-    def __init__(self, game: TextGame, seed: int) -> None:
-        self._game, self._random = game, random.Random(seed)
-
-    def thought(self) -> Words:
-        """The same sentence whatever the state is."""
-        return lambda _: "Anything may do."
-
-    def label(self) -> str:
-        """A label drawn from those on offer, all equally likely."""
-        return self._random.choice(list(self._game.labels))
+def chance(game: TextGame, seed: int) -> Expert:
+    """Chooses among the labels on offer at random."""
+    draws = random.Random(seed)
+    return Expert(lambda: lambda _: "Anything may do.", lambda: draws.choice(list(game.labels)))
 
 
 @dataclass(slots=True)

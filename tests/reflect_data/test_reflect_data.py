@@ -9,16 +9,16 @@ from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.reflect_data.jobs import Done, JobFile
 from sweet_rl.reflect_data.teachers import (
+    NO_EXPERT,
     Asked,
     EmbeddedTeacher,
     ModelTeacher,
-    NoExpert,
     extract_action,
     play,
 )
 from sweet_rl.types import Failure, Message
+from sweet_rl.worlds.dangerous_taxi import WORLD
 from sweet_rl.worlds.dangerous_taxi.game import START_STATES, TaxiGame, plan
-from sweet_rl.worlds.dangerous_taxi.tasks import TaxiExpert
 from tests.reflect_data.serving import talking
 
 
@@ -120,7 +120,7 @@ class Listening(EmbeddedTeacher):
 def run(teacher, expert=None, **flags):
     game = TaxiGame(max_turns=15)
     game.begin(START_STATES[7], "full")
-    return game, asyncio.run(play(game, expert or TaxiExpert(game), teacher, seed=0, **flags))
+    return game, asyncio.run(play(game, expert or WORLD.expert(game), teacher, seed=0, **flags))
 
 
 def test_the_embedded_player_delivers():
@@ -132,39 +132,39 @@ def test_the_embedded_player_delivers():
 
 def test_it_thinks_first_and_forgets_what_was_before():
     teacher = Listening("I see a taxi.", "Action: 0", "Still a taxi.")
-    run(teacher, NoExpert())
+    run(teacher, NO_EXPERT)
     think, act, again, _ = (call[-1].content for call in teacher.asked[:4])
     assert [len(call) for call in teacher.asked] == [2] * len(teacher.asked)
     assert "Action 0: move south" not in think
     assert "I see a taxi." in act
     assert "Action 0: move south" in act
     assert "I see a taxi." not in again
-    _, one = run(Listening(), NoExpert(), react=False)
+    _, one = run(Listening(), NO_EXPERT, react=False)
     assert one.steps == 1
 
 
 def test_a_reply_without_an_action_costs_a_step_and_is_kept():
-    _, played = run(Listening("thought", "I would rather not"), NoExpert())
+    _, played = run(Listening("thought", "I would rather not"), NO_EXPERT)
     assert played.failures == [Failure("malformed_reply", "I would rather not", turn=0)]
     assert played.steps == 2
     assert played.cost == pytest.approx(0.05 + 0.5)
-    _, published = run(Listening("thought", "I would rather not"), NoExpert(), compat="published")
+    _, published = run(Listening("thought", "I would rather not"), NO_EXPERT, compat="published")
     assert published.failures == played.failures
-    _, played = run(Listening("thought", "pickup passenger"), NoExpert())  # the command itself is an action
+    _, played = run(Listening("thought", "pickup passenger"), NO_EXPERT)  # the command itself is an action
     assert (played.failures, played.steps) == ([], 1)
 
 
 def test_a_silent_model_is_sent_the_state_again_and_without_a_service_nothing_is_said_about_it():
     teacher = Listening("", "", "thought", "Action: 4")
-    _, played = run(teacher, NoExpert())
+    _, played = run(teacher, NO_EXPERT)
     assert teacher.asked[0] == teacher.asked[1] == teacher.asked[2]
     assert [failure.kind for failure in played.failures] == ["empty_reply"] * 2
     assert played.steps == 1
-    _, silent = run(Listening(*[""] * 6), NoExpert())  # that is the model's own
+    _, silent = run(Listening(*[""] * 6), NO_EXPERT)  # that is the model's own
     assert silent.moved.over
     with pytest.raises(RequestFailed, match="overloaded"):
-        run(Listening(broken="overloaded"), NoExpert())
-    _, published = run(Listening(broken="overloaded"), NoExpert(), compat="published")
+        run(Listening(broken="overloaded"), NO_EXPERT)
+    _, published = run(Listening(broken="overloaded"), NO_EXPERT, compat="published")
     assert published.moved.over
 
 

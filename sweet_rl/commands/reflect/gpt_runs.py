@@ -12,7 +12,7 @@ from sweet_rl import tracking
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, judge_episodes, teach_all
-from sweet_rl.reflect_data.teachers import Chance, Expert, NoExpert, Teacher, play
+from sweet_rl.reflect_data.teachers import NO_EXPERT, Expert, Teacher, chance, play
 from sweet_rl.reflect_data.texts import TeacherFlags
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
@@ -42,8 +42,8 @@ def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
 
         def expert(game: TextGame, number: int) -> Expert:
             if games.random:
-                return Chance(game, derive_seed(number, "chance"))
-            return world.expert(game) if player.teacher == "embedded" else NoExpert()
+                return chance(game, derive_seed(number, "chance"))
+            return world.expert(game) if player.teacher == "embedded" else NO_EXPERT
 
         async def episode(job: Job[int], teacher: Teacher) -> Done:
             task = measured.tasks[Random(job.item).randrange(len(measured.tasks))]

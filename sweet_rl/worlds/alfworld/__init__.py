@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sweet_rl.command_line.listing import StageEntry
@@ -77,7 +78,6 @@ class Alfworld(TextGameWorld):
     stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Games of a split, optionally only those whose names contain a text."""
         from sweet_rl.worlds.alfworld.tasks import alfworld_data_tasks, household_tasks
 
         return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where, limit)
@@ -94,7 +94,6 @@ class Alfworld(TextGameWorld):
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
-        """Games in worker processes of one engine."""
         from sweet_rl.worlds.alfworld.engine import Household
         from sweet_rl.worlds.alfworld.game import BLACKLIST, HouseholdGame
 
@@ -115,14 +114,18 @@ class Alfworld(TextGameWorld):
         return Measured(self.name, level.tasks, options)
 
     def expert(self, game: TextGame) -> Expert:
-        """The planner, which knows the whole household."""
+        from sweet_rl.reflect_data.teachers import Expert
         from sweet_rl.worlds.alfworld.game import HouseholdGame
-        from sweet_rl.worlds.alfworld.players import HouseholdExpert
+        from sweet_rl.worlds.alfworld.players import thought
 
-        return HouseholdExpert(game) if isinstance(game, HouseholdGame) else super().expert(game)
+        if not isinstance(game, HouseholdGame):
+            return super().expert(game)
+        return Expert(
+            lambda: partial(thought, game.text, game.commands, game.expert_plan(), None),
+            lambda: game.expert_label() or game.labels[0],
+        )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """With a planner of its own: a worker process, started when it is first asked."""
         import asyncio
 
         from sweet_rl.worlds.alfworld.engine import Household

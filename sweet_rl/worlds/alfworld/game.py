@@ -73,7 +73,6 @@ class HouseholdGame:
         self._over = True
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin a task's game."""
         source = task.row.get("game")
         if not isinstance(source, str) or not source:
             raise bad_task(task, f"'game' must name a household game, got {source!r}")
@@ -94,7 +93,6 @@ class HouseholdGame:
 
     @property
     def text(self) -> str:
-        """The introduction, every command with its answer, and the labels."""
         path = "".join(
             f"--- Step: {number} ---\nAction: {command}\nObservation: {feedback}\n\n"
             for number, (command, feedback) in enumerate(self._path)
@@ -105,7 +103,6 @@ class HouseholdGame:
 
     @property
     def labels(self) -> Sequence[str]:
-        """The labels on offer, in their own order."""
         return CHOICES[: len(self._offered)]
 
     @property
@@ -159,7 +156,6 @@ class HouseholdGame:
         return next((label for label in self.labels if self._offered[label] == command), None)
 
     def close(self) -> None:
-        """Nothing to free: the engine outlives the game."""
         self._over = True
 
     def _label(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from random import Random
 from typing import Final, NamedTuple
@@ -19,7 +18,6 @@ from sweet_rl.chat import with_system
 from sweet_rl.chat.reflect_format import offered_commands, split_prompt
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
-from sweet_rl.reflect_data.texts import Words
 from sweet_rl.types import (
     Completion,
     Failure,
@@ -29,7 +27,6 @@ from sweet_rl.types import (
     StopReason,
     derive_seed,
 )
-from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 _DONE: Final = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
@@ -120,7 +117,6 @@ class HouseholdPlayer(ScriptedPolicy):
         self._plans: dict[tuple[str, ...], Sequence[str]] = {}
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn."""
         text = observation.messages[-1].content
         prompt = self.chat_format.render(with_system(self.system_prompt or "", observation.messages))
         offered = offered_commands(text, ACTION_HEAD)
@@ -132,7 +128,6 @@ class HouseholdPlayer(ScriptedPolicy):
         return Generation(prompt, Completion(label, finish_reason=FinishReason.STOP))
 
     async def close(self) -> None:
-        """Free the planner, where the player has one."""
         self._on_close()
 
     async def _planned(self, task_id: str, text: str, offered: Mapping[str, str]) -> str:
@@ -154,22 +149,6 @@ class HouseholdPlayer(ScriptedPolicy):
             raise EpisodeError(StopReason.POLICY_FAILED, Failure("planner_failed", f"{task_id}: {reason}"))
         self._plans.setdefault((*key, plan[0]), plan[1:])
         return label
-
-
-class HouseholdExpert:
-    """Asks the planner; once for each state."""
-
-    def __init__(self, game: HouseholdGame) -> None:
-        self._game = game
-
-    def thought(self) -> Words:
-        """The task and the next command."""
-        plan = self._game.expert_plan()
-        return partial(thought, self._game.text, self._game.commands, plan, None)
-
-    def label(self) -> str:
-        """The label of the planner's next command; the first one where there is no plan."""
-        return self._game.expert_label() or self._game.labels[0]
 
 
 _REASONS: Final = {

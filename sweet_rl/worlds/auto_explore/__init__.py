@@ -42,13 +42,11 @@ class AutoExplore(TextGameWorld):
     stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Questions of a split, or of a file of task records."""
         from sweet_rl.worlds.auto_explore.tasks import explore_tasks
 
         return explore_tasks(where)
 
     def prepared(self, options: Options, request: LevelRequest) -> Options:
-        """Embedded tasks have embedded repositories; measured policies see them whole."""
         if not isinstance(options, ExploreOptions):
             return options
         if _is_list(request):
@@ -74,7 +72,6 @@ class AutoExplore(TextGameWorld):
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
-        """Games over one library of repositories, each looked at once."""
         from sweet_rl.worlds.auto_explore.game import ExploreGame
         from sweet_rl.worlds.auto_explore.repositories import Library
 
@@ -92,7 +89,6 @@ class AutoExplore(TextGameWorld):
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """An agent that goes straight to the file, and one that draws random commands."""
         from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer
 
         if wanted.name == "wanderer":

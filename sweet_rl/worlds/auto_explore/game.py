@@ -97,16 +97,13 @@ class ExploreGame:
 
     @property
     def text(self) -> str:
-        """The whole prompt of the current state."""
         return self._text
 
     @property
     def labels(self) -> list[str]:
-        """The labels on offer, in the order of the list."""
         return list(self.offered)
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin a task, a row of `sweet_rl.worlds.auto_explore.tasks`, and return the first prompt."""
         self._over = True
         rng = Random(seed)
         self._labels_rng = rng if self._compat == "published" else Random(derive_seed(seed, "labels"))
@@ -169,7 +166,6 @@ class ExploreGame:
         return GameStep(text, -cost, terminated, self._over and not terminated, info)
 
     def close(self) -> None:
-        """End the game; a repository's view holds no resource."""
         self._over = True
 
     def name_of(self, command: str) -> str:

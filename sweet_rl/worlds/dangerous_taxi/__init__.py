@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from sweet_rl.command_line.listing import StageEntry
@@ -85,7 +86,6 @@ class DangerousTaxi(TextGameWorld):
     stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Starts of a level of the curriculum and a split: `pickup:train`."""
         from sweet_rl.worlds.dangerous_taxi.tasks import taxi_tasks
 
         return taxi_tasks(where)
@@ -105,7 +105,6 @@ class DangerousTaxi(TextGameWorld):
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
-        """Games, which share nothing with each other."""
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
         taxi = options if isinstance(options, TaxiOptions) else TaxiOptions()
@@ -133,14 +132,18 @@ class DangerousTaxi(TextGameWorld):
         )
 
     def expert(self, game: TextGame) -> Expert:
-        """The oracle, which knows the shortest way."""
-        from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-        from sweet_rl.worlds.dangerous_taxi.tasks import TaxiExpert
+        from sweet_rl.reflect_data.teachers import Expert
+        from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame
+        from sweet_rl.worlds.dangerous_taxi.tasks import thought
 
-        return TaxiExpert(game) if isinstance(game, TaxiGame) else super().expert(game)
+        if not isinstance(game, TaxiGame):
+            return super().expert(game)
+        return Expert(
+            lambda: partial(thought, None, None, game.state),
+            lambda: next((LABELS[action] for action in game.best_actions()), "0"),
+        )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """Drivers who plan, with slips or without, and one who draws."""
         from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 
         if wanted.name not in self.agents:

@@ -259,17 +259,14 @@ class TaxiGame:
 
     @property
     def instruction(self) -> str:
-        """The text before the state when an agent reflects."""
         return game_instruction()
 
     @property
     def state(self) -> int:
-        """The number of the current state, 0 to 499."""
         return self._states[-1]
 
     @property
     def text(self) -> str:
-        """The whole prompt of the current state."""
         return prompt(
             self._states,
             self._actions,
@@ -285,7 +282,6 @@ class TaxiGame:
         return -1 if unreachable else SUCCESS_THRESHOLDS[self.curriculum]
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin a task's game."""
         start, curriculum = task.row.get("start"), task.row.get("curriculum")
         if start is None:
             start = Random(derive_seed(seed, "taxi")).choice(START_STATES)

@@ -9,13 +9,11 @@ Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #data-of-record
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from random import Random
 from typing import Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
-from sweet_rl.reflect_data.texts import Words
 from sweet_rl.types import Json, Observation, derive_seed
 from sweet_rl.worlds.dangerous_taxi.game import (
     ACTION_NAMES,
@@ -25,7 +23,6 @@ from sweet_rl.worlds.dangerous_taxi.game import (
     LABELS,
     PICKUP,
     START_STATES,
-    TaxiGame,
     decode,
     plan,
     plan_to_pickup,
@@ -115,21 +112,6 @@ class TaxiDriver(ScriptedPolicy):
         state = read_state(observation.messages[-1].content)
         way = () if state is None else plan(state)
         return LABELS[way[0]] if way else LABELS[0]
-
-
-class TaxiExpert:
-    """Knows the shortest way of a taxi game."""
-
-    def __init__(self, game: TaxiGame) -> None:
-        self._game = game
-
-    def thought(self) -> Words:
-        """The positions of everything, and the next action."""
-        return partial(thought, None, None, self._game.state)
-
-    def label(self) -> str:
-        """The label of the oracle's first action; "0" where nothing is left to do."""
-        return next((LABELS[action] for action in self._game.best_actions()), "0")
 
 
 def thought(before: int | None, action: int | None, state: int, draws: Random) -> str:
