@@ -1,0 +1,61 @@
+"""Each recipe gives what its command gives: the same losses, and weights that moved the same way."""
+
+import importlib.util
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sweet_rl.commands.catalogue import load
+from tests.conftest import ROOT
+from tests.tiny_models import save_tiny_llama
+
+
+def recipe(name):
+    path = ROOT / "examples/recipes" / f"{name}.py"
+    found = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    assert len(path.read_text().splitlines()) <= 150
+    return module
+
+
+def moved(before, after):
+    """All weights' changes as one vector."""
+    old, new = (load_file(folder / "model.safetensors") for folder in (before, after))
+    return torch.cat([(new[name] - old[name]).flatten().double() for name in sorted(old)])
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Dialogues of two turns that differ in what the agent says."""
+    rows = []
+    for number in range(7):
+        head = [{"role": "user", "content": f"I want you to write a function, number {number}."}]
+        sides = [
+            [*head, {"role": "assistant", "content": said}, {"role": "user", "content": "Yes."},
+             {"role": "assistant", "content": f"return {number}"}]
+            for said in (f"Does an empty list count {number}?", "What should it return?")
+        ]  # fmt: skip
+        rows.append({"chosen": sides[0], "rejected": sides[1]})
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_multi_turn_dpo(pairs, tmp_path, monkeypatch):
+    model = save_tiny_llama(tmp_path / "model")
+    dpo = recipe("multi_turn_dpo")
+    monkeypatch.setattr(dpo, "PAIRS_PER_UPDATE", 3)
+    losses = dpo.train(str(pairs), str(tmp_path / "recipe"), str(model))
+    load("train_dpo")(
+        pretrain=str(model), dataset=str(pairs), save_path=str(tmp_path / "command"), train_batch_size=3,
+        learning_rate=dpo.LEARNING_RATE, max_len=dpo.MAX_LEN, eval_fraction=0.0, quiet=True,
+    )  # fmt: skip
+    metrics = [json.loads(line) for line in (tmp_path / "command/metrics.jsonl").read_text().splitlines()]
+    assert losses == pytest.approx([row["loss"] for row in metrics], abs=1e-5)
+    assert len(losses) == 3
+    one, other = (moved(model, tmp_path / name) for name in ("recipe", "command"))
+    assert one.norm() > 0
+    assert (one - other).norm() < 0.02 * other.norm()
