@@ -122,7 +122,7 @@ def start(words: Sequence[str], said: Path, *, most_bytes: int | None = None) ->
         if most_bytes is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-        from sweet_rl.cli import main
+        from sweet_rl.cli.main import main
 
         sys.argv = ["sweet-rl", *words]
         main()

@@ -21,7 +21,7 @@ from _machine import heading
 
 from sweet_rl import tracking
 from sweet_rl.cli import stages
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.runs.reading import runs_below
 

@@ -54,6 +54,6 @@ os.open, builtins.open = without_proc(os.open), without_proc(builtins.open)
 io.open = builtins.open
 sys.platform = "darwin"
 
-from sweet_rl.cli import main  # noqa: E402 - on the other system
+from sweet_rl.cli.main import main  # noqa: E402 - on the other system
 
 main()

@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-from sweet_rl import command_line
-from sweet_rl.cli import help_text, load, stages
-from sweet_rl.command_line.process import Inert, drawn_on
+from sweet_rl.cli import help_text, load, stage_flags, stages
+from sweet_rl.cli.parse import read, values
+from sweet_rl.cli.process import Inert, drawn_on
 from tests.conftest import ROOT
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
@@ -39,7 +39,7 @@ def test_every_script_is_a_command():
 def test_help_explains_every_flag(name):
     function = load(name)
     text = help_text(name, function)
-    for flag in command_line.stage_flags(function):
+    for flag in stage_flags(function):
         found = re.search(rf"  {'' if flag.many else '--'}{flag.name}\b.*\n {{8}}\S", text)
         assert (found is None) == (flag.shown == "never"), flag.name
 
@@ -76,7 +76,7 @@ def test_help_loads_nothing_heavy(name, heavy_of_help):
 
 FAULTS = """
 import ctypes, resource
-from sweet_rl.command_line.process import settle
+from sweet_rl.cli.process import settle
 settle()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -110,7 +110,7 @@ def test_memory_that_is_freed_is_kept_for_the_next_step_unless_a_person_says_oth
 
 ABORTS = """
 import atexit, os, sys
-from sweet_rl import cli
+from sweet_rl.cli import main as cli
 
 class Tensor:  # of a collective: as Python finalizes, a thread of torch's cannot let go of it
     def __del__(self, abort=os.abort):
@@ -167,7 +167,9 @@ def test_bash_completes_stages_flags_and_choices():
     assert completed("train_d") == ["train_dpo"]
     assert completed("train_dpo", "--zero") == ["--zero_stage"]
     assert completed("train_dpo", "--attention", "fl") == ["flex_attention", "flash_attention_2"]
-    assert cli("--completion", "tcsh").returncode == 2
+    unknown = cli("--completion", "tcsh")
+    assert unknown.returncode == 2
+    assert "Known: bash, zsh, fish" in unknown.stderr
 
 
 @pytest.mark.parametrize(
@@ -263,6 +265,6 @@ def test_flags_and_words_become_the_values_of_a_function(arguments, expected):
         count: "int | None" = 1, share: "float" = 0.5,
     ): ...  # fmt: skip
 
-    typed = command_line.read(stage, arguments)
-    assert command_line.values(stage, typed) == expected
+    typed = read(stage, arguments)
+    assert values(stage, typed) == expected
     assert typed.words == ()

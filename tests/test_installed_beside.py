@@ -10,8 +10,8 @@ import tomllib
 import pytest
 
 from sweet_rl import plugins
-from sweet_rl.cli import load, values_of
-from sweet_rl.command_line import read
+from sweet_rl.cli import load
+from sweet_rl.cli.parse import read, values_of
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from tests.conftest import ROOT

@@ -70,7 +70,7 @@ def test_windows_itself_is_told_to_use_wsl(tmp_path):
     code = (
         "import sys; sys.modules['fcntl'] = None\n"
         "sys.argv = ['sweet-rl', 'simulate_interactions', 'mini:test', 'a.jsonl']\n"
-        "from sweet_rl.cli import main; main()"
+        "from sweet_rl.cli.main import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

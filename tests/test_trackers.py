@@ -13,11 +13,11 @@ import pytest
 
 from sweet_rl import trackers, tracking
 from sweet_rl.cli import load
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.archer_watchers import destination_of
 from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import UsageError
-from sweet_rl.flags.common import LogTo
+from sweet_rl.flags.shared import LogTo
 from tests.conftest import ROOT
 
 TRAINING = {"train_batch_size": 8, "max_len": 1024, "eval_fraction": 0.0, "quiet": True, "device": "cpu"}

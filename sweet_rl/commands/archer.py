@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat import SMOLLM2, ChatFormat, InstructedChat, TokenizerChat, model_path
-from sweet_rl.command_line import refuse
-from sweet_rl.command_line.running import on_interrupt, silence_libraries
+from sweet_rl.cli.parse import refuse
+from sweet_rl.cli.progress import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
 from sweet_rl.commands.archer_watchers import ProgressBar, destination_of
 from sweet_rl.commands.humans import PLACE_FLAGS, Human, HumanFlags, make_user

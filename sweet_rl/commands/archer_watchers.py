@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from sweet_rl.command_line.running import progress
+from sweet_rl.cli.progress import progress
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import any_of
 from sweet_rl.trackers import KINDS

@@ -138,7 +138,7 @@ def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     turns = [_demonstration(step, show) for game in games for step in game]
     print(f"{len(turns):,} turns of {len(games):,} games to imitate")
 
-    from sweet_rl.command_line.running import silence_libraries
+    from sweet_rl.cli.progress import silence_libraries
     from sweet_rl.online.models import CRITIC, POLICY
     from sweet_rl.online.settings import ArcherSettings
 

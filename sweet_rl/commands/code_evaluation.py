@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sweet_rl.command_line.running import progress, write_report
+from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting
+from sweet_rl.flags.shared import Overwriting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import Facets, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
+from sweet_rl.flags.shared import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
 
 
 @dataclass(frozen=True, kw_only=True)

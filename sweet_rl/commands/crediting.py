@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
-from sweet_rl.command_line.running import progress, run_until_stopped
-from sweet_rl.command_line.servers import key_in
+from sweet_rl.cli.progress import progress, run_until_stopped
+from sweet_rl.cli.servers import key_in
 from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.errors import UsageError

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import Facets, built, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.stage import built, recorded, stage
 from sweet_rl.commands.agent_flags import AgentPrompt, ModelFlags, PlayerFlags
 from sweet_rl.commands.humans import ANSWERED, HumanFlags, server_plays
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS, simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Only, Settings, flag
-from sweet_rl.flags.common import (
+from sweet_rl.flags.shared import (
     BatchSize,
     ContinuingOtherwise,
     LogTo,

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flags_of
-from sweet_rl.flags.common import Evaluation, GraderName, Margin, Quiet, Regrade
+from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
 
 if TYPE_CHECKING:
     from sweet_rl.commands.evaluation import GradedFile
@@ -73,7 +72,7 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
     """The stage that grades files of a world, to be called with one, and with further flags."""
     import inspect
 
-    from sweet_rl.commands.catalogue import load
+    from sweet_rl.cli.main import load
 
     stage = load(world.evaluation)
     known = inspect.signature(stage).parameters
@@ -92,7 +91,7 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
 
 def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet: bool) -> None:
     """Give rows the grader's scores where they are missing."""
-    from sweet_rl.command_line.running import progress
+    from sweet_rl.cli.progress import progress
     from sweet_rl.commands.evaluation import graded_file
     from sweet_rl.grading import GRADERS, fields_by
     from sweet_rl.grading.identity import graded_with_own

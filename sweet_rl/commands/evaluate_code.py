@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, Evaluation, FanOut, Quiet, Regrade
 from sweet_rl.flags.models import NoSandbox
+from sweet_rl.flags.shared import Compatible, Evaluation, FanOut, Quiet, Regrade
 
 
 @dataclass(frozen=True, kw_only=True)

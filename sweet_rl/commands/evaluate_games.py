@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import Evaluation, Margin
+from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.flags.shared import Evaluation, Margin
 
 
 @dataclass(frozen=True, kw_only=True)

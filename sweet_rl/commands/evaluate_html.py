@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweet_rl.browsers.page import RenderFlags
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import Facets, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
-from sweet_rl.flags.common import BatchSize, Evaluation, FanOut, Margin, Quiet, Regrade, TempPath
 from sweet_rl.flags.models import Device, Metric
+from sweet_rl.flags.shared import BatchSize, Evaluation, FanOut, Margin, Quiet, Regrade, TempPath
 
 _WITH_CLIP = Only("clip_model", ("given",), "--clip_model")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
-from sweet_rl.command_line.running import judge_failed, words_of
+from sweet_rl.cli.progress import judge_failed, words_of
 from sweet_rl.commands import simulation
 from sweet_rl.commands.agent_flags import Player, PlayerFlags
 from sweet_rl.commands.evaluate import grading_by

@@ -22,7 +22,7 @@ from sweet_rl.chat.names import (
     sha256_of,
     user_cache,
 )
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import stage
 from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, Settings, flag
 

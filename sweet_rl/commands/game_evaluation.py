@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sweet_rl.command_line.running import write_report
+from sweet_rl.cli.progress import write_report
 from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import read_episodes

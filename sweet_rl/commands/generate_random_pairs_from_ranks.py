@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import (
+from sweet_rl.flags.models import MinReward, Tokenizer
+from sweet_rl.flags.shared import (
     Compatible,
     HardNegatives,
     InputPath,
@@ -25,7 +25,6 @@ from sweet_rl.flags.common import (
     Overwriting,
     Seeded,
 )
-from sweet_rl.flags.models import MinReward, Tokenizer
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:

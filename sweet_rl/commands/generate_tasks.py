@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags.common import NumTasks, OutputPath, Overwriting, Seeded, Source
+from sweet_rl.flags.shared import NumTasks, OutputPath, Overwriting, Seeded, Source
 from sweet_rl.worlds import first_for, world_of
 
 

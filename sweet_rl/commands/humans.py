@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sweet_rl.command_line.servers import asked_with, client_of, fields_of, retry_of
+from sweet_rl.cli.servers import asked_with, client_of, fields_of, retry_of
 from sweet_rl.commands.oracles import OWN_HUMAN, OracleFlags, make_oracle
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion

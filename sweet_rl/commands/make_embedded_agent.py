@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, WorldName
+from sweet_rl.flags.shared import OutputDir, Overwriting, Quiet, Seeded, WorldName
 from sweet_rl.worlds import first_for
 
 PRETRAINING_TEXTS = {

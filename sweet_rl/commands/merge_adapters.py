@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import OutputPath, Overwriting
 from sweet_rl.flags.models import DType, Pretrain
+from sweet_rl.flags.shared import OutputPath, Overwriting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweet_rl.command_line.servers import key_in
+from sweet_rl.cli.servers import key_in
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.users import USERS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl.browsers.page import Renderer
-from sweet_rl.command_line.running import progress, write_report
+from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.commands.parts import cluster_of
 from sweet_rl.errors import UsageError

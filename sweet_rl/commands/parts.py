@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from sweet_rl import tracking
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
-from sweet_rl.command_line.servers import asked_with, client_of, retry_of, vllm_server
+from sweet_rl.cli.servers import asked_with, client_of, retry_of, vllm_server
 from sweet_rl.commands.agent_flags import (
     ENGINES,
     OWN,
@@ -24,7 +24,7 @@ from sweet_rl.commands.agent_flags import (
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, missing_package, no_such
 from sweet_rl.flags import flags_of
-from sweet_rl.flags.common import FanOut
+from sweet_rl.flags.shared import FanOut
 from sweet_rl.policies import POLICIES
 from sweet_rl.policies.reflective import ReflectivePolicy
 from sweet_rl.policies.scripted import ScriptedPolicy

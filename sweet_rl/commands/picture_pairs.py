@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
 from sweet_rl.browsers.page import RenderFlags
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import OutputPath, Overwriting, SavedPath
+from sweet_rl.flags.shared import OutputPath, Overwriting, SavedPath
 
 if TYPE_CHECKING:
     from sweet_rl.types import Trajectory

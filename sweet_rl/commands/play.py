@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import Facets, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
-from sweet_rl.flags.common import Seeded, Tasks, WorldName
 from sweet_rl.flags.models import KeyVar
+from sweet_rl.flags.shared import Seeded, Tasks, WorldName
 from sweet_rl.worlds import Options, world_of
 
 _ASKS = Only("answered_by", ("oracle",), "worlds in which an oracle answers")
@@ -98,7 +98,7 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     import secrets
     from dataclasses import replace
 
-    from sweet_rl.command_line.servers import key_in
+    from sweet_rl.cli.servers import key_in
     from sweet_rl.commands.playing import play_game
 
     world = world_of(flags.world)

@@ -10,20 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import Facets, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import (
-    Compatible,
-    ContinuingOtherwise,
-    InputPath,
-    LogTo,
-    ModelFanOut,
-    OutputPath,
-    Quiet,
-    SaveSteps,
-)
 from sweet_rl.flags.models import (
     IN_PROCESS,
     SERVED,
@@ -35,6 +25,16 @@ from sweet_rl.flags.models import (
     KeyVar,
     Requests,
     Tokenizer,
+)
+from sweet_rl.flags.shared import (
+    Compatible,
+    ContinuingOtherwise,
+    InputPath,
+    LogTo,
+    ModelFanOut,
+    OutputPath,
+    Quiet,
+    SaveSteps,
 )
 from sweet_rl.types import Json
 

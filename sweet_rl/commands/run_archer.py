@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.flags import Settings, flag
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import (
+from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
+from sweet_rl.flags.shared import (
     GraderName,
     NumTasks,
     OutputDir,
@@ -22,7 +22,6 @@ from sweet_rl.flags.common import (
     Tasks,
     WorldName,
 )
-from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
 from sweet_rl.worlds import first_for
 
 TINY = "tiny"

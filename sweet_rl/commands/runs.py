@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import stage
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Below, Prices
+from sweet_rl.flags.shared import Below, Prices
 
 if TYPE_CHECKING:
     from sweet_rl.runs.reading import Found, Price

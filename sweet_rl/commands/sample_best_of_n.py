@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import Facets, built, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.stage import built, recorded, stage
 from sweet_rl.commands.agent_flags import AgentFlags, Player, engine_of
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import (
+from sweet_rl.flags.shared import (
     BatchSize,
     Compatible,
     ContinuingOtherwise,

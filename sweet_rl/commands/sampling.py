@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 from sweet_rl import tracking
-from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
-from sweet_rl.command_line.servers import key_in
+from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
+from sweet_rl.cli.servers import key_in
 from sweet_rl.commands.agent_flags import OWN, Player
 from sweet_rl.commands.parts import cluster_of, make_policy, tokenizer_facts
 from sweet_rl.commands.turn_rows import done_keys, finish

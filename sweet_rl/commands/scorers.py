@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
-from sweet_rl.command_line.servers import client_of, retry_of, vllm_server
+from sweet_rl.cli.servers import client_of, retry_of, vllm_server
 from sweet_rl.errors import missing_package
 from sweet_rl.preferences.ranking import LoadedScorer
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Listening, Quiet, Seeded, WorldName
 from sweet_rl.flags.models import KeyVar
+from sweet_rl.flags.shared import Listening, Quiet, Seeded, WorldName
 from sweet_rl.users.faults import DEFAULT_FAULTS
 from sweet_rl.worlds import first_for
 

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.command_line.process import drawn_on, inert
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.process import drawn_on, inert
+from sweet_rl.cli.stage import stage
 from sweet_rl.commands.training_flags import FieldFlags, TrainedOn
 from sweet_rl.commands.training_groups import TokenFlags
 from sweet_rl.flags import flag

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Literal
 
 from sweet_rl import tracking
-from sweet_rl.command_line import Options as Chosen
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import Facets, built, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.parse import Options as Chosen
+from sweet_rl.cli.stage import built, recorded, stage
 from sweet_rl.commands.agent_flags import (
     RECAP,
     Player,
@@ -25,7 +25,7 @@ from sweet_rl.commands.agent_flags import (
 from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, server_plays
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
-from sweet_rl.flags.common import (
+from sweet_rl.flags.shared import (
     BatchSize,
     ContinuingOtherwise,
     InputPath,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
-from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
-from sweet_rl.command_line.servers import key_in
+from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
+from sweet_rl.cli.servers import key_in
 from sweet_rl.commands.agent_flags import OWN, RECAP, Player
 from sweet_rl.commands.humans import Human, make_user
 from sweet_rl.commands.parts import make_policy

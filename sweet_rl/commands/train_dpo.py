@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl.chat.names import user_cache
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,
     Loss,
@@ -21,7 +21,7 @@ from sweet_rl.commands.training_flags import (
 )
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible
+from sweet_rl.flags.shared import Compatible
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import LossSettings, Reduction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,
     FieldFlags,
@@ -16,8 +16,8 @@ from sweet_rl.commands.training_flags import (
 )
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible
 from sweet_rl.flags.models import MinReward
+from sweet_rl.flags.shared import Compatible
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.command_line.stages import Stage, needing, stage
+from sweet_rl.cli.stage import Stage, needing, stage
 from sweet_rl.commands.training_groups import OutputFlags, RowFlags, ShardFlags, same_fields
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
@@ -173,7 +173,7 @@ def _alone(function: Callable[..., None]) -> Callable[..., None]:
         if evaluates or os.environ.get("RANK", "0") != "0":  # one process writes
             function(*groups)
             return
-        from sweet_rl.command_line.running import on_interrupt
+        from sweet_rl.cli.progress import on_interrupt
         from sweet_rl.training.checkpoints import held
 
         again = "The same command with --load_checkpoint resumes from the newest checkpoint in"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
-from sweet_rl.flags.common import LogTo, Overwriting, Quiet, SaveSteps, Seeded
 from sweet_rl.flags.models import OtherTokenizer
+from sweet_rl.flags.shared import LogTo, Overwriting, Quiet, SaveSteps, Seeded
 from sweet_rl.tracking import Destination
 
 if TYPE_CHECKING:

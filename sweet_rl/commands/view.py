@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Final
 
 from sweet_rl import tracking
 from sweet_rl.browsers.page import RenderFlags
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import SweetRLError, UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Listening, ListeningPort, Overwriting, SavedPath, TempPath
+from sweet_rl.flags.shared import Listening, ListeningPort, Overwriting, SavedPath, TempPath
 from sweet_rl.tracking import is_record
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def show(
             megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
             _export(library, flags.export, flags, int(megabytes * 1_000_000))
             return
-        from sweet_rl.command_line.process import inert
+        from sweet_rl.cli.process import inert
         from sweet_rl.serving import is_loopback
         from sweet_rl.viewer.server import serve
 

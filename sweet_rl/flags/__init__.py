@@ -1,35 +1,314 @@
 """Each setting is declared once: the fields of a dataclass are its flags, its validation and its documentation.
 
-`fields` makes them, `common` has those that many stages share. Worlds, trainings and stages say their settings
-in the same way.
+`class RenderFlags(Settings)` is a frozen, keyword-only dataclass whose fields are made by `flag`. The command
+line reads them, `--help` lists them under the first sentence of the class, shells complete them, and whoever
+builds the class, from Python or by a file, has its ranges and choices checked. Worlds, losses and trainings
+say their settings in the same way.
 """
 
-from sweet_rl.flags.fields import (
-    REQUIRED,
-    Flag,
-    Only,
-    Settings,
-    any_of,
-    check,
-    described,
-    flag,
-    flags_of,
-    listed,
-    no_flag,
-    read_type,
-)
+from __future__ import annotations
 
-__all__ = [
-    "REQUIRED",
-    "Flag",
-    "Only",
-    "Settings",
-    "any_of",
-    "check",
-    "described",
-    "flag",
-    "flags_of",
-    "listed",
-    "no_flag",
-    "read_type",
-]
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, field, fields
+from numbers import Integral, Real
+from os import PathLike
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, Literal
+
+from sweet_rl.errors import UsageError
+
+REQUIRED: Final = MISSING
+"""The default of a flag that must be given."""
+
+_KEY: Final = "sweet_rl.flag"
+_NONE: Final = {"none": True}
+_KINDS: Final[dict[type, tuple[tuple[type, ...], str]]] = {
+    bool: ((Integral,), "true or false"),
+    int: ((Integral,), "a whole number"),
+    float: ((Real,), "a number"),
+    str: ((str, PathLike), "a text"),
+}
+"""Whose values a flag of each kind takes from Python."""
+Shown = Literal["help", "all", "never"]
+"""In which help a flag stands: the short one, only the whole one, or none (accepted, without effect)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Where a flag has a meaning; elsewhere it is refused, not ignored.
+
+    Args:
+        facet: of what a stage is about to do, as the stage says it: what runs the model, say.
+        values: of that facet, or what finds them.
+        words: what the flag belongs to, for messages; default the flag of the facet's name with these values.
+    """
+
+    facet: str
+    values: tuple[str, ...] | Callable[[], tuple[str, ...]]
+    words: str = ""
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The values of the facet."""
+        return self.values() if callable(self.values) else self.values
+
+    def __str__(self) -> str:
+        return self.words or f"--{self.facet} {any_of(self.allowed)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One flag, with everything that is known of it.
+
+    Args:
+        name: of the field.
+        help: a sentence for the person who types it.
+        kind: what its text is read as.
+        optional: whether the text None means that there is no value.
+        default: its value where it is not given, or `REQUIRED`.
+        group: the heading that it stands under.
+        choices: all values that it may have; empty: any.
+        at_least: the smallest value that it may have.
+        above: a bound that it must exceed.
+        at_most: the largest value that it may have.
+        below: a bound that it must not reach.
+        aliases: further names, published or usual elsewhere.
+        formerly: names that it had here; accepted, and not listed.
+        shown: in which help it stands.
+        bare: the text that it has where it stands alone, for flags that are no switches.
+        only: where it has a meaning; None: everywhere.
+        positional: may be given without its name.
+        many: takes all words that belong to no other flag.
+    """
+
+    name: str
+    help: str = ""
+    kind: type = str
+    optional: bool = False
+    default: Any = None
+    group: str = ""
+    choices: tuple[Any, ...] = ()
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    aliases: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()
+    shown: Shown = "help"
+    bare: str | None = None
+    only: Only | None = None
+    positional: bool = False
+    many: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that it is known by."""
+        return (self.name, *self.aliases, *self.formerly)
+
+    @property
+    def annotation(self) -> str:
+        """Its type as a signature has it."""
+        return self.kind.__name__ + (" | None" if self.optional else "")
+
+    def check(self, value: Any, dashes: str = "--") -> None:
+        """Whether it may have this value.
+
+        Raises:
+            UsageError: names the flag, what it may be, and what it was.
+        """
+        if value is None and self.optional:
+            return
+        if self.choices and value not in self.choices:
+            raise UsageError(f"{dashes}{self.name} must be {any_of(self.choices)}, got {value!r}.")
+        kinds, words = _KINDS[self.kind]
+        if not self.many and not isinstance(value, kinds):
+            raise UsageError(f"{dashes}{self.name} must be {words}, got {value!r}.")
+        bounds = (self.at_least, self.above, self.at_most, self.below)
+        if all(bound is None for bound in bounds):
+            return
+        low, above, high, below = bounds
+        fits = (
+            (low is None or value >= low)
+            and (above is None or value > above)
+            and (high is None or value <= high)
+            and (below is None or value < below)
+        )
+        if not fits:
+            raise UsageError(f"{dashes}{self.name} must be {self.range}, got {value}.")
+
+    @property
+    def range(self) -> str:
+        """The numbers that it may be, in words; empty for any."""
+        if self.at_least is not None and self.at_most is not None:
+            return f"from {self.at_least} to {self.at_most}"
+        words = {
+            "at least {}": self.at_least,
+            "above {}": self.above,
+            "at most {}": self.at_most,
+            "below {}": self.below,
+        }
+        bounds = [text.format(bound) for text, bound in words.items() if bound is not None]
+        return "positive" if bounds == ["above 0"] else " and ".join(bounds)
+
+
+def flag(
+    default: Any,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    choices: tuple[Any, ...] = (),
+    aliases: tuple[str, ...] = (),
+    formerly: tuple[str, ...] = (),
+    shown: Shown = "help",
+    bare: str | None = None,
+    only: Only | None = None,
+) -> Any:
+    """A field of a dataclass that is a flag; the arguments are explained at `Flag`.
+
+    The choices of a field annotated with a `Literal` are those of the annotation.
+    """
+    details = {
+        "help": help,
+        "at_least": at_least,
+        "above": above,
+        "at_most": at_most,
+        "below": below,
+        "choices": choices,
+        "aliases": aliases,
+        "formerly": formerly,
+        "shown": shown,
+        "bare": bare,
+        "only": only,
+    }
+    return field(default=default, metadata={_KEY: details})
+
+
+def no_flag(default: Any = REQUIRED, *, factory: Any = MISSING) -> Any:
+    """A field of such a dataclass that a run fills in; it is no flag. `factory` makes a default that can change."""
+    return field(default=default, default_factory=factory, metadata={_KEY: _NONE})
+
+
+class Settings:
+    """Base of dataclasses whose fields are flags; values are checked when one is built."""
+
+    __slots__ = ()
+
+    DASHES: ClassVar = "--"
+    """What stands before a setting's name where people type it."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        self.check_together()
+
+    def check_together(self) -> None:
+        """For what no single field can say, such as two of them that exclude each other.
+
+        Raises:
+            UsageError: names the flags.
+        """
+
+
+def check(settings: Any) -> None:
+    """Hold the values of a dataclass against what its fields say.
+
+    Raises:
+        UsageError: names the flag, what it may be, and what it was.
+    """
+    for one in flags_of(type(settings)):
+        one.check(getattr(settings, one.name), getattr(settings, "DASHES", "--"))
+
+
+_known: dict[type, tuple[Flag, ...]] = {}
+
+
+def flags_of(settings: type) -> tuple[Flag, ...]:
+    """The flags of a dataclass: its own in their order, then those of the classes that it extends.
+
+    Raises:
+        TypeError: a field is of a type that no text is read as.
+    """
+    if settings not in _known:
+        _known[settings] = tuple(_flags(settings))
+    return _known[settings]
+
+
+def _flags(settings: type) -> Iterator[Flag]:
+    owners = {
+        name: owner for owner in reversed(settings.__mro__) for name in vars(owner).get("__annotations__", {})
+    }
+    order = settings.__mro__.index
+    for one in sorted(fields(settings), key=lambda one: order(owners[one.name])):
+        if one.metadata.get(_KEY) is _NONE:
+            continue
+        owner = owners[one.name]
+        kind, optional, choices = read_type(_annotation(owner, one.name))
+        details = dict(one.metadata.get(_KEY) or {})
+        details["choices"] = tuple(details.get("choices") or choices)
+        yield Flag(
+            name=one.name,
+            kind=kind,
+            optional=optional,
+            default=one.default,
+            group=_heading(owner),
+            **details,
+        )
+
+
+def _annotation(owner: type, name: str) -> Any:
+    """The type of one field; those of others may be known to type checkers only."""
+    alone = type("_", (), {"__annotations__": {name: vars(owner)["__annotations__"][name]}})
+    alone.__module__ = owner.__module__
+    return typing.get_type_hints(alone)[name]
+
+
+def described(documented: Any) -> dict[str, str]:
+    """The text after each name under `Args:` in a docstring, on one line."""
+    args = inspect.cleandoc(documented.__doc__ or "").partition("Args:\n")[2]
+    found: dict[str, str] = {}
+    name = ""
+    for line in args.partition("\n\n")[0].splitlines():
+        if line.startswith("     "):  # continues the line before
+            found[name] += f" {line.strip()}"
+            continue
+        name, _, words = line.strip().partition(": ")
+        found[name.lstrip("*")] = words
+    return found
+
+
+def read_type(annotation: Any) -> tuple[type, bool, tuple[Any, ...]]:
+    """What a text is read as, whether there may be no value, and the values of a `Literal`.
+
+    Raises:
+        TypeError: no text is read as that.
+    """
+    union = typing.get_origin(annotation) in {UnionType, typing.Union}
+    parts = typing.get_args(annotation) if union else (annotation,)
+    kinds = [part for part in parts if part is not NoneType]
+    optional = len(kinds) < len(parts)
+    if len(kinds) == 1 and kinds[0] in {bool, int, float, str}:
+        return kinds[0], optional, ()
+    if len(kinds) == 1 and typing.get_origin(kinds[0]) is Literal:
+        values = typing.get_args(kinds[0])
+        return type(values[0]), optional, values
+    raise TypeError(f"a flag is text, a number, a switch or a choice of them, not {annotation}")
+
+
+def _heading(owner: type) -> str:
+    """The first sentence of a class."""
+    return (owner.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+
+def any_of(values: tuple[Any, ...]) -> str:
+    """Names as a sentence has them: `a, b or c`."""
+    *most, last = map(str, values)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a value that has commas between them; no empty ones."""
+    return [part.strip() for part in text.split(",") if part.strip()]

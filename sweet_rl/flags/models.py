@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+from sweet_rl.flags import REQUIRED, Only, Settings, flag
 
 IN_PROCESS: Final = Only("engine", ("transformers",), "a model run by transformers")
 OWN_VLLM: Final = Only("engine", ("vllm",), "a model run by vllm")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flag, no_flag
-from sweet_rl.flags.common import NumTasks, Seeded, Tasks, WorldName
+from sweet_rl.flags.shared import NumTasks, Seeded, Tasks, WorldName
 from sweet_rl.types import Json
 from sweet_rl.worlds import first_for
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import InputPath, OutputPath, Overwriting, SavedPath
 from sweet_rl.flags.models import OtherTokenizer, PairFields, RejectedKey, Tokenizer, WithoutHidden
+from sweet_rl.flags.shared import InputPath, OutputPath, Overwriting, SavedPath
 from sweet_rl.types import Json, Trajectory
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.command_line.stages import Facets, stage
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.stage import stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.errors import DataError, ServiceError, SweetRLError, missing_package
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import Listening, Quiet
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer
+from sweet_rl.flags.shared import Listening, Quiet
 from sweet_rl.integrations.choice import WorldChoice
 from sweet_rl.types import Json, Message
 from sweet_rl.worlds import Options, first_for
@@ -130,7 +131,7 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
 
     from sweet_rl import serving
     from sweet_rl.chat import TokenizerChat
-    from sweet_rl.command_line.servers import key_in
+    from sweet_rl.cli.servers import key_in
     from sweet_rl.commands.crediting import facts_of, models_of
     from sweet_rl.preferences.dialogue_credit import DialogueCritic
     from sweet_rl.runs.reading import trained_from

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweet_rl import tracking
-from sweet_rl.command_line import running
+from sweet_rl.cli import progress as running
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, Listening, Quiet, Seeded
+from sweet_rl.flags.shared import Compatible, Listening, Quiet, Seeded
 from sweet_rl.types import Compat, derive_seed
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from sweet_rl.browsers.page import RenderFlags
-from sweet_rl.command_line.servers import key_in
-from sweet_rl.command_line.stages import built
+from sweet_rl.cli.servers import key_in
+from sweet_rl.cli.stage import built
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sweet_rl import command_line
-from sweet_rl.command_line import stage_flags
-from sweet_rl.command_line.reading import joined_flags
-from sweet_rl.commands.catalogue import COMMANDS, stages, values_of
+from sweet_rl.cli import parse
+from sweet_rl.cli.main import COMMANDS, stages
+from sweet_rl.cli.parse import joined_flags, stage_flags, values_of
 from sweet_rl.errors import SweetRLError, UsageError, missing_package, suggestion
 from sweet_rl.pipelines.steps import Step, function_of
 from sweet_rl.records import check_yaml
@@ -420,7 +419,7 @@ def _step(scope: Scope, name: str) -> Step:
     arguments = [*(f"--{flag}={text}" for flag, text in texts.items()), *listed_words, *more]
     try:
         rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
-        typed = command_line.read(function, arguments if rewrite is None else rewrite(arguments))
+        typed = parse.read(function, arguments if rewrite is None else rewrite(arguments))
         values = values_of(function, typed)
         single = {one.name: one for one in (*flags, *joined_flags(function, values))}
         for flag, value in values.items():
@@ -431,7 +430,7 @@ def _step(scope: Scope, name: str) -> Step:
         about = (nodes[flag] for flag in re.findall(r"--(\w+)", str(error)) if flag in nodes)
         raise UsageError(f"{next(about, stage).place}: stage {name} ({run}): {error}") from None
     needs |= scope.said_needs(name)
-    words, values = command_line.in_front(function, typed.words, values)
+    words, values = parse.in_front(function, typed.words, values)
     return Step(scope.full(name), run, words, values, tuple(sorted(needs)), tuple(launcher))
 
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, listed
-from sweet_rl.flags.common import Jobs
+from sweet_rl.flags.shared import Jobs
 
 
 @dataclass(frozen=True, kw_only=True)

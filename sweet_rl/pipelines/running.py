@@ -26,8 +26,8 @@ from typing import Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.chat.names import folder_of
-from sweet_rl.command_line.process import settle
-from sweet_rl.command_line.recording import PARENT, STEP
+from sweet_rl.cli.process import settle
+from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.policies import parent_watchdog

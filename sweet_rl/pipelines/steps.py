@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.command_line import stage_flags, with_defaults
-from sweet_rl.command_line.reading import joined_flags
-from sweet_rl.command_line.recording import is_recorded, recorded, resumes_itself, settings_of
-from sweet_rl.commands.catalogue import load
+from sweet_rl.cli.main import load
+from sweet_rl.cli.parse import joined_flags, stage_flags, with_defaults
+from sweet_rl.cli.stage import is_recorded, recorded, resumes_itself, settings_of
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file

@@ -16,13 +16,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import SftTexts
-from sweet_rl.command_line.listing import StageEntry, written_by
-from sweet_rl.command_line.servers import key_in
-from sweet_rl.command_line.stages import Stage, stage
+from sweet_rl.cli.servers import key_in
+from sweet_rl.cli.stage import Stage, StageEntry, stage, written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import REQUIRED, Only, Settings, flag, flags_of
-from sweet_rl.flags.common import Overwriting, Quiet, Seeded
 from sweet_rl.flags.models import BaseUrl, KeyVar, Requests
+from sweet_rl.flags.shared import Overwriting, Quiet, Seeded
 from sweet_rl.openai_client import shown
 from sweet_rl.types import Json
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 from sweet_rl import trackers
 from sweet_rl.chat.names import folder_of
 from sweet_rl.errors import BudgetSpent, StorageError, UsageError, first_line
-from sweet_rl.flags.common import Budget
+from sweet_rl.flags.shared import Budget
 from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, Settings, flag, listed
-from sweet_rl.flags.common import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.flags.models import Agent, Iterations, Skill
+from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
 

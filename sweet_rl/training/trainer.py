@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
-from sweet_rl.command_line.running import progress
+from sweet_rl.cli.progress import progress
 from sweet_rl.errors import ServiceError, first_line
 from sweet_rl.training import checkpoints, forward, models, sharding
 from sweet_rl.training.attention import attend_plainly

@@ -30,7 +30,7 @@ from sweet_rl.worlds.options import (
 )
 
 if TYPE_CHECKING:
-    from sweet_rl.command_line.listing import StageEntry
+    from sweet_rl.cli.stage import StageEntry
     from sweet_rl.openai_client import OpenAIClient
     from sweet_rl.reflect_data.teachers import Expert
     from sweet_rl.text_game import TextGame

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
-from sweet_rl.flags.common import Compatible
 from sweet_rl.flags.models import NoSandbox, Skill
+from sweet_rl.flags.shared import Compatible
 from sweet_rl.types import Task
 
 

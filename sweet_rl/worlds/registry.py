@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.cli.stage import StageEntry
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.plugins import Registry

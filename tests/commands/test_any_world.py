@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.command_line.help_pages import help_text
-from sweet_rl.commands.catalogue import COMMANDS, load, stages
+from sweet_rl.cli.main import COMMANDS, help_text, load, stages
 from sweet_rl.commands.generate_tasks import generate_tasks
 from sweet_rl.commands.serve_simulator import serve_simulator
 from sweet_rl.errors import UsageError

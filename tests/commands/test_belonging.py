@@ -2,8 +2,8 @@
 
 import pytest
 
-from sweet_rl.cli import load, values_of
-from sweet_rl.command_line import read
+from sweet_rl.cli import load
+from sweet_rl.cli.parse import read, values_of
 from sweet_rl.commands.archer import _ONLY
 from sweet_rl.commands.archer import run as run_archer
 from sweet_rl.commands.archer_config import CONFIGS

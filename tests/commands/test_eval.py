@@ -9,8 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from sweet_rl.command_line import read
-from sweet_rl.commands.catalogue import values_of
+from sweet_rl.cli.parse import read, values_of
 from sweet_rl.commands.eval import eval as evaluate
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.users.server_process import start_server

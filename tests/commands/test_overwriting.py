@@ -12,7 +12,7 @@ from sweet_rl.cli import load
 from sweet_rl.commands.evaluation import check_outputs
 from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import BudgetSpent, DataError, ServiceError, StorageError, UsageError
-from sweet_rl.flags.common import Evaluation
+from sweet_rl.flags.shared import Evaluation
 from sweet_rl.records import locked
 from sweet_rl.reflect_data.jobs import JobFile
 from sweet_rl.runs.reading import read_record

@@ -9,9 +9,9 @@ from typing import Literal
 import pytest
 
 from sweet_rl.cli import help_text, load, stages
-from sweet_rl.command_line import Options, read, stage_flags, values
-from sweet_rl.command_line.help_pages import candidates, script_for
-from sweet_rl.command_line.stages import needing, stage
+from sweet_rl.cli.main import candidates
+from sweet_rl.cli.parse import Options, read, stage_flags, values
+from sweet_rl.cli.stage import needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, flags_of
 from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings
@@ -210,11 +210,6 @@ def test_every_stage_says_its_help_and_no_name_twice():
         names = [each for one in flags for each in (one.name, *one.aliases)]
         assert len(set(names)) == len(names), name
         assert all(one.help.strip() for one in flags), name
-
-
-def test_completion_of_an_unknown_shell_is_refused():
-    with pytest.raises(UsageError, match="Known: bash, zsh, fish"):
-        script_for("tcsh")
 
 
 def test_a_missing_package_is_named_and_other_failures_stay_as_they_are():

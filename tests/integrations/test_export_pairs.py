@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
-from sweet_rl.command_line import read, values
+from sweet_rl.cli.parse import read, values
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export import export_pairs
 from sweet_rl.training.data import read_pairs

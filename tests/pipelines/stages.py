@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 
 
 @recorded("write", reads=("source",))

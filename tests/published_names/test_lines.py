@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 import yaml
 
-from sweet_rl.commands.catalogue import stages
+from sweet_rl.cli.main import stages
 from sweet_rl.published_names.reflect_rl import STAGES
 from tests.conftest import ROOT
 

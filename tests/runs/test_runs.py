@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.rollout import schedule
 from sweet_rl.runs import finish, open_journal, plan
@@ -182,7 +182,7 @@ sys.path.insert(0, {root!r})
 from sweet_rl import tracking
 from sweet_rl.runs import record
 record._EVERY_S = 0.05
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 
 @recorded("write")
 def write(output: str) -> None:

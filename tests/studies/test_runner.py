@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from sweet_rl.chat import model_path
-from sweet_rl.cli import load, values_of
-from sweet_rl.command_line import read
+from sweet_rl.cli import load
+from sweet_rl.cli.parse import read, values_of
 from sweet_rl.errors import UsageError
 from sweet_rl.pipelines.running import Records, _other_inputs
 from sweet_rl.pipelines.steps import in_rounds

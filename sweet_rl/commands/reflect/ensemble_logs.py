@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import Compatible, OutputDir, Overwriting
+from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.flags.shared import Compatible, OutputDir, Overwriting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 from sweet_rl.errors import ServiceError, UsageError, no_such
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Quiet, ReportPath
+from sweet_rl.flags.shared import Overwriting, Quiet, ReportPath
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _measure(
     """One checkpoint: settings and results."""
     from tempfile import TemporaryDirectory
 
-    from sweet_rl.command_line.running import progress, silence_libraries
+    from sweet_rl.cli.progress import progress, silence_libraries
     from sweet_rl.commands.reflect.training_run import with_tiny_models
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sweet_rl.command_line import Options
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.parse import Options
+from sweet_rl.cli.stage import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, MaxFailed, Overwriting, Quiet, Tasks, WorldName
+from sweet_rl.flags.shared import Compatible, MaxFailed, Overwriting, Quiet, Tasks, WorldName
 from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
 from sweet_rl.worlds import first_for, names, world_of
 

@@ -18,13 +18,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.command_line import Options
-from sweet_rl.command_line.stage_flags import stage_flags
-from sweet_rl.command_line.stages import Facets, Stage, needing, stage
+from sweet_rl.cli.parse import Facets, Options, stage_flags
+from sweet_rl.cli.stage import Stage, needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags import flags_of as flags_of_settings
-from sweet_rl.flags.common import LogTo, Quiet
+from sweet_rl.flags.shared import LogTo, Quiet
 from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, settings_of
 from sweet_rl.worlds import flags_of, names, world_of
 

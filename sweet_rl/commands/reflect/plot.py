@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, Overwriting
+from sweet_rl.flags.shared import Compatible, Overwriting
 from sweet_rl.reflect_data.texts import Output
 from sweet_rl.types import Compat
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import given_flags
+from sweet_rl.cli.stage import given_flags, recorded
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 from sweet_rl.errors import UsageError
 from sweet_rl.online.reflect.settings import ReflectSettings
@@ -23,7 +22,7 @@ class Bar:
     """A progress bar with the level of a curriculum, cost, success and losses; also a context."""
 
     def __init__(self, settings: ReflectSettings, ground: Playground, done: int, *, quiet: bool) -> None:
-        from sweet_rl.command_line.running import progress
+        from sweet_rl.cli.progress import progress
 
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
@@ -104,7 +103,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings) as playground:
-        from sweet_rl.command_line.running import silence_libraries
+        from sweet_rl.cli.progress import silence_libraries
 
         silence_libraries()
         from sweet_rl.commands.reflect.training_run import TrainingRun

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import given_flags
+from sweet_rl.cli.stage import given_flags, recorded
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 from sweet_rl.errors import UsageError
 from sweet_rl.online.reflect.settings import ReflectSettings
@@ -49,7 +48,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     if not settings.published:
         check_kind(texts, file, reflect=settings.reflect)
 
-    from sweet_rl.command_line.running import progress, silence_libraries
+    from sweet_rl.cli.progress import progress, silence_libraries
 
     silence_libraries()
     from sweet_rl.commands.reflect.training_run import TrainingRun

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from sweet_rl import tracking
-from sweet_rl.command_line.running import on_interrupt
+from sweet_rl.cli.progress import on_interrupt
 from sweet_rl.online import distributed
 from sweet_rl.online.reflect import runs
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags

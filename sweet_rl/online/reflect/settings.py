@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
 from sweet_rl.flags import Only, flag, no_flag
-from sweet_rl.flags.common import Compatible
+from sweet_rl.flags.shared import Compatible
 from sweet_rl.types import Json
 from sweet_rl.worlds import Options, World, first_for, flags_of, options_of, world_of
 

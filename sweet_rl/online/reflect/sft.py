@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
-from sweet_rl.command_line.listing import written_by
+from sweet_rl.cli.stage import written_by
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.online.distributed import all_reduce_sum, clipped_step, is_main, own_rows, rank
 from sweet_rl.online.reflect.agent import Agent, Example, seeded_dropout

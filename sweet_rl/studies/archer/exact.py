@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from sweet_rl.chat import ChatFormat
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.online.archer import ArcherLearner, make_learner
 from sweet_rl.online.learner import Draw, Say
 from sweet_rl.online.policy import Utterance

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.mini.objects.asker import BestAsker
 from sweet_rl.mini.objects.oracle import answer
 from sweet_rl.pipelines.steps import Step

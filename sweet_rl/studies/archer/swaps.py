@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.errors import DataError
 from sweet_rl.grouping import other_places
 from sweet_rl.mini.objects.asker import guess

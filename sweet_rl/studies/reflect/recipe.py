@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
+from sweet_rl.cli.stage import recorded
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.studies.outcome import Chain, call
 from sweet_rl.studies.reflect.worlds import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame

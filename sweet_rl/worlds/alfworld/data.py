@@ -13,10 +13,9 @@ from random import Random
 from typing import Any
 
 from sweet_rl.chat.reflect_format import sft_texts
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, Tasks
+from sweet_rl.flags.shared import Compatible, Tasks
 from sweet_rl.prompts import packaged_text
 from sweet_rl.reflect_data.texts import (
     Label,

@@ -11,11 +11,10 @@ from importlib import import_module
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import Compatible, MaxFailed, OutputDir, Overwriting, Quiet, Seeded
+from sweet_rl.flags.shared import Compatible, MaxFailed, OutputDir, Overwriting, Quiet, Seeded
 from sweet_rl.reflect_data.texts import (
     Markov,
     Output,
@@ -316,7 +315,7 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     sft.jsonl is for a policy alone, sft_reflection.jsonl for the reflection model, sft_policy.jsonl for a
     policy that reads reflections; the last two also without wrong ways, as *_positive.jsonl.
     """
-    from sweet_rl.command_line.running import progress
+    from sweet_rl.cli.progress import progress
     from sweet_rl.worlds.auto_explore.data_texts import explore_texts
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories import Library

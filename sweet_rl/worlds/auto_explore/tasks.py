@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from sweet_rl.chat.reflect_format import offered_commands
-from sweet_rl.command_line.listing import written_by
+from sweet_rl.cli.stage import written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.tracking import is_record

@@ -14,10 +14,9 @@ from random import Random
 from typing import Any, Final, Literal
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, SftTexts, sft_texts, split_prompt
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible
+from sweet_rl.flags.shared import Compatible
 from sweet_rl.prompts import load_prompt
 from sweet_rl.reflect_data.texts import (
     Label,

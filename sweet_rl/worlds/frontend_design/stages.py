@@ -10,11 +10,11 @@ from typing import Final
 
 from sweet_rl import tracking
 from sweet_rl.browsers.page import RenderFlags
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Only, flag
-from sweet_rl.flags.common import (
+from sweet_rl.flags.models import BaseUrl, KeyVar, MaxPixels, MaxTokens, Metric, Requests, ServerPlace
+from sweet_rl.flags.shared import (
     BatchSize,
     Continuing,
     Margin,
@@ -26,7 +26,6 @@ from sweet_rl.flags.common import (
     Source,
     TempPath,
 )
-from sweet_rl.flags.models import BaseUrl, KeyVar, MaxPixels, MaxTokens, Metric, Requests, ServerPlace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweet_rl.browsers.page import Renderer, RenderFailed, normalise_urls
-from sweet_rl.command_line.running import progress, run_until_stopped
+from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.network import without_hub_if_silent

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sweet_rl.browsers import Renderer
 from sweet_rl.browsers.page import RenderFlags
-from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, no_flag
-from sweet_rl.flags.common import TempPath
+from sweet_rl.flags.shared import TempPath
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions

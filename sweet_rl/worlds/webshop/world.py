@@ -21,7 +21,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags import flag, no_flag

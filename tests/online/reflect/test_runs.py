@@ -152,7 +152,7 @@ def test_what_began_a_run_may_be_typed_again(tmp_path):
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion():
-    from sweet_rl.command_line import read
+    from sweet_rl.cli.parse import read
 
     with pytest.raises(UsageError, match="did you mean --reflect_load_dir"):
         read(stage, rewrite("--reflect_laod_dir=x"))

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from sweet_rl import tracking
-from sweet_rl.command_line.recording import recorded
-from sweet_rl.command_line.stages import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.flags import Settings, flag
 from sweet_rl.records import replace_file
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from guessing.human import Teller
-from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.cli.stage import StageEntry
 from sweet_rl.flags import flag
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, StepResult, StopReason, UserContext, derive_seed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -105,6 +104,8 @@ def on_interrupt(words: str) -> Iterator[None]:
 
 def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> None:
     """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume."""
+
+    import asyncio
 
     async def main() -> None:
         current = asyncio.current_task()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+from sweet_rl.flags import REQUIRED, Only, Settings, flag
 from sweet_rl.flags.models import ASKED
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Compat

@@ -1,0 +1,333 @@
+"""The one list of commands; the console entry `sweet-rl`, with its help and its completion for shells.
+
+A stage is a function in `sweet_rl.commands`: its settings are the flags, its docstring is the help. Nothing heavy is
+imported before the flags are known to be good, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import inspect
+import io
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+from sweet_rl.cli.parse import flags_here, in_front, read, values_of
+from sweet_rl.cli.process import Inert, inert, settle
+from sweet_rl.cli.stage import typed_here
+from sweet_rl.errors import BudgetSpent, SweetRLError, UsageError, no_such, suggestion
+from sweet_rl.flags import REQUIRED, Flag
+from sweet_rl.openai_client import shown
+
+COMMANDS = {
+    "run": "Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
+    "preflight": "Look at what a pipeline needs before it begins: data, servers, disk, GPU memory.",
+    "eval": "Evaluate an agent in one command: play the tasks, grade, report; retries, costs, intervals.",
+    "compare": "Compare runs task by task: differences with intervals, what only one solves.",
+    "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
+    "evaluate": "Grade trajectories of any world by its grader, or by one of your own.",
+    "evaluate_code": "Grade functions by hidden tests, in a sandbox; print the table; write preference pairs.",
+    "evaluate_games": "Report trajectories of worlds that reward turns; write preference pairs.",
+    "evaluate_html": "Grade web pages by their pictures; print the table; write preference pairs.",
+    "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
+    "train_sft": "Fine-tune a model on the agent's messages, in dialogues or in single turns.",
+    "train_reward_model": "Train a critic with a regression head on preference pairs.",
+    "sample_best_of_n": "Sample alternatives for every agent turn of graded trajectories.",
+    "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
+    "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
+    "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
+    "export": "Write trajectories as another tool's file (inspect_ai), or such a file as trajectories.",
+    "export_credit": "Write dialogues by their sampled tokens, each turn with its credit, for TRL and verl.",
+    "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
+    "credit": "Score every turn of finished dialogues by a critic, with and without the hidden solution.",
+    "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
+    "run_archer": "Train a policy online: it plays, and learns from what it played.",
+    "show_tokens": "Show what training would learn from a file, token by token.",
+    "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
+    "view": "Look at what runs have left, in a browser: dialogues, candidates, pairs, metrics, reports.",
+    "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
+    "visualize_design_dialogue_histories": "Browse a trajectory file of pages: draw and grade every draft, too.",
+    "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
+    "serve_credit": "Serve a critic: dialogues and hidden information in, every turn's advantage out.",
+    "serve_env": "Serve a world, with its human, as an OpenEnv environment: reset, step, state.",
+    "play": "Play a game in the terminal: see what an agent sees, get its rewards.",
+    "generate_tasks": "Write the tasks of a world's list as a ColBench file.",
+    "fetch_model": "Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
+    "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
+    "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
+    "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",
+    "demo_reflect": "Reflect-RL from nothing: one world or several, five ways to learn.",
+    "runs": "List what made the outputs in a folder, and when, with what, at what cost.",
+    "reflect evaluate_gpt": "Measure a model as it is, by ReAct.",
+    "reflect supervised_pretrain": "Reflect-RL: fine-tune the policy or the reflection model on texts.",
+    "reflect rl_finetune": "Reflect-RL: train the policy online, beside a frozen model that reflects.",
+    "reflect evaluate": "Reflect-RL: measure checkpoints by sampled episodes.",
+    "reflect plot": "Reflect-RL: draw success, cost and loss of online runs.",
+    "reflect ensemble_logs": "Reflect-RL: merge the logs of runs that went on from each other.",
+}
+"""Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
+
+`reflect plot` is in `sweet_rl.commands.reflect.plot`. `stages` has the stages of worlds, too.
+"""
+
+_ELSEWHERE = {
+    "train_reward_model": "sweet_rl.commands.train_sft",
+    "visualize_dialogue_histories": "sweet_rl.commands.view",
+    "visualize_design_dialogue_histories": "sweet_rl.commands.view",
+    "run": "sweet_rl.pipelines.run",
+    "preflight": "sweet_rl.pipelines.run",
+    "export_pairs": "sweet_rl.integrations.export",
+    "serve_credit": "sweet_rl.integrations.serve",
+    "export": "sweet_rl.integrations.export",
+    "export_credit": "sweet_rl.integrations.export",
+    "serve_env": "sweet_rl.integrations.serve",
+    "demo": "sweet_rl.studies.demos",
+    "demo_archer": "sweet_rl.studies.demos",
+    "demo_reflect": "sweet_rl.studies.demos",
+}
+"""Stages in modules of other names: what is declared together, and clients of the other stages."""
+
+_HELP: Final = frozenset({"-h", "--help", "--help-all", "--help_all"})
+_EVERYWHERE: Final = "Like many stages"
+"""The last heading of a help: the flags below it are the same for every stage."""
+
+
+def stages() -> dict[str, str]:
+    """All stages with their summaries: ours, then those that only one world has (`World.stages`)."""
+    from sweet_rl.worlds import registry
+
+    return COMMANDS | {name: stage.summary for name, stage in registry.stages().items()}
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Import a stage and return its function."""
+    if name in COMMANDS:
+        module = _ELSEWHERE.get(name) or f"sweet_rl.commands.{name.replace(' ', '.')}"
+        attribute = name.rpartition(" ")[2]
+    else:
+        from sweet_rl.worlds import registry
+
+        of_worlds = registry.stages()
+        if name not in of_worlds:
+            raise no_such("stage", name, [*COMMANDS, *of_worlds])
+        module, _, attribute = of_worlds[name].place.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return function
+
+
+def main() -> None:
+    """The console entry: `sweet-rl <stage> --flags`."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        print(_overview())
+        sys.exit(0)
+    if arguments[0] == "--version":
+        from sweet_rl import __version__
+
+        print(__version__)
+        sys.exit(0)
+    if arguments[0] in {"--completion", "--complete"}:
+        _complete(*arguments)
+        sys.exit(0)
+    two = " ".join(arguments[:2]).replace("-", "_")
+    known = COMMANDS if arguments[0].replace("-", "_") in COMMANDS or two in COMMANDS else stages()
+    groups = {name.partition(" ")[0] for name in known if " " in name}
+    words = 2 if arguments[0] in groups else 1
+    if words == 2 and (len(arguments) == 1 or arguments[1] in {"-h", "--help", "help"}):
+        print(_overview(arguments[0]))
+        sys.exit(0)
+    typed = " ".join(arguments[:words])
+    name = typed.replace("-", "_")
+    if name not in known:
+        _die(f"there is no stage {typed!r}{suggestion(name, known)}. `sweet-rl --help` lists them all.", 2)
+    run(name, arguments[words:])
+
+
+def run(name: str, arguments: Sequence[str] | None = None) -> None:
+    """Run the stage `name` with command-line arguments (default: those of this process), then exit.
+
+    Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 3 stopped by its budget, 130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    sys.argv[1:] = map(shown, sys.argv[1:])  # records and trackers keep them
+    for stream in (sys.stdout, sys.stderr):  # an id or a model's words may hold what UTF-8 cannot
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout = Inert(sys.stdout)  # bars draw on the other stream
+    done: list[str] = []
+
+    @atexit.register  # the first to be registered is the last to be called
+    def skip_finalization() -> None:
+        """FSDP2 keeps gloo's threads, and one that lets go of a tensor as Python finalizes aborts (pytorch#190489)."""
+        if done and "WORLD_SIZE" in os.environ:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(0)
+
+    settle()
+    try:
+        _run(name, load(name), arguments)
+        done.append(name)
+    except SweetRLError as error:
+        _die(str(error), 3 if isinstance(error, BudgetSpent) else 1)
+    except KeyboardInterrupt:
+        _die("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; exit quietly
+        sys.exit(141)
+
+
+def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
+    if not _HELP.isdisjoint(arguments):
+        whole = not {"--help-all", "--help_all"}.isdisjoint(arguments)
+        beside = [word for word in arguments if word not in _HELP]
+        print(help_text(name, function, whole=whole, arguments=beside), flush=True)
+        return
+    rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
+    try:
+        typed = read(function, arguments if rewrite is None else rewrite(arguments))
+    except UsageError as error:
+        _die(str(error), 2)
+    words, values = in_front(function, typed.words, values_of(function, typed))
+    typed_here.set(True)
+    function(*words, **values)
+
+
+def _overview(group: str = "") -> str:
+    shown = {name: summary for name, summary in stages().items() if name.startswith(group)}
+    width = max(map(len, shown))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in shown.items()]
+    lines += [
+        "",
+        "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them.",
+        "sweet-rl --completion bash (or zsh, or fish) prints completion for a shell.",
+    ]
+    if sys.platform != "linux":
+        limits = "grading code and rendering pages, which need Linux (docs/install.md)"
+        lines.append(f"On {sys.platform} all works but {limits}.")
+    return "\n".join(["usage: sweet-rl STAGE [--flags]", "", *lines])
+
+
+def _complete(what: str, *words: str) -> None:
+    """What a shell asks for: its script, or what the last of the words may become."""
+    if what == "--complete":
+        print("\n".join(candidates(words, stages(), load)))
+        return
+    shell = words[0] if words else ""
+    if shell not in SCRIPTS:
+        _die(str(no_such("completion for the shell", shell, SCRIPTS)), 2)
+    print(SCRIPTS[shell], end="")
+
+
+def _die(message: str, status: int) -> NoReturn:
+    print(f"error: {inert(shown(message))}", file=sys.stderr)
+    sys.exit(status)
+
+
+def help_text(
+    name: str, function: Callable[..., Any], *, whole: bool = True, arguments: Sequence[str] = ()
+) -> str:
+    """The page of a stage, its flags in groups."""
+    text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")[0]
+    flags = [one for one in flags_here(function, arguments) if one.shown != "never"]
+    shown = [one for one in flags if whole or one.shown == "help" or one.default is REQUIRED]
+    words = "".join(f" [{one.name} ...]" for one in flags if one.many)
+    lines = [f"usage: {name} [--flag value ...]{words}", "", text, ""]
+    listing = getattr(function, "listing", None)
+    if listing is not None:
+        lines += [listing(), ""]
+    for group in sorted(dict.fromkeys(one.group for one in shown), key=_EVERYWHERE.__eq__):
+        lines.append(f"{group or 'flags'}:")
+        for one in shown:
+            lines += _explained(one) if one.group == group else ()
+        lines.append("")
+    options = getattr(function, "options", None)
+    if options is not None:
+        lines.append(f"A {options.by} has flags of its own: --help beside --{options.by} NAME explains them.")
+    if rest := len(flags) - len(shown):
+        lines.append(f"{rest} further flag{'s' * (rest > 1)}, for which the defaults mostly do: --help-all.")
+    return "\n".join(lines).rstrip()
+
+
+def _explained(flag: Flag) -> Iterator[str]:
+    """A flag with its values, its default, range and further names, and what it does."""
+    words = textwrap.fill(
+        flag.help, 100, initial_indent=" " * 8, subsequent_indent=" " * 8, break_on_hyphens=False
+    )
+    if flag.many:
+        yield from (f"  {flag.name} ...", words)
+        return
+    values = "|".join(map(str, flag.choices)) or flag.kind.__name__.upper()
+    default = flag.default
+    notes = ["required" if default is REQUIRED else f"default {default}"]
+    if default is None or default == "" or default is False:
+        notes = []
+    notes += [flag.range] if flag.range else []
+    notes += [f"also --{alias}" for alias in flag.aliases]
+    yield (
+        f"  --{flag.name}"
+        + ("" if flag.kind is bool else f" {values}")
+        + (f"   ({'; '.join(notes)})" if notes else "")
+    )
+    yield words
+
+
+SCRIPTS: Final = {
+    "bash": """\
+# eval "$(sweet-rl --completion bash)"
+_sweet_rl() {
+    local IFS=$'\\n'
+    COMPREPLY=($(sweet-rl --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _sweet_rl sweet-rl
+""",
+    "zsh": """\
+# eval "$(sweet-rl --completion zsh)", behind compinit
+_sweet_rl() {
+    local -a found
+    found=(${(f)"$(sweet-rl --complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    if (( $#found )); then compadd -a found; else _files; fi
+}
+compdef _sweet_rl sweet-rl
+""",
+    "fish": """\
+# sweet-rl --completion fish | source
+function __sweet_rl
+    set -l words (commandline -opc)
+    set -l last (commandline -ct)
+    sweet-rl --complete $words[2..-1] "$last" 2>/dev/null
+end
+complete -c sweet-rl -a '(__sweet_rl)'
+""",
+}
+
+
+def candidates(
+    words: Sequence[str], stages: Iterable[str], load: Callable[[str], Callable[..., Any]]
+) -> list[str]:
+    """What the last of the words may become."""
+    *before, last = words or [""]
+    before = [before[0].replace("-", "_"), *before[1:]] if before else []
+    name = next((one for one in stages if before[: one.count(" ") + 1] == one.split()), None)
+    if name is None:
+        following = {tuple(one.split()[: len(before) + 1]) for one in stages}
+        fits = {one[-1] for one in following if list(one[:-1]) == before and len(one) > len(before)}
+        return sorted(one for one in fits if one.startswith(last.replace("-", "_")))
+    given = before[name.count(" ") + 1 :]
+    try:
+        flags = flags_here(load(name), given)
+    except UsageError:  # a world that is half typed
+        flags = flags_here(load(name), ())
+    named = {each: one for one in flags for each in (one.name, *one.aliases)}
+    asked = named.get(given[-1][2:].replace("-", "_")) if given and given[-1].startswith("--") else None
+    if asked is not None and asked.kind is not bool:
+        return [str(one) for one in asked.choices if str(one).startswith(last)]
+    if not last.startswith("--"):
+        return []
+    typed = {word[2:].partition("=")[0].replace("-", "_") for word in given if word.startswith("--")}
+    listed = [one for one in flags if one.shown != "never" and not one.many and one.name not in typed]
+    return [f"--{one.name}" for one in listed if one.name.startswith(last[2:].replace("-", "_"))]
