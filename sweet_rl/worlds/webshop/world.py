@@ -25,7 +25,6 @@ from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags import flag, no_flag
-from sweet_rl.openai_client import RequestFailed
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
 from sweet_rl.worlds.base import Rows, World
 from sweet_rl.worlds.options import AgentRequest, Options
@@ -201,6 +200,8 @@ class WebShopEnv:
         """Nothing to free: the shop outlives the episode."""
 
     async def _fetch(self, address: Address) -> Page:
+        from sweet_rl.openai_client import RequestFailed
+
         try:
             read = partial(read_page, address=address, published=self._published)
             return await self._shop.fetch(address, read)
