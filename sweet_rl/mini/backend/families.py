@@ -16,9 +16,6 @@ from typing import Any, TypeAlias
 
 Arguments: TypeAlias = tuple[Any, ...]
 
-TESTS = 10
-"""Hidden calls of a problem, as many as a ColBench task has."""
-
 _FAMILIES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 """For each family its function, the names and words of its kinds, and how people ask for it."""
 _LEVELS = ("bronze", "silver", "gold", "ruby", "guest", "regular", "friend", "star", "classic", "plus")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+import tomllib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,57 +38,11 @@ if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
     from sweet_rl.users.protocol import Speaker
 
-ABOUT_FUNCTION: Final = (
-    (
-        "Are there any thresholds or limits where the result changes, and what are they exactly?",
-        "At which values does the behaviour switch from one case to another?",
-    ),
-    (
-        "Which constants, rates or weights should the calculation use?",
-        "What exact numbers go into the calculation?",
-    ),
-    (
-        "What exactly should the function return, and in what format?",
-        "What type should the result have, and what does it contain?",
-    ),
-    (
-        "Should the result be rounded, and if so to how many decimals?",
-        "Do you want rounding, and at which point of the calculation?",
-    ),
-    (
-        "What should happen for empty, missing or invalid input?",
-        "How should the function treat edge cases such as zero, negative or empty values?",
-    ),
-    (
-        "Do any of the parameters have default values or are they optional?",
-        "What defaults should be used when something is not given?",
-    ),
-    (
-        "In which order should the steps or rules be applied?",
-        "What is the formula or the sequence of steps that leads to the result?",
-    ),
-    (
-        "Is there a maximum or a minimum that the result must stay within?",
-        "Should the result be capped at some value?",
-    ),
-    (
-        "Are there any special cases or exceptions to the general rule?",
-        "Is there a case that must be handled differently from all others?",
-    ),
-    (
-        "If a value lies exactly on a limit, which side does it belong to?",
-        "Are the limits inclusive or exclusive?",
-    ),
-)
+_QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text("utf-8"))
+ABOUT_FUNCTION: Final[list[list[str]]] = _QUESTIONS["about_function"]
 """Several wordings of each general question."""
-
-ABOUT_PARAMETER: Final = (
-    "What kind of value is `{name}`, and how does it affect the result?",
-    "How exactly should `{name}` be used in the calculation?",
-    "Which values can `{name}` take, and what happens for each of them?",
-)
+ABOUT_PARAMETER: Final[list[str]] = _QUESTIONS["about_parameter"]
 """Asked about one parameter of the function."""
-
 MAX_QUESTIONS: Final = len(ABOUT_FUNCTION)
 """As many different questions as there are for a function without parameters."""
 

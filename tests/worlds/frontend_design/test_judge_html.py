@@ -5,6 +5,7 @@ import base64
 import io
 import json
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -27,57 +28,8 @@ from sweet_rl.worlds.frontend_design.stages import judge_html
 from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
 
-TEXT = {
-    "type": "object",
-    "properties": {"type": {"const": "text"}, "text": {"type": "string", "minLength": 1}},
-    "required": ["type", "text"],
-    "additionalProperties": False,
-}
-IMAGE = {
-    "type": "object",
-    "properties": {
-        "type": {"const": "image_url"},
-        "image_url": {
-            "type": "object",
-            "properties": {"url": {"type": "string", "pattern": "^data:image/png;base64,[A-Za-z0-9+/]+=*$"}},
-            "required": ["url"],
-            "additionalProperties": False,
-        },
-    },
-    "required": ["type", "image_url"],
-    "additionalProperties": False,
-}
-REQUEST = {
-    "type": "object",
-    "properties": {
-        "model": {"const": "eyes"},
-        "temperature": {"const": 0},
-        "max_tokens": {"type": "integer", "minimum": 1},
-        "messages": {
-            "type": "array",
-            "prefixItems": [
-                {
-                    "type": "object",
-                    "properties": {
-                        "role": {"const": "user"},
-                        "content": {
-                            "type": "array",
-                            "prefixItems": [TEXT, TEXT, IMAGE, TEXT, IMAGE, TEXT, IMAGE],
-                            "items": False,
-                            "minItems": 7,
-                        },
-                    },
-                    "required": ["role", "content"],
-                    "additionalProperties": False,
-                }
-            ],
-            "items": False,
-            "minItems": 1,
-        },
-    },
-    "required": ["model", "messages", "max_tokens", "temperature"],
-    "additionalProperties": False,
-}
+REQUEST = json.loads(Path(__file__).with_name("judge_request.json").read_text())
+"""The schema of what the judge's server takes."""
 
 
 def pictures_of(body):
