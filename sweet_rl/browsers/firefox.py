@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from sweet_rl.browsers import browser as common
 from sweet_rl.browsers.assets import FONTS
@@ -18,55 +18,48 @@ from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
 
 _RELAY = Path(__file__).parent / "firefox_relay.py"
-_PREFERENCES: dict[str, bool | int | str] = {
+_Preferences: TypeAlias = dict[str, bool | int | str]
+_OFF = (
+    # of its own accord
+    "app.normandy.enabled", "browser.aboutwelcome.enabled", "browser.newtabpage.enabled",
+    "browser.safebrowsing.malware.enabled", "browser.safebrowsing.phishing.enabled",
+    "browser.shell.checkDefaultBrowser", "browser.tabs.unloadOnLowMemory",
+    "datareporting.policy.dataSubmissionEnabled", "extensions.update.enabled",
+    "network.captive-portal-service.enabled", "network.connectivity-service.enabled",
+    "toolkit.telemetry.enabled",
+    # what a page could do
+    "browser.chrome.site_icons", "browser.download.enabled", "dom.serviceWorkers.enabled",
+    "media.peerconnection.enabled", "network.predictor.enabled", "network.prefetch-next",
+    # one page, one picture
+    "dom.image-lazy-loading.enabled",
+)  # fmt: skip
+_PREFERENCES: _Preferences = {
+    **dict.fromkeys(_OFF, False),
     # nothing of its own accord
-    "app.normandy.enabled": False,
     "app.update.disabledForTesting": True,
-    "browser.aboutwelcome.enabled": False,
-    "browser.newtabpage.enabled": False,
-    "browser.safebrowsing.malware.enabled": False,
-    "browser.safebrowsing.phishing.enabled": False,
-    "browser.shell.checkDefaultBrowser": False,
     "browser.startup.page": 0,
     "browser.startup.homepage_override.mstone": "ignore",
-    "browser.tabs.unloadOnLowMemory": False,
-    "datareporting.policy.dataSubmissionEnabled": False,
-    "extensions.update.enabled": False,
-    "network.captive-portal-service.enabled": False,
-    "network.connectivity-service.enabled": False,
     "services.settings.server": "data:,",
-    "toolkit.telemetry.enabled": False,
     # a box for pages
-    "browser.download.enabled": False,
     "dom.disable_open_during_load": True,
-    "dom.serviceWorkers.enabled": False,
-    "media.peerconnection.enabled": False,
     "network.dns.disablePrefetch": True,
     "network.http.speculative-parallel-limit": 0,
-    "network.prefetch-next": False,
-    "network.predictor.enabled": False,
-    "browser.chrome.site_icons": False,
     # one page, one picture
-    "dom.image-lazy-loading.enabled": False,
     "gfx.color_management.mode": 0,
     "gfx.webrender.software": True,
     "image.animation_mode": "none",
     "intl.accept_languages": "en-US",
     "layout.css.devPixelsPerPx": "1.0",
     "layout.css.prefers-color-scheme.content-override": 1,
+    "ui.caretBlinkTime": 0,
     "ui.prefersReducedMotion": 1,
     "ui.useOverlayScrollbars": 1,
     "widget.gtk.overlay-scrollbars.enabled": True,
-    "ui.caretBlinkTime": 0,
 }
-_NO_NETWORK: dict[str, bool | int | str] = {
+_NO_NETWORK: _Preferences = {
+    **{f"network.proxy.{kind}": "127.0.0.1" for kind in ("http", "ssl", "socks")},
+    **{f"network.proxy.{kind}_port": 9 for kind in ("http", "ssl", "socks")},
     "network.proxy.type": 1,
-    "network.proxy.http": "127.0.0.1",
-    "network.proxy.http_port": 9,
-    "network.proxy.ssl": "127.0.0.1",
-    "network.proxy.ssl_port": 9,
-    "network.proxy.socks": "127.0.0.1",
-    "network.proxy.socks_port": 9,
     "network.proxy.socks_remote_dns": True,
     "network.proxy.allow_hijacking_localhost": True,
     "network.proxy.failover_direct": False,
