@@ -12,10 +12,10 @@ from sweet_rl.flags.shared import OutputDir, Overwriting, Quiet, Seeded, WorldNa
 from sweet_rl.worlds import first_for
 
 PRETRAINING_TEXTS = {
-    "backend_programming": "sweet_rl.mini.backend.pretraining:TEXTS",
+    "code": "sweet_rl.mini.backend.pretraining:TEXTS",
     "twenty_questions": "sweet_rl.mini.pretraining:QUESTION_GAME",
 }
-"""What an agent reads before it plays a world."""
+"""What an agent reads before it plays a world, by the world's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
