@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
 from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import split_prompt
-from sweet_rl.cli.progress import judge_failed, progress, until_stopped
+from sweet_rl.cli.progress import Bar, judge_failed, progress, until_stopped
 from sweet_rl.cli.servers import client_of
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, EpisodeError, UsageError
@@ -201,19 +201,26 @@ def teach_all(
     todo = jobs.missing(planned)
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
 
+    async def everything(teacher: Teacher) -> None:
+        await jobs.do(todo, lambda job: work(job, teacher), at_once=flags.concurrency, on_done=bar.update)
+
+    _with_teacher(everything, jobs, flags, output, bar)
+
+
+def _with_teacher(
+    work: Callable[[Teacher], Awaitable[None]], jobs: JobFile, flags: TeacherFlags, output: Path, bar: Bar
+) -> None:
+    """Work with a teacher until all is done or somebody stops it."""
+
     async def everything() -> None:
         teacher = make_teacher(flags, output)
         try:
-            await jobs.do(todo, lambda job: work(job, teacher), at_once=flags.concurrency, on_done=bar.update)
+            await work(teacher)
         finally:
             await teacher.close()
             bar.close()
 
-    _until_stopped(everything(), jobs)
-
-
-def _until_stopped(work: Coroutine[Any, Any, None], jobs: JobFile) -> None:
-    until_stopped(work, lambda: f"The same command resumes from {jobs.path}.")
+    until_stopped(everything(), lambda: f"The same command resumes from {jobs.path}.")
 
 
 def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = None) -> None:
@@ -254,25 +261,20 @@ def record(
             tracking.writes(path, continues=not flags.overwrite)
         bar = progress(flags.num_records, 0, unit="record", quiet=flags.quiet)
 
-        async def work() -> None:
-            asked = make_teacher(teacher, output)
-            try:
-                records = await collect(
-                    play,
-                    request if flags.reflections else None,
-                    asked,
-                    jobs,
-                    seed=flags.seed,
-                    num_records=flags.num_records,
-                    at_once=min(teacher.concurrency, flags.num_records),
-                    on_record=lambda number: bar.update(number - bar.n),
-                )
-            finally:
-                await asked.close()
-                bar.close()
+        async def work(asked: Teacher) -> None:
+            records = await collect(
+                play,
+                request if flags.reflections else None,
+                asked,
+                jobs,
+                seed=flags.seed,
+                num_records=flags.num_records,
+                at_once=min(teacher.concurrency, flags.num_records),
+                on_record=lambda number: bar.update(number - bar.n),
+            )
             write_list(output, records)
 
-        _until_stopped(work(), jobs)
+        _with_teacher(work, jobs, teacher, output, bar)
         print(f"{flags.num_records} records are in {output}")
         say_failures(jobs, 0, "episodes")
 
