@@ -201,8 +201,8 @@ def teach_all(
     todo = jobs.missing(planned)
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
 
-    async def everything(teacher: Teacher) -> None:
-        await jobs.do(todo, lambda job: work(job, teacher), at_once=flags.concurrency, on_done=bar.update)
+    def everything(teacher: Teacher) -> Awaitable[None]:
+        return jobs.do(todo, lambda job: work(job, teacher), at_once=flags.concurrency, on_done=bar.update)
 
     _with_teacher(everything, jobs, flags, output, bar)
 

@@ -112,10 +112,9 @@ def _need_one(folder: str | None, roots: set[str]) -> None:
     for root in sorted(roots):
         try:
             library.get(root)
+            return
         except UsageError as error:
             absent = absent or error
-        else:
-            return
     if absent is not None:
         raise absent
 

@@ -67,11 +67,8 @@ def why_unplayable(optimal_path: Sequence[str], *, compat: Compat = "fixed") -> 
     for command in optimal_path:
         verb, _, written = command.strip().partition(" ")
         name = written if compat == "published" else unwrap(written.strip())
-        if (
-            verb in {"cd", "cat"}
-            and name.startswith(".")
-            and (compat == "published" or verb != "cd" or name != "..")
-        ):
+        up = compat == "fixed" and (verb, name) == ("cd", "..")
+        if verb in {"cd", "cat"} and name.startswith(".") and not up:
             return "hidden target"
         if verb == "cat" and not is_allowed(name):
             return "target cannot be opened"
