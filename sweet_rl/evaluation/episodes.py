@@ -101,36 +101,18 @@ _BLANK: Final = re.compile(rb'"(?:\s|\\[nrt])*"|null|\[\]')
 _Entry: Any = msgspec.defstruct(
     "_Entry", [("role", str), ("content", msgspec.Raw, _NOTHING), ("finish_reason", str | None, None)]
 )
-_Provenance: Any = msgspec.defstruct(
-    "_Provenance",
-    [
-        ("settings", msgspec.Raw, msgspec.Raw(b"{}")),
-        ("sweet_rl", str | None, None),
-        ("agent_model", str | None, None),
-        ("env_model", str | None, None),
-    ],
-)
-_Row: Any = msgspec.defstruct(
-    "_Row",
-    [
-        ("task", msgspec.Raw),
-        ("dialogue_history", list[_Entry]),
-        ("task_id", str | None, None),
-        ("sample_index", Annotated[int, msgspec.Meta(ge=0)] | None, None),
-        ("stop_reason", str | None, None),
-        ("answer", msgspec.Raw, _NOTHING),
-        ("reward", float | None, None),
-        ("game", dict[str, Any] | None, None),
-        ("solved", bool | None, None),
-        ("outcome", msgspec.Raw, _NOTHING),
-        ("error", msgspec.Raw, _NOTHING),
-        ("test_results", msgspec.Raw, _NOTHING),
-        ("grades", msgspec.Raw, _NOTHING),
-        ("grading_details", msgspec.Raw, _NOTHING),
-        ("provenance", _Provenance | None, None),
-        ("graded_with", msgspec.Raw, _NOTHING),
-    ],
-)
+_Provenance: Any = msgspec.defstruct("_Provenance", [
+    ("settings", msgspec.Raw, msgspec.Raw(b"{}")), ("sweet_rl", str | None, None), ("agent_model", str | None, None),
+    ("env_model", str | None, None),
+])  # fmt: skip
+_Row: Any = msgspec.defstruct("_Row", [
+    ("task", msgspec.Raw), ("dialogue_history", list[_Entry]), ("task_id", str | None, None),
+    ("sample_index", Annotated[int, msgspec.Meta(ge=0)] | None, None), ("stop_reason", str | None, None),
+    ("answer", msgspec.Raw, _NOTHING), ("reward", float | None, None), ("game", dict[str, Any] | None, None),
+    ("solved", bool | None, None), ("outcome", msgspec.Raw, _NOTHING), ("error", msgspec.Raw, _NOTHING),
+    ("test_results", msgspec.Raw, _NOTHING), ("grades", msgspec.Raw, _NOTHING), ("grading_details", msgspec.Raw, _NOTHING),
+    ("provenance", _Provenance | None, None), ("graded_with", msgspec.Raw, _NOTHING),
+])  # fmt: skip
 """What is decoded of a row; a piece that is `Raw` is looked at where it matters."""
 
 _DECODER: Any = msgspec.json.Decoder(_Row)

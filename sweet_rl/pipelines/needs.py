@@ -17,29 +17,7 @@ from sweet_rl.cli.stage import built
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
-from sweet_rl.pipelines.preflight import (
-    GB,
-    Finding,
-    Server,
-    Size,
-    Training,
-    disk_bytes,
-    fine,
-    gpu_bytes,
-    gpus,
-    lines_of,
-    look_at_dialogues,
-    look_at_disk,
-    look_at_gpus,
-    look_at_main_memory,
-    look_at_model,
-    look_at_output,
-    look_at_programs,
-    look_at_servers,
-    look_at_tasks,
-    main_memory_bytes,
-    missing,
-)
+from sweet_rl.pipelines import preflight
 from sweet_rl.pipelines.running import Look, Records
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.prompts import simulator_prompt
@@ -84,8 +62,8 @@ def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
         size, way = _size_of(flags.pretrain, steps), _way(flags, _processes(step.launcher))
         if size is None:
             return Needed(seconds)
-        memory, offloaded = gpu_bytes(size, way), main_memory_bytes(size, way)
-        return Needed(seconds, disk_bytes(size, way), memory, offloaded or None)
+        memory, offloaded = preflight.gpu_bytes(size, way), preflight.main_memory_bytes(size, way)
+        return Needed(seconds, preflight.disk_bytes(size, way), memory, offloaded or None)
     if step.run == "simulate_interactions":
         return Needed(seconds, flags.num_tasks * flags.repeats * _DIALOGUE_BYTES)
     if step.run == _COPIES:
@@ -97,15 +75,15 @@ def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
     return Needed(seconds)
 
 
-def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[Finding]:
+def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[preflight.Finding]:
     """Yield every finding about what steps need, as soon as it is made; what lies in the folder the pipeline makes."""
-    yield fine("flags", "every stage has those that it is given")
-    yield look_at_output(folder)
+    yield preflight.fine("flags", "every stage has those that it is given")
+    yield preflight.look_at_output(folder)
     talks = [step for step in steps if step.run == "simulate_interactions"]
     for step in steps:
         flags = _flags(step)
         if step in talks and not _is_in(flags.input_path, folder):
-            yield look_at_tasks(
+            yield preflight.look_at_tasks(
                 f"tasks of {step.name}",
                 flags.input_path,
                 wanted=flags.num_tasks,
@@ -116,7 +94,7 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
             readers = [_flags(one) for one in steps if one.run.startswith("evaluate")]
             repeats = next((one.k or 1 for one in readers if one.saved_path == flags.output_path), 1)
             named = f"--set stages.{step.name}.with.input_path"
-            yield look_at_dialogues(flags.input_path, repeats=repeats, flag=named)
+            yield preflight.look_at_dialogues(flags.input_path, repeats=repeats, flag=named)
     yield from _models(steps, folder, every)
     programs, packages = list[str](), list[str]()
     for step in steps:
@@ -133,59 +111,61 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
         if step in talks and _draws(flags):
             programs.append(flags.browser)
             packages.append("PIL")
-    yield from look_at_programs(list(dict.fromkeys(programs)), list(dict.fromkeys(packages)))
+    yield from preflight.look_at_programs(list(dict.fromkeys(programs)), list(dict.fromkeys(packages)))
     if not talks:
         return
     late = any(step.run == _COPIES for step in every)  # dialogues that there are already come first
     try:
         servers = [server for step in talks for server in _servers(step, late=late)]
     except UsageError as error:
-        yield missing("servers", str(error), "correct the file")
+        yield preflight.missing("servers", str(error), "correct the file")
         return
     different = list({(one.what, tuple(one.urls), one.model): one for one in servers}.values())
     if not any(one.what == "human" for one in different):
-        yield fine("human", "in this process, no server")
-    yield from asyncio.run(look_at_servers(different))
+        yield preflight.fine("human", "in this process, no server")
+    yield from asyncio.run(preflight.look_at_servers(different))
 
 
-def _models(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[Finding]:
+def _models(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[preflight.Finding]:
     """The models that are trained, the disk, the GPUs; where a size is unknown, only the first."""
     trainings = [step for step in steps if step.run in _TRAINS]
     for name in dict.fromkeys(_flags(step).pretrain for step in trainings):
         if not _is_in(name, folder):
-            yield look_at_model(name)[1]
+            yield preflight.look_at_model(name)[1]
     records = Records(folder, ())
     takes = {step.name: needed(step, records, every) for step in steps}
     if not trainings or any(takes[step.name].gpu is None for step in trainings):
         return
     models = sum(takes[step.name].disk or 0 for step in trainings)
     others = sum(takes[step.name].disk or 0 for step in steps if step not in trainings)
-    parts = f"{models / GB:.1f} for models and checkpoints, {others / GB:.1f} for dialogues and candidates"
-    yield look_at_disk(folder, models + others, parts)
+    parts = f"{models / preflight.GB:.1f} for models and checkpoints, {others / preflight.GB:.1f} for dialogues and candidates"
+    yield preflight.look_at_disk(folder, models + others, parts)
     largest = max(trainings, key=lambda step: takes[step.name].gpu or 0)
     size = _size_of(_flags(largest).pretrain, every)
     processes = _processes(largest.launcher)
     way = _way(_flags(largest), processes)
     if size is not None and (size.parameters > _SMALL or processes > 1):
         parts = f"training of {size.short}, {way.tokens:,} tokens at once"
-        yield look_at_gpus(gpus(), processes=processes, needed=takes[largest.name].gpu or 0, parts=parts)
+        yield preflight.look_at_gpus(
+            preflight.gpus(), processes=processes, needed=takes[largest.name].gpu or 0, parts=parts
+        )
     if offloaded := takes[largest.name].main:
-        yield look_at_main_memory(offloaded)
+        yield preflight.look_at_main_memory(offloaded)
 
 
-def _size_of(model: str, steps: Sequence[Step]) -> Size | None:
+def _size_of(model: str, steps: Sequence[Step]) -> preflight.Size | None:
     """How large a model is; one that a step will make is as large as what it is made of."""
     maker = next((step for step in steps if step.run in _TRAINS and _flags(step).save_path == model), None)
     if maker is not None and not (Path(model) / "config.json").is_file():
         before = str(_flags(maker).pretrain)
         return None if before == model else _size_of(before, steps)
-    return look_at_model(model)[0]
+    return preflight.look_at_model(model)[0]
 
 
 def _dialogues(path: str, steps: Sequence[Step]) -> int | None:
     """How many dialogues a file has, or will have."""
     if Path(path).is_file():
-        return lines_of(Path(path))
+        return preflight.lines_of(Path(path))
     for step in steps:
         flags = _flags(step)
         if getattr(flags, "output_path", None) == path:
@@ -196,7 +176,7 @@ def _dialogues(path: str, steps: Sequence[Step]) -> int | None:
     return None
 
 
-def _way(flags: Any, processes: int) -> Training:
+def _way(flags: Any, processes: int) -> preflight.Training:
     """How a training's flags share its memory."""
     stage, offload = int(flags.zero_stage), bool(flags.adam_offload)
     if flags.deepspeed_config:
@@ -206,7 +186,7 @@ def _way(flags: Any, processes: int) -> Training:
     fsdp = flags.shard_with == "fsdp2"
     deepspeed = not fsdp and (processes > 1 or offload)
     micro = 2 * int(flags.micro_train_batch_size or 1) * int(flags.max_len)  # both sides of a pair
-    return Training(
+    return preflight.Training(
         processes=processes,
         sharded=3 if fsdp else stage if deepspeed else 0,
         half=bool(flags.bf16) and deepspeed,
@@ -234,7 +214,7 @@ def _question(human: Human) -> str:
     return simulator_prompt(human.prompt(), UserContext(asked[0].content, "def f(a, b): return a + b", asked))
 
 
-def _servers(step: Step, *, late: bool) -> list[Server]:
+def _servers(step: Step, *, late: bool) -> list[preflight.Server]:
     """The human's server and the agent's, where they have one."""
     flags = _flags(step)
     world = world_of(flags.world)
@@ -244,7 +224,7 @@ def _servers(step: Step, *, late: bool) -> list[Server]:
     if not human.in_process:
         pages = _draws(flags)
         found.append(
-            Server(
+            preflight.Server(
                 "human",
                 human.flags.urls,
                 flags.env_model,
@@ -257,7 +237,7 @@ def _servers(step: Step, *, late: bool) -> list[Server]:
         )
     if flags.agent == "openai" or (flags.agent == "auto" and flags.agent_base_url):
         found.append(
-            Server(
+            preflight.Server(
                 "agent",
                 base_url_from("", 0, flags.agent_base_url),
                 flags.agent_model,

@@ -22,42 +22,22 @@ from sweet_rl.tracking import RECORD, Usage, is_record
 from sweet_rl.types import Json
 
 _Objects: Final = list[dict[str, Any]] | None
-_Usage: Any = msgspec.defstruct(
-    "_Usage",
-    [
-        ("prompt_tokens", int | None),
-        ("completion_tokens", int | None),
-        ("replies_without_usage", int),
-        ("retries", int),
-        ("replies", int),
-        ("requests", int, 0),
-        ("failed_requests", int, 0),
-    ],
-)
+_Usage: Any = msgspec.defstruct("_Usage", [
+    ("prompt_tokens", int | None), ("completion_tokens", int | None), ("replies_without_usage", int), ("retries", int),
+    ("replies", int), ("requests", int, 0), ("failed_requests", int, 0),
+])  # fmt: skip
 _Cost: Any = msgspec.defstruct("_Cost", [("usd", float | None)])
 _Progress: Any = msgspec.defstruct(
     "_Progress",
     [("unit", str), ("done", int), ("total", int), ("failed", int, 0), ("per_s", float | None, None)],
 )
-_Record: Any = msgspec.defstruct(
-    "_Record",
-    [
-        ("id", str),
-        ("stage", str),
-        ("status", str),
-        ("sessions", list[dict[str, Any]]),
-        ("wall_s", float | None, None),
-        ("inputs", _Objects, None),
-        ("outputs", _Objects, None),
-        ("settings", dict[str, Any] | None, None),
-        ("seeds", dict[str, Any] | None, None),
-        ("step", dict[str, Any] | None, None),
-        ("usage", dict[str, dict[str, _Usage]], {}),
-        ("cost", _Cost | None, None),
-        ("progress", _Progress | None, None),
-        ("numbers", dict[str, float | None] | None, None),
-    ],
-)
+_Record: Any = msgspec.defstruct("_Record", [
+    ("id", str), ("stage", str), ("status", str), ("sessions", list[dict[str, Any]]), ("wall_s", float | None, None),
+    ("inputs", _Objects, None), ("outputs", _Objects, None), ("settings", dict[str, Any] | None, None),
+    ("seeds", dict[str, Any] | None, None), ("step", dict[str, Any] | None, None), ("cost", _Cost | None, None),
+    ("usage", dict[str, dict[str, _Usage]], {}), ("progress", _Progress | None, None),
+    ("numbers", dict[str, float | None] | None, None),
+])  # fmt: skip
 """What is read of a record by name; it may have more."""
 
 

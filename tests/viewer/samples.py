@@ -125,124 +125,46 @@ def row(
     } | more
 
 
+# fmt: off
 def sample_rows() -> list[Json]:
     """Three tasks of ours with repeats, two published rows, one hostile row."""
     ask = "Above which weight does the fee go up, and by how much for each kilogram?"
     reply = "Above 12 kilograms it goes up by 35 cents for each extra kilogram. The base fee is 450 cents."
     thought = "The member discount is still open. One question should settle it, then I can answer. "
+    loop = " def shipping_fee(weight_kg, is_member):\n    while True:\n        pass\n"
+    levels = "Which levels matter?"
+    limited = {"kind": "rate_limited", "detail": "the server asked to wait longer than --max_wait_s", "status": 429, "attempts": 4, "turn": 0}
+    refused = {"kind": "bad_request", "detail": "the prompt has 8,214 tokens, the model takes 8,192", "status": 400, "attempts": 1, "turn": 1}
+    discount = (
+        ask, reply, (thought, "What do members get? Is there a minimum?"), "Members pay three quarters. It never goes below 199 cents.",
+        f"Thank you, that is all I need.\nI WANT TO ANSWER:\n{GOOD}",
+    )
+    lines = (
+        levels, "No response.", "What should the result look like?", "A dictionary with a count for each level.",
+        "Should the pager go off at some point?",
+    )
+
+    def published(answer: str | None, *turns: str) -> Json:
+        return {"task": PUBLISHED, "dialogue_history": dialogue(PUBLISHED, *turns), "answer": answer}
+
     return [
-        row(
-            SHIPPING,
-            0,
-            dialogue(
-                SHIPPING,
-                ask,
-                reply,
-                (thought, "What do members get? Is there a minimum?"),
-                "Members pay three quarters. It never goes below 199 cents.",
-                f"Thank you, that is all I need.\nI WANT TO ANSWER:\n{GOOD}",
-            ),
-            f"\n{GOOD}",
-            "answered",
-            **graded(SHIPPING, 10, ""),
-        ),
-        row(
-            LOGS,
-            0,
-            dialogue(
-                LOGS,
-                "Which levels matter?",
-                "No response.",
-                "What should the result look like?",
-                "A dictionary with a count for each level.",
-                "Should the pager go off at some point?",
-            ),
-            "No answer",
-            "turn_limit",
-            failures=[
-                {
-                    "kind": "rate_limited",
-                    "detail": "the server asked to wait longer than --max_wait_s",
-                    "status": 429,
-                    "attempts": 4,
-                    "turn": 0,
-                }
-            ],
-            **graded(LOGS, 0, "", "error", "NameError: name 'summarise_levels' is not defined"),
-        ),
-        row(
-            SHIPPING,
-            1,
-            dialogue(SHIPPING, ask, reply, f"I WANT TO ANSWER:\n```python\n{HALF}```"),
-            f"\n```python\n{HALF}```",
-            "answered",
-            **graded(SHIPPING, 6, "485", published=0.5),
-        ),
-        row(
-            LOGS,
-            1,
-            dialogue(LOGS, "Which levels matter?"),
-            "No answer",
-            "policy_failed",
-            error={
-                "kind": "bad_request",
-                "detail": "the prompt has 8,214 tokens, the model takes 8,192",
-                "status": 400,
-                "attempts": 1,
-                "turn": 1,
-            },
-        ),
-        row(
-            SHIPPING,
-            2,
-            dialogue(
-                SHIPPING,
-                "I WANT TO ANSWER: def shipping_fee(weight_kg, is_member):\n    while True:\n        pass\n",
-            ),
-            " def shipping_fee(weight_kg, is_member):\n    while True:\n        pass\n",
-            "answered",
-            **graded(SHIPPING, 0, "", "timeout", "took longer than 1 s"),
-            grading_details={"published_note": "would have hung", "lenient": 0.0},
-        ),
-        row(
-            LOGS,
-            2,
-            dialogue(LOGS, "I WANT TO ANSWER:\n" + LOGS["ground_truth"]),
-            "\n" + LOGS["ground_truth"],
-            "answered",
-            **graded(LOGS, 2, ""),
-        ),
-        {
-            "task": PUBLISHED,
-            "dialogue_history": dialogue(
-                PUBLISHED,
-                "What should happen when the window is longer than the list?",
-                "It returns an empty list.",
-            ),
-            "answer": None,
-        },
-        {
-            "task": PUBLISHED,
-            "dialogue_history": dialogue(
-                PUBLISHED,
-                "Shall I handle None?",
-                "No response.",
-                "I WANT TO ANSWER:\n" + PUBLISHED["ground_truth"],
-            ),
-            "answer": "\n" + PUBLISHED["ground_truth"],
-        },
-        row(
-            HOSTILE,
-            0,
-            dialogue(HOSTILE, (ATTACK, ATTACK), ATTACK, f"I WANT TO ANSWER:\n{ATTACK}"),
-            f"\n{ATTACK}",
-            "world_failed",
-            error={"kind": ATTACK, "detail": ATTACK},
-            failures=[{"kind": ATTACK, "detail": ATTACK, "turn": 0}],
-            **graded(HOSTILE, 0, ATTACK, ATTACK, ATTACK),
-        )
-        | {"provenance": {"agent_model": ATTACK, "note": ATTACK}},
+        row(SHIPPING, 0, dialogue(SHIPPING, *discount), f"\n{GOOD}", "answered", **graded(SHIPPING, 10, "")),
+        row(LOGS, 0, dialogue(LOGS, *lines), "No answer", "turn_limit", failures=[limited],
+            **graded(LOGS, 0, "", "error", "NameError: name 'summarise_levels' is not defined")),
+        row(SHIPPING, 1, dialogue(SHIPPING, ask, reply, f"I WANT TO ANSWER:\n```python\n{HALF}```"), f"\n```python\n{HALF}```",
+            "answered", **graded(SHIPPING, 6, "485", published=0.5)),
+        row(LOGS, 1, dialogue(LOGS, levels), "No answer", "policy_failed", error=refused),
+        row(SHIPPING, 2, dialogue(SHIPPING, f"I WANT TO ANSWER:{loop}"), loop, "answered",
+            **graded(SHIPPING, 0, "", "timeout", "took longer than 1 s"), grading_details={"published_note": "would have hung", "lenient": 0.0}),
+        row(LOGS, 2, dialogue(LOGS, "I WANT TO ANSWER:\n" + LOGS["ground_truth"]), "\n" + LOGS["ground_truth"], "answered",
+            **graded(LOGS, 2, "")),
+        published(None, "What should happen when the window is longer than the list?", "It returns an empty list."),
+        published("\n" + PUBLISHED["ground_truth"], "Shall I handle None?", "No response.", "I WANT TO ANSWER:\n" + PUBLISHED["ground_truth"]),
+        row(HOSTILE, 0, dialogue(HOSTILE, (ATTACK, ATTACK), ATTACK, f"I WANT TO ANSWER:\n{ATTACK}"), f"\n{ATTACK}", "world_failed",
+            error={"kind": ATTACK, "detail": ATTACK}, failures=[{"kind": ATTACK, "detail": ATTACK, "turn": 0}],
+            **graded(HOSTILE, 0, ATTACK, ATTACK, ATTACK)) | {"provenance": {"agent_model": ATTACK, "note": ATTACK}},
     ]
+# fmt: on
 
 
 def many_rows(count: int, repeats: int = 4) -> list[Json]:
@@ -316,45 +238,23 @@ def played(task: Json, *turns: tuple[str, float | None, str]) -> list[Json]:
     return history
 
 
+# fmt: off
 def game_rows() -> list[Json]:
     """Three tasks; returns -1, -2, 0.67, none and 5 in file order; the last agent reflected."""
     island = played(ISLAND, ("north", 5.0, "A tower."))
     island[1]["reflection"] = "There may be a tower up north."
+    right = ("Is it alive?", -1.0, "No."), ("Is it a river?", 0.0, "Yes.")
+    wrong = ("Is it small?", -1.0, "No."), ("Is it wet?", -1.0, "Yes.")
+    bought = ("search[kettle]", 0.0, "[B000000003]"), ("click[Buy Now]", 2 / 3, "Thank you.")
+    down = {"kind": "timeout", "detail": "the shop did not answer"}
     return [
-        row(
-            RIVER,
-            0,
-            played(RIVER, ("Is it alive?", -1.0, "No."), ("Is it a river?", 0.0, "Yes.")),
-            "Is it a river?",
-            "ended",
-            reward=-1.0,
-        ),
-        row(
-            RIVER,
-            1,
-            played(RIVER, ("Is it small?", -1.0, "No."), ("Is it wet?", -1.0, "Yes.")),
-            None,
-            "turn_limit",
-            reward=-2.0,
-        ),
-        row(
-            KETTLE,
-            0,
-            played(KETTLE, ("search[kettle]", 0.0, "[B000000003]"), ("click[Buy Now]", 2 / 3, "Thank you.")),
-            "{'asin': 'B000000003'}",
-            "ended",
-            reward=2 / 3,
-        ),
-        row(
-            KETTLE,
-            1,
-            played(KETTLE, ("search[tea]", None, "The shop is closed.")),
-            None,
-            "world_failed",
-            error={"kind": "timeout", "detail": "the shop did not answer"},
-        ),
+        row(RIVER, 0, played(RIVER, *right), "Is it a river?", "ended", reward=-1.0),
+        row(RIVER, 1, played(RIVER, *wrong), None, "turn_limit", reward=-2.0),
+        row(KETTLE, 0, played(KETTLE, *bought), "{'asin': 'B000000003'}", "ended", reward=2 / 3),
+        row(KETTLE, 1, played(KETTLE, ("search[tea]", None, "The shop is closed.")), None, "world_failed", error=down),
         row(ISLAND, 0, island, None, "ended", reward=5.0),
     ]
+# fmt: on
 
 
 # ---- pages with their pictures: a dialogue that improves, a published row, a hostile one
@@ -401,35 +301,24 @@ def page_rows(folder: Path) -> list[Json]:
         "grades": GRADES,
         "floors": FLOORS,
     }
+    # fmt: off
     return [
         {"task": bakery, "dialogue_history": history(bakery, *said), "sample_index": 0, **graded},
-        {
-            "task": bakery,
-            "dialogue_history": history(bakery, f"{FIRST}", "No response.", "Sorry."),
-            "sample_index": 1,
-            "answer": "run_images/0.png",
-            "target_image": "run_images/t.png",
-            "drafts": [drafts[0]],
-            "stop_reason": "turn_limit",
-            "reward": 0.4,
+        graded | {
+            "task": bakery, "dialogue_history": history(bakery, f"{FIRST}", "No response.", "Sorry."), "sample_index": 1,
+            "answer": "run_images/0.png", "drafts": [drafts[0]], "stop_reason": "turn_limit", "reward": 0.4,
             "grades": GRADES | {"combined": 0.4},
-            "floors": FLOORS,
         },
         {
-            "task": other,
-            "dialogue_history": history(other, FIRST, "More.", f"I WANT TO ANSWER: {SECOND}"),
+            "task": other, "dialogue_history": history(other, FIRST, "More.", f"I WANT TO ANSWER: {SECOND}"),
             "answer": str(pictures / "1.png"),
         },
         {
-            "task": hostile,
-            "dialogue_history": history(hostile, f"{ATTACK}\n{HOSTILE_PAGE}\n{ATTACK}"),
-            "answer": "run_images/hostile.png",
+            "task": hostile, "dialogue_history": history(hostile, f"{ATTACK}\n{HOSTILE_PAGE}\n{ATTACK}"),
+            "answer": "run_images/hostile.png", "target_image": "run_images/missing.png",
             "drafts": [{"turn": 0, "image": "run_images/hostile.png", "failure": ATTACK}],
-            "target_image": "run_images/missing.png",
-            "sample_index": 0,
-            "reward": 0.1,
-            "grades": {ATTACK: 0.1},
-            "floors": {ATTACK: {ATTACK: 0.2}},
+            "sample_index": 0, "reward": 0.1, "grades": {ATTACK: 0.1}, "floors": {ATTACK: {ATTACK: 0.2}},
             "grading_details": {"failures": [{"kind": ATTACK, "detail": ATTACK}]},
         },
     ]
+    # fmt: on
