@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -381,7 +381,12 @@ def build(tree: Node) -> Pipeline:
             )
     for number in range(1, int(rounds.text if rounds.value is not None else 1) + 1):
         scope = Scope(tree, number, scope)
-        steps += _ordered({name: _step(scope, name) for name in scope.stages})
+        left = {step.name: step for step in (_step(scope, name) for name in scope.stages)}
+        while left:  # as they stand in the file, but each behind those that it needs
+            ready = next((step for step in left.values() if left.keys().isdisjoint(step.needs)), None)
+            if ready is None:
+                raise UsageError(f"These stages need each other: {', '.join(left)}.")
+            steps.append(left.pop(ready.name))
     folder = Path(Scope(tree, 1, None).folder)
     return Pipeline(folder, tuple(steps))
 
@@ -432,13 +437,3 @@ def _step(scope: Scope, name: str) -> Step:
     needs |= scope.said_needs(name)
     words, values = parse.in_front(function, typed.words, values)
     return Step(scope.full(name), run, words, values, tuple(sorted(needs)), tuple(launcher))
-
-
-def _ordered(steps: Mapping[str, Step]) -> Iterator[Step]:
-    """As they stand in the file, but each behind those that it needs."""
-    left = {step.name: step for step in steps.values()}
-    while left:
-        ready = next((step for step in left.values() if left.keys().isdisjoint(step.needs)), None)
-        if ready is None:
-            raise UsageError(f"These stages need each other: {', '.join(left)}.")
-        yield left.pop(ready.name)

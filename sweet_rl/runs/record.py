@@ -224,10 +224,13 @@ class Record:
                     self._unread.append((entry, path, None))
                 elif path.is_file():  # opened now: what replaces it later is another file
                     self._unread.append((entry, path, path.open("rb")))
-                if revision := _revision(name.strip()):
-                    entry["revision"] = revision
-                maker = maker_of(path)
-                if maker is not None:
+                home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+                cache = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
+                commit = cache / f"models--{name.strip().replace('/', '--')}" / "refs" / "main"
+                with suppress(OSError, ValueError):  # a model of the hub that is in the cache
+                    if revision := commit.read_text("utf-8").strip():
+                        entry["revision"] = revision
+                if (maker := maker_of(path)) is not None:
                     entry["made_by"] = maker["id"]
 
     def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
@@ -459,15 +462,6 @@ def _warn(tracker: trackers.Tracker, error: Exception) -> None:
         f"{type(tracker).__name__} has failed and gets no more numbers: {first_line(error)} The run goes on.",
         file=sys.stderr,
     )
-
-
-def _revision(name: str) -> str | None:
-    """The commit of a model of the hub that is in the cache; None for anything else."""
-    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
-    with suppress(OSError, ValueError):
-        return (cache / f"models--{name.replace('/', '--')}" / "refs" / "main").read_text("utf-8").strip()
-    return None
 
 
 def _state_of(path: Path) -> Json:

@@ -206,9 +206,13 @@ class Library:
                     self.files.append(known[path])
         played = [one for one in self.files if one.kind in TRAJECTORIES]
         for one in played:
-            credits_ = [other for other in self.files if other.kind == "credit"]
-            one.credits = [other for other in credits_ if one in _scored_by(other, played)]
             one.candidates = [other for other in self.files if other.kind == "turns"]
+        for scores in [other for other in self.files if other.kind == "credit"]:
+            # of the one beside it that is called so, else of any called so
+            fits = [one for one in played if scores.path.name.startswith(f"{one.path.stem}.credit.")]
+            beside = [one for one in fits if one.path.resolve().parent == scores.path.resolve().parent]
+            for one in beside or fits or (played if len(played) == 1 else ()):
+                one.credits.append(scores)
 
     def listing(self) -> list[dict[str, Json]]:
         """What the application says of every file. Scores of turns are shown with their trajectories only."""
@@ -221,13 +225,6 @@ class Library:
                 await one.pictures.close()
             if one.index is not None:
                 one.index.close()
-
-
-def _scored_by(scores: Shown, played: Sequence[Shown]) -> Sequence[Shown]:
-    """The files whose turns a file has scores of, by its name: the one beside it, else any called so."""
-    named = [one for one in played if scores.path.name.startswith(f"{one.path.stem}.credit.")]
-    beside = [one for one in named if one.path.resolve().parent == scores.path.resolve().parent]
-    return beside or named or (played if len(played) == 1 else ())
 
 
 def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:

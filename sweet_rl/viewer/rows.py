@@ -155,11 +155,6 @@ def _thoughts(message: AgentTurn) -> str | None:
     return message.output[: -len(visible)].strip()
 
 
-def _code_entry(item: Trajectory) -> dict[str, Json]:
-    """`published` is a row's grade under published grading, where known."""
-    return entry_of(item) | {"published": numbers(item.extra.get("grades")).get("published")}
-
-
 def _code_row(item: Trajectory) -> dict[str, Json]:
     """`answer` is as it was handed in, `code` what the grader takes from it; `tests` are the graded ones, or bare expressions.
 
@@ -399,7 +394,11 @@ def floors_of(item: Trajectory) -> dict[str, dict[str, float]]:
 
 
 LAYOUTS: Mapping[str, Layout] = {
-    "code": Layout(_code_entry, lambda item: f"{text_of(item)}\n{item.answer or ''}", _code_row),
+    "code": Layout(
+        lambda item: entry_of(item) | {"published": numbers(item.extra.get("grades")).get("published")},
+        lambda item: f"{text_of(item)}\n{item.answer or ''}",
+        _code_row,
+    ),
     "game": Layout(
         _game_entry,
         lambda item: f"{text_of(item)}\n{name_of(item)}\n{item.answer or ''}",
