@@ -76,25 +76,16 @@ class TextEncoder:
         self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
         self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
         self.joined_width = 2 * self.width + (self._hidden if self.pooling == "last" else 0)
-        self.texts_read = (
-            0  # texts that the model was given so far: how a test knows that none was read twice
-        )
+        self.texts_read = 0  # so far: how a test knows that none was read twice
         causal = [module.is_causal for module in model.modules() if hasattr(module, "is_causal")]
-        self._chained = (
-            self.pooling == "last" and bool(causal) and all(causal)
-        )  # no token sees those behind it
+        # Whether no token sees those behind it.
+        self._chained = self.pooling == "last" and bool(causal) and all(causal)
         pad_id = tokenizer.pad_token_id
         self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
         self._adds_begin = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
         self._ids = lru_cache(REMEMBERED)(self._tokenize)
         accepted = inspect.signature(model.forward).parameters
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
-
-    def lent_to(self, model: nn.Module) -> TextEncoder:
-        """The same for a copy of the model."""
-        return TextEncoder(
-            model, self.tokenizer, max_length=self.max_length, pooling=self.pooling, half=self.half
-        )
 
     def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Numbers of texts that are encoded together; those that one pass reads are not divided."""

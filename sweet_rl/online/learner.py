@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.online import losses
-from sweet_rl.online.critic import DoubleCritic, critic_step
+from sweet_rl.online.critic import DoubleCritic, TextEncoder, critic_step
 from sweet_rl.online.distributed import (
     all_reduce_max,
     broadcast_parameters,
@@ -177,9 +177,8 @@ class CriticLearner(PolicyLearner):
         infos = []
         for number, rows in enumerate(steps):
             texts = [[utterance.text for utterance in next(proposed)] for _ in asks[number]]
-            infos.append(
-                critic_step(self.critic, self.target, self.critic_optimizer, rows, texts, self.steps)
-            )
+            models = self.critic, self.target, self.critic_optimizer
+            infos.append(critic_step(*models, rows, texts, self.steps))
             self._say("critic", number + 1, len(steps))
         return infos
 
@@ -216,7 +215,8 @@ def copied(critic: DoubleCritic) -> DoubleCritic:
         target = copy.deepcopy(critic)
     finally:
         critic.encoder = encoder
-    target.encoder = encoder.lent_to(target.base_lm)
+    options: dict[str, Any] = {name: getattr(encoder, name) for name in ("max_length", "pooling", "half")}
+    target.encoder = TextEncoder(target.base_lm, encoder.tokenizer, **options)
     return target.requires_grad_(requires_grad=False)
 
 

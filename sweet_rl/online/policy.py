@@ -407,9 +407,8 @@ class Ask(NamedTuple):
     seed: int
 
 
-Turns = Generator[
-    Sequence[tuple[int, Utterance]], None, None
-]  # turns as they end, by place among those asked for
+# Turns as they end, by place among those asked for.
+Turns = Generator[Sequence[tuple[int, Utterance]], None, None]
 Engine = Callable[[Sequence[Ask]], Turns]
 
 

@@ -268,9 +268,8 @@ class _Fields:
 
     def said(self, name: str) -> Said:
         value = self._row.get(name)
-        if isinstance(value, str) and value.lstrip().startswith(
-            ("[{", "{'role'")
-        ):  # a list in a table's cell
+        lists = ("[{", "{'role'")  # in a table's cell
+        if isinstance(value, str) and value.lstrip().startswith(lists):
             try:
                 value = json.loads(value)
             except ValueError:

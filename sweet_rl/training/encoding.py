@@ -61,19 +61,6 @@ class Side:
     branches: tuple[Branch, ...]
     denominator: int | None = None
 
-    @classmethod
-    def single(
-        cls,
-        ids: tuple[int, ...],
-        spans: tuple[Span, ...],
-        prompt_length: int = 0,
-        *,
-        denominator: int | None = None,
-        pictures: Pictures = (),
-    ) -> Side:
-        """A side of one sequence; arguments as of `Branch`."""
-        return cls((Branch(ids, spans, prompt_length, pictures),), denominator)
-
     @property
     def tokens(self) -> int:
         """How many tokens are scored."""
@@ -116,9 +103,8 @@ class EncodingReport:
         """One line for each thing worth knowing."""
         notes = [f"{rows:,} {self.noun} {what}" for what, rows in self.counts.items() if rows]
         if self.too_long:
-            some = ", ".join(self.too_long[:3]) + (", ..." if len(self.too_long) > 3 else "")
-            what = f"{len(self.too_long):,} {self.noun} left out"
-            notes.append(f"{what}, too long for --max_len {max_len}: {some}")
+            what = f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}"
+            notes.append(f"{what}: {some_of(self.too_long)}")
         return notes
 
 
@@ -309,11 +295,7 @@ class TurnEncoder:
         if len(ids) <= room:
             return 0, 0
         ends = [i + 1 for i, token in enumerate(ids[:-1]) if token == self._end_id]
-        return (
-            next(((ends[0], end) for end in ends[1:] if len(ids) - end + ends[0] <= room), None)
-            if ends
-            else None
-        )
+        return next(((ends[0], end) for end in ends[1:] if len(ids) - end + ends[0] <= room), None)
 
     def _without(self, branch: Branch, start: int, stop: int) -> Branch:
         """The branch without its tokens from `start` to `stop`."""
@@ -350,6 +332,11 @@ def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = Non
     )
 
 
+def some_of(names: Sequence[str]) -> str:
+    """The first three, for a message."""
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
 def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
     """What is learned, turn by turn, special tokens written out."""
     return [
@@ -364,10 +351,9 @@ def check_tokenizers(rows: Sequence[PairRow | TextRow], tokenizer: Any, *, allow
     digest = tokenizer_digest(tokenizer)
     foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
     if foreign and not allowed:
-        places = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
         raise UsageError(
             f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
-            f"{tokenizer.name_or_path!r} ({places}): their turns are marked and ended in another way. "
+            f"{tokenizer.name_or_path!r} ({some_of(foreign)}): their turns are marked and ended in another way. "
             "Train the model that they were sampled with, sample and rank again with this one, or pass "
             "--other_tokenizer to tokenise the texts again."
         )
@@ -457,7 +443,7 @@ class PublishedEncoder:
                     begin = spans.pop().start if inside else start
                     spans.append(Span(begin, ids.index(eos, start) + 1))
         scored = sum(end - start for start, end in spans)
-        return Side.single(tuple(ids), tuple(spans), prompt_length, denominator=scored, pictures=pictures)
+        return Side((Branch(tuple(ids), tuple(spans), prompt_length, pictures),), scored)
 
     def _closed(self, text: str) -> str:
         text, eos = text.rstrip("\n"), self._tokenizer.eos_token

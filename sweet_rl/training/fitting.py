@@ -20,7 +20,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints, forward, models, sharding
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Reader, to_device
-from sweet_rl.training.encoding import Encoded, EncodingReport, scored_texts
+from sweet_rl.training.encoding import Encoded, EncodingReport, scored_texts, some_of
 from sweet_rl.training.forward import Objective
 from sweet_rl.training.settings import DataSettings, TrainSettings
 from sweet_rl.training.steps import ByTokens, Packs, StepSampler, by_count, history_groups, prefix_order
@@ -223,8 +223,7 @@ def say_what_was_encoded(
         )
     first = encoded[0]
     learned = [scored_texts(side.branches, tokenizer) for side in first.sides]
-    shown = [", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "") for texts in learned]
-    all_ = " | ".join(text[:150] for text in shown)
+    all_ = " | ".join(some_of([*map(repr, texts)])[:150] for texts in learned)
     say(f"learned from {first.row.place}: {all_} (all: sweet-rl show_tokens)")
 
 
@@ -306,9 +305,7 @@ def fit(
         if known and (wrong := checkpoints.covered(output.ckpt_path, known)):
             run.say(f"{known} {wrong}: numbers of earlier updates may be missing in it.")
         if output.save_steps > 0 and not output.load_checkpoint:
-            for earlier in checkpoints.checkpoints_in(
-                output.ckpt_path
-            ):  # --overwrite; they would count as newer
+            for earlier in checkpoints.checkpoints_in(output.ckpt_path):  # --overwrite: they'd count as newer
                 shutil.rmtree(earlier)
     trainer = StepTrainer(model, run, collator=collator, objective=losses_of)
     tracking.sets({"resolved": settings.plain()})

@@ -9,7 +9,7 @@ Published behaviour: docs/published/sweet_rl.md#preference-training, #reward-mod
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
@@ -151,16 +151,10 @@ def _pair_rows(settings: TrainSettings, say: Say) -> Rows:
     return Rows(tokenizer, train_on, held_out, pad_id(tokenizer), vision)
 
 
-class _Pairs(NamedTuple):
-    """Pairs that can be trained on; `total` rows come before those of a test split, if there is one."""
-
-    pairs: list[Encoded]
-    vision: Vision | None
-    total: int
-    has_test: bool
-
-
-def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
+def _pairs(
+    tokenizer: Any, settings: TrainSettings, say: Say
+) -> tuple[list[Encoded], Vision | None, int, bool]:
+    """Pairs that can be trained on; how many rows come before those of a test split, and if there is one."""
     data = settings.data
     train_on, test = read_pairs(data, seed=settings.seed, published=settings.published)
     rows = [*train_on, *test]
@@ -179,4 +173,4 @@ def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
         encoder = turn_encoder(tokenizer, data, vision)
     pairs, report = encoder.encode(rows)
     say_what_was_encoded(pairs, report, data, tokenizer, say)
-    return _Pairs(pairs, vision, len(train_on), bool(test))
+    return pairs, vision, len(train_on), bool(test)

@@ -125,9 +125,7 @@ def deepspeed_config(shards: ShardSettings, optimizer: OptimizerSettings, *, bf1
             "offload_param": {"device": "none"},
             "offload_optimizer": {"device": "cpu" if shards.adam_offload else "none", "pin_memory": False},
         }
-        if (
-            shards.zero_stage == 3
-        ):  # a threshold above 0 leaves small tensors whole, which a tiny model consists of
+        if shards.zero_stage == 3:  # above 0, small tensors stay whole, which a tiny model consists of
             zero |= {"stage3_param_persistence_threshold": 0, "zero_hpz_partition_size": shards.zpg}
     if zero["stage"] == 3:
         zero["stage3_gather_16bit_weights_on_model_save"] = True
@@ -256,15 +254,7 @@ def sharded_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> 
     if engine_of(settings) == "deepspeed":
         import deepspeed
 
-        shards = settings.shards
-        given = (shards.deepspeed_config or {}).get("zero_optimization", {})
-        zero = {name: value for name, value in given.items() if name == "offload_param"}
-        config = {
-            "zero_optimization": zero | {"stage": shards.zero_stage, "stage3_param_persistence_threshold": 0},
-            "bf16": {"enabled": settings.model.bf16},
-            "train_micro_batch_size_per_gpu": 1,
-            "steps_per_print": 1_000_000_000,
-        }
+        config = scoring_config(settings.shards, bf16=settings.model.bf16)
         return deepspeed.initialize(model=model, config=config)[0]
     from accelerate import Accelerator
     from accelerate.utils import FullyShardedDataParallelPlugin, fsdp2_prepare_model

@@ -192,7 +192,7 @@ class ByTokens:
         """Tokens of a row that no branch of it shares with another, or with the row before.
 
         What two share by less than half of the longer is not counted as shared: it may stand there twice
-        (`sweet_rl.training.trees.grow`).
+        (`sweet_rl.training.trees.lay_out`).
         """
         branches, new = self._ids[row], 0
         known = [] if before is None else self._ids[before]

@@ -65,9 +65,7 @@ class Run(NamedTuple):
     made_from: dict[str, Json]
     share: bool
     say: Say
-    most_places: float = (
-        math.inf
-    )  # tokens of a micro-batch, padding included, that memory is known to suffice for
+    most_places: float = math.inf  # tokens of a micro-batch, padding included, that memory suffices for
 
 
 class StepTrainer(Trainer):

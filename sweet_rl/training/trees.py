@@ -30,16 +30,6 @@ _READINESS = (1.0, 0.25, 4.0)  # How readily sequences join a tree, beside what 
 _MOST_PADDED = 2  # Times as many places as tokens where nothing is shared
 
 
-class Tree(NamedTuple):
-    """Sequences as one tree. `members` are their numbers; `places` has the positions of each one's tokens."""
-
-    ids_N: Ints
-    positions_N: Ints
-    ends_N: Ints
-    members: list[int]
-    places: list[Ints]
-
-
 class Layout(NamedTuple):
     """Trees in rows of equal length.
 
@@ -92,26 +82,15 @@ def chains(sequences: Sequence[tuple[int, ...]]) -> list[list[int]]:
     return found
 
 
-def grow(sequences: Sequence[Ids], *, attention_span: float = math.inf) -> list[Tree]:
-    """The sequences as trees, each token once in its tree.
+def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_id: int = 0) -> Layout:
+    """The sequences as trees in as few rows as they fit, each as long as the largest tree.
 
     A shared prefix saves tokens, but dense attention over a larger tree looks at more pairs of tokens in
     vain. A sequence (none is empty) joins a tree if that saves more than it costs. `attention_span` is how
     many pairs of tokens attention looks at in the time that all else takes for one token: about six times a
     model's hidden size for dense masks, infinite for kernels that skip what is hidden, 0 to share nothing.
-    """
-    order, shared = neighbours(sequences)
-    sizes = [len(sequences[number]) for number in order]
-    return [
-        _tree(sequences, order[start:stop], shared[start:stop])
-        for start, stop, _ in _divided(sizes, shared, attention_span)
-    ]
 
-
-def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_id: int = 0) -> Layout:
-    """The sequences as trees in as few rows as they fit, each as long as the largest tree.
-
-    `grow` knows nothing of padding; so trees that are made more and less readily are looked at as well, and
+    That knows nothing of padding; so trees that are made more and less readily are looked at as well, and
     the rows are taken that cost least. `pad_id` stands at places without a token.
     """
     spans = [attention_span * factor for factor in _READINESS]
@@ -140,12 +119,11 @@ def lay_out(sequences: Sequence[Ids], *, attention_span: float = math.inf, pad_i
     for row, parts in enumerate(rows):
         start = 0
         for part in parts:
-            tree = _tree(sequences, order[part.start : part.stop], shared[part.start : part.stop])
-            stop = start + part.size
-            ids_RT[row, start:stop] = tree.ids_N
-            positions_RT[row, start:stop] = tree.positions_N
-            ends_RT[row, start:stop] = tree.ends_N + start
-            for number, within in zip(tree.members, tree.places, strict=True):
+            members, stop = order[part.start : part.stop], start + part.size
+            *tree, of = _tree([sequences[number] for number in members], shared[part.start : part.stop])
+            ids_RT[row, start:stop], positions_RT[row, start:stop], ends_RT[row, start:stop] = tree
+            ends_RT[row, start:stop] += start
+            for number, within in zip(members, of, strict=True):
                 places[number] = within + (row * length + start)
             start = stop
     return Layout(ids_RT, positions_RT, ends_RT, places, shares)
@@ -172,15 +150,17 @@ def _divided(sizes: Sequence[int], shared: Sequence[int], attention_span: float)
     return parts
 
 
-def _tree(sequences: Sequence[Ids], members: list[int], shared: Sequence[int]) -> Tree:
-    """One tree of some sequences in lexicographic order, each of which shares tokens with the one before."""
+def _tree(members: Sequence[Ids], shared: Sequence[int]) -> tuple[Ints, Ints, Ints, list[Ints]]:
+    """One tree of some sequences in lexicographic order, each of which shares tokens with the one before.
+
+    Its tokens, their positions and their ends, each as [N], and the places in it of each sequence's tokens.
+    """
     pieces: list[Ids] = []
     positions: list[Ints] = []
     places: list[Ints] = []
     left: list[tuple[Ints, int]] = []
     size = 0
-    for number, known in zip(members, shared, strict=True):
-        ids = sequences[number]
+    for ids, known in zip(members, shared, strict=True):
         depth = known if places else 0
         path = places[-1] if places else np.zeros(0, dtype=np.int64)
         left.append((path[depth:], size))
@@ -191,9 +171,7 @@ def _tree(sequences: Sequence[Ids], members: list[int], shared: Sequence[int]) -
     ends = np.full(size, size, dtype=np.int64)
     for path, end in left:
         ends[path] = end
-    return Tree(
-        np.concatenate(pieces).astype(np.int64), np.concatenate(positions), ends, list(members), places
-    )
+    return np.concatenate(pieces).astype(np.int64), np.concatenate(positions), ends, places
 
 
 def _in_rows(parts: Sequence[_Part], *, packed: bool) -> list[list[_Part]]:

@@ -13,12 +13,12 @@ from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
 from sweet_rl.training.batches import Collator, Reader, token_weights
 from sweet_rl.training.data import PairRow, Said
-from sweet_rl.training.encoding import Encoded, Side, TurnEncoder
+from sweet_rl.training.encoding import Branch, Encoded, Side, TurnEncoder
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.settings import LossSettings
 from sweet_rl.training.steps import ByTokens, StepSampler, by_count, history_groups, prefix_order
-from sweet_rl.training.trees import chains, common_prefix, grow, lay_out
+from sweet_rl.training.trees import chains, common_prefix, lay_out
 from tests.tiny_models import tiny_tokenizer
 from tests.training.pairs import dialogue_pairs
 
@@ -27,8 +27,8 @@ ROW = PairRow(Said(), Said(), Said(), "pairs.jsonl", 1)
 
 def two_turns():
     """Turns of 1 and of 3 tokens, beside a side with one turn of 2."""
-    chosen = Side.single((5, 6, 7, 8, 9, 10), (Span(1, 2), Span(3, 6)))
-    return Encoded(0, (chosen, Side.single((5, 6, 7), (Span(1, 3),))), ROW)
+    chosen = Side((Branch((5, 6, 7, 8, 9, 10), (Span(1, 2), Span(3, 6))),))
+    return Encoded(0, (chosen, Side((Branch((5, 6, 7), (Span(1, 3),)),))), ROW)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_weights_by_hand(reduction, weights):
 
 
 def test_the_first_token_and_the_prompt_have_no_weight():
-    side = Side.single((5, 6, 7, 8), (Span(0, 4),), prompt_length=2)
+    side = Side((Branch((5, 6, 7, 8), (Span(0, 4),), prompt_length=2),))
     assert token_weights(side, "trajectory")[0].tolist() == [0, 0, 0.5, 0.5]
 
 
@@ -115,7 +115,7 @@ def one_pack(rows):
 def pair(index, history, chosen, rejected):
     """A step pair: two responses after one history."""
     sides = [
-        Side.single((*history, *r), (Span(len(history), len(history) + len(r)),), len(history))
+        Side((Branch((*history, *r), (Span(len(history), len(history) + len(r)),), len(history)),))
         for r in (chosen, rejected)
     ]
     return Encoded(index, tuple(sides), PairRow(Said(), Said(), Said(), "pairs.jsonl", index + 1))
@@ -254,12 +254,11 @@ SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_si
 
 
 def test_one_tree_by_hand():
-    (tree,) = grow(arrays([[1, 2, 3], [1, 2, 4, 5], [1, 2, 4]]))
-    assert tree.ids_N.tolist() == [1, 2, 3, 4, 5]
-    assert tree.positions_N.tolist() == [0, 1, 2, 2, 3]
-    assert tree.ends_N.tolist() == [5, 5, 3, 5, 5]  # nothing behind its branch sees token 3
-    assert tree.members == [0, 2, 1]
-    assert [places.tolist() for places in tree.places] == [[0, 1, 2], [0, 1, 3], [0, 1, 3, 4]]
+    layout = lay_out(arrays([[1, 2, 3], [1, 2, 4, 5], [1, 2, 4]]))
+    assert layout.ids_RT.tolist() == [[1, 2, 3, 4, 5]]
+    assert layout.positions_RT.tolist() == [[0, 1, 2, 2, 3]]
+    assert layout.ends_RT.tolist() == [[5, 5, 3, 5, 5]]  # nothing behind its branch sees token 3
+    assert [places.tolist() for places in layout.places] == [[0, 1, 2], [0, 1, 3, 4], [0, 1, 3]]
 
 
 @given(SEQUENCES, st.sampled_from([0.0, 3.0, math.inf]))
@@ -290,7 +289,8 @@ def test_without_a_price_each_distinct_beginning_is_one_token(sequences):
 @pytest.mark.parametrize(("span", "trees"), [(0, 2), (1, 2), (1e6, 1), (math.inf, 1)])
 def test_a_short_common_beginning_is_shared_only_where_attention_is_cheap(span, trees):
     opening = [1] * 10
-    assert len(grow(arrays([opening + [2] * 90, opening + [3] * 90]), attention_span=span)) == trees
+    layout = lay_out(arrays([opening + [2] * 90, opening + [3] * 90]), attention_span=span)
+    assert len(layout.ids_RT) == trees
 
 
 def test_trees_are_of_a_size_where_padding_costs_more_than_sharing_saves():
@@ -298,7 +298,6 @@ def test_trees_are_of_a_size_where_padding_costs_more_than_sharing_saves():
     rng = np.random.default_rng(0)
     common, own, last = (rng.integers(0, 32_000, shape) for shape in (300, (4, 300), (4, 4, 24)))
     sequences = arrays([[*common, *own[i], *last[i, j]] for i in range(4) for j in range(4)])
-    assert [len(tree.ids_N) for tree in grow(sequences, attention_span=1536)] == [1488, 696]
     assert lay_out(sequences, attention_span=1536).ids_RT.shape == (4, 696)
 
 

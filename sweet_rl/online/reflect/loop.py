@@ -13,7 +13,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -35,7 +35,7 @@ from sweet_rl.online.reflect.play import (
     told_of,
 )
 from sweet_rl.online.reflect.settings import ReflectSettings
-from sweet_rl.online.reflect.trainer import Row, Trainer, episode_of, episode_state
+from sweet_rl.online.reflect.trainer import Row, Trainer, episode_of
 from sweet_rl.online.replay import Successes
 from sweet_rl.statistics import share_over_tasks
 from sweet_rl.text_game import TextGame
@@ -134,7 +134,7 @@ class Loop:
         return {
             "done": done,
             "trainer": self._trainer.state(),
-            "replay": [episode_state(episode) for episode in self._replay],
+            "replay": [astuple(episode) for episode in self._replay],
             "place": self._schedule.place,
             "logs": self._logs,
         }

@@ -88,10 +88,9 @@ def load_trained(
     quantized = getattr(model, "is_quantized", False)
     for parent in list(model.modules()):
         for place, child in parent.named_children():
-            if (
-                type(child).__name__ == "NewGELUActivation"
-            ):  # GPT-2's: transformers computes the same in eight
-                setattr(parent, place, nn.GELU(approximate="tanh"))  # steps, a tenth of an update on CPUs
+            # GPT-2's: transformers computes the same in eight steps, a tenth of an update on CPUs
+            if type(child).__name__ == "NewGELUActivation":
+                setattr(parent, place, nn.GELU(approximate="tanh"))
     if folder is not None:
         model = _with_trained_adapter(model, folder, settings, trains=trains)
     elif trains:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import astuple
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -220,8 +221,8 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "critic": None if self.critic is None else self.critic.head.state_dict(),
             "critic_optimizer": None if self.critic_optimizer is None else self.critic_optimizer.state_dict(),
-            "pooled": [[episode_state(episode) for episode in call] for call in self._pooled],
-            "critic_data": [[_step_state(row.step), row.q] for row in self._critic_data],
+            "pooled": [[astuple(episode) for episode in call] for call in self._pooled],
+            "critic_data": [[astuple(row.step), row.q] for row in self._critic_data],
             "updates": self._updates,
             "calls": self._calls,
         }
@@ -254,20 +255,10 @@ def _told(rows: Sequence[Row]) -> str:
     return f"{len(rows)} played steps, the first {first.action!r} after ...{first.prompt[-60:]!r}"
 
 
-def episode_state(episode: Played) -> list[Any]:
-    """An episode as plain data for a checkpoint; `episode_of` reads it back."""
-    steps = [_step_state(step) for step in episode.steps]
-    return [episode.task_id, episode.seed, float(episode.threshold), steps, episode.failure, episode.told]
-
-
 def episode_of(state: Sequence[Any]) -> Played:
-    """The episode that `episode_state` made plain data of."""
+    """The episode whose fields, as tuples or lists, are in a checkpoint."""
     task_id, seed, threshold, steps, failure, told = state
     return Played(task_id, seed, threshold, tuple(map(_step_of, steps)), failure, told)
-
-
-def _step_state(step: Step) -> list[Any]:
-    return [step.prompt, step.action, list(step.token_ids), step.logprob, step.entropy, float(step.cost)]
 
 
 def _step_of(state: Sequence[Any]) -> Step:
