@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sweet_rl.commands.catalogue import load
+from sweet_rl.cli import load
 from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama
 
@@ -57,5 +57,23 @@ def test_multi_turn_dpo(pairs, tmp_path, monkeypatch):
     assert losses == pytest.approx([row["loss"] for row in metrics], abs=1e-5)
     assert len(losses) == 3
     one, other = (moved(model, tmp_path / name) for name in ("recipe", "command"))
+    assert one.norm() > 0
+    assert (one - other).norm() < 0.02 * other.norm()
+
+
+def test_archer(tmp_path):
+    archer = recipe("archer")
+    losses = archer.train(str(tmp_path / "recipe"))
+    load("run_archer")(f"save_path={tmp_path / 'command'}", "eval_freq=9", config_name="archer_debug")
+    metrics = [json.loads(line) for line in (tmp_path / "command/metrics.jsonl").read_text().splitlines()]
+    wanted = []
+    for row in metrics:
+        wanted.append(sum(row[f"{name}.loss"] for name in ("q1", "q2", "v1", "v2")))
+        wanted += [row["pg.loss"]] if "pg.loss" in row else []
+    assert len(losses) == 5
+    assert losses == pytest.approx(wanted, rel=1e-4)
+    one, other = (
+        moved(tmp_path / "command/models/policy", tmp_path / name / "final") for name in ("recipe", "command")
+    )
     assert one.norm() > 0
     assert (one - other).norm() < 0.02 * other.norm()
