@@ -103,7 +103,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     return {
         "trainer": {flags["trainer"]},
         "critic": {"used"} if flags["use_critic"] else {"none"},
-        "reflect": {"asked"} if flags["reflect"] else {"none"},
+        "reflect": {"asked"} if flags["reflect"] or flags["reflect_load_dir"] else {"none"},
     }
 
 
