@@ -9,12 +9,12 @@ Three worlds share it and differ in what there is to learn (docs/mini.md):
 
 - `usual`: nine times in ten an extra that costs something is one of four usual ones. Only many hidden
   solutions, or the results of many dialogues, show which. A won dialogue still holds about three wasted
-  questions of five: learning from whole dialogues means learning much of the waste, too. - `trades`: the
-  same, but the request names the shop's trade, and each of up to 40 trades has four usual extras of its
-  own. Outcomes show little of each; a solution shows which questions of its dialogue were useful. - `easy`:
-  all extras are equally likely, and the request names the two. What is to be learnt is only not to make the
-  mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues removes
-  them.
+  questions of five: learning from whole dialogues means learning much of the waste, too.
+- `trades`: the same, but the request names the shop's trade, and each of up to 40 trades has four usual
+  extras of its own. Outcomes show little of each; a solution shows which questions of its dialogue were useful.
+- `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
+  make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
+  removes them.
 """
 
 from __future__ import annotations
