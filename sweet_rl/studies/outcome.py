@@ -16,7 +16,7 @@ from sweet_rl.errors import missing_package
 from sweet_rl.pipelines.steps import Step, in_rounds
 from sweet_rl.records import replace_file
 from sweet_rl.studies.report import words
-from sweet_rl.studies.results import Claim, Comparison, Results
+from sweet_rl.studies.results import Comparison, Results
 
 Flags: TypeAlias = Mapping[str, Any]
 
@@ -97,14 +97,12 @@ def _lines(part: Comparison) -> Iterator[str]:
                 text += f" [{span}]"
             line += f"  {text:>{width}}"
         yield line.replace("\u202f", " ")
+    unit = part.measures[0].unit
     for claim in part.claims:
-        yield _claim(claim, part.measures[0].unit)
-
-
-def _claim(claim: Claim, unit: str) -> str:
-    if claim.mean is None:
-        return f"  {claim.text}: not measured"
-    text = f"  {claim.text}: {words.signed(claim.mean, unit)}{' points' if unit == 'share' else ''}"
-    if claim.low is not None and claim.high is not None:
-        text += f", 95 % interval [{words.signed(claim.low, unit)}, {words.signed(claim.high, unit)}]"
-    return f"{text}: {words.VERDICTS[claim.verdict]}"
+        if claim.mean is None:
+            yield f"  {claim.text}: not measured"
+            continue
+        text = f"  {claim.text}: {words.signed(claim.mean, unit)}{' points' if unit == 'share' else ''}"
+        if claim.low is not None and claim.high is not None:
+            text += f", 95 % interval [{words.signed(claim.low, unit)}, {words.signed(claim.high, unit)}]"
+        yield f"{text}: {words.VERDICTS[claim.verdict]}"

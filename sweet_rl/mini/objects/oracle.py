@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, reduce
 from importlib.resources import files
+from itertools import takewhile
 from typing import NamedTuple
 
 from sweet_rl.errors import DataError, EpisodeError
@@ -280,7 +281,9 @@ class _Reading:
         word = self.words[place]
         if word.soft:
             return None
-        least = 2 if word.text in _PEOPLE and self._more_to_come(place) else 1
+        # whether this side of the question continues with a word that has a meaning
+        rest = takewhile(lambda each: each.text not in ("or", "and"), self.words[place + 1 :])
+        least = 2 if word.text in _PEOPLE and not all(each.soft for each in rest) else 1
         books = _dictionaries()
         where = list(_WHERE[self.voice])
         if self.voice == "be" and self.after_article:
@@ -307,15 +310,6 @@ class _Reading:
         self._say(meaning)
         self.after_preposition = self.words[behind - 1].text in _PLACES
         return behind
-
-    def _more_to_come(self, place: int) -> bool:
-        """Whether this side of the question continues with a word that has a meaning."""
-        for word in self.words[place + 1 :]:
-            if word.text in ("or", "and"):
-                return False
-            if not word.soft:
-                return True
-        return False
 
     def _next(self, place: int) -> str:
         return self.words[place + 1].text if place + 1 < len(self.words) else ""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -156,11 +157,14 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
     bounds: list[Chain] = [
         (_scripted(study.bound(name), name, {"repeats": games}),) for name, games in BOUNDS.items()
     ]
-    runs = [
-        (_learn(study, method, seed), *_measure(study, method, seed), *_swap(study, method, seed))
-        for seed in study.numbers
-        for method in study.methods
-    ]
+    runs: list[Chain] = []
+    for seed, method in product(study.numbers, study.methods):
+        chain = (_learn(study, method, seed), *_measure(study, method, seed))
+        if has_critic(method, study.methods[method]):
+            played, output = study.games(method, seed, greedy=False), study.swap(method, seed)
+            words = (str(played), str(output), *study.overrides(method, seed))
+            chain = (*chain, call("sweet_rl.studies.archer.swaps:swap", output, words))
+        runs.append(chain)
     return [[*begins, *bounds], runs]
 
 
@@ -193,14 +197,6 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
 def has_critic(method: str, overrides: Overrides) -> bool:
     """Whether a method learns a critic of utterances."""
     return method != EXACT and overrides["agent_type"] in ("archer", "chai")
-
-
-def _swap(study: OnlineStudy, method: str, seed: int) -> list[Step]:
-    if not has_critic(method, study.methods[method]):
-        return []
-    output = study.swap(method, seed)
-    words = (str(study.games(method, seed, greedy=False)), str(output), *study.overrides(method, seed))
-    return [call("sweet_rl.studies.archer.swaps:swap", output, words)]
 
 
 @cache

@@ -155,15 +155,14 @@ def _curve(study: ReflectStudy, world: str, method: worlds.Method, seed: int) ->
 def _changes(study: ReflectStudy, world: str, runs: Sequence[Run]) -> tuple[tuple[float, str], ...]:
     """Where levels of the curriculum begin, and their names; none where they begin elsewhere for another seed."""
     (own,) = (method for method in study.methods[world] if method.key == "reflect_rl")
-    each = {_levels_of(_read(study, world, own, run.seed, "trainer_state.json"), run) for run in runs}
-    return each.pop() if len(each) == 1 else ()
-
-
-def _levels_of(state: Mapping[str, Json], run: Run) -> tuple[tuple[float, str], ...]:
-    levels = state.get("levels", {})
-    begins = {at: name for name, at in levels.items()}  # of levels that begin together the last is played
-    steps = [step for step, _ in run.curves["success"]]
-    return tuple((steps[at], name) for at, name in begins.items()) if len(begins) > 1 else ()
+    found = set()
+    for run in runs:
+        levels = _read(study, world, own, run.seed, "trainer_state.json").get("levels", {})
+        begins = {at: name for name, at in levels.items()}  # of levels that begin together the last is played
+        steps = [step for step, _ in run.curves["success"]]
+        changes = tuple((steps[at], name) for at, name in begins.items())
+        found.add(changes if len(changes) > 1 else ())
+    return found.pop() if len(found) == 1 else ()
 
 
 def _read(study: ReflectStudy, world: str, method: worlds.Method, seed: int, name: str) -> Any:

@@ -97,7 +97,10 @@ def results_page(results: Results) -> str:
         each._replace(folded=each.folded or another)
         for another, each in sorted(found[len(first) :], key=lambda known: known[0])
     ]
-    headlines = [_headline(each, several=several) for each in sorted(results.comparisons, key=_is_another)]
+    headlines = [
+        _headline(each, several=several)
+        for each in sorted(results.comparisons, key=lambda part: bool(part.origin))
+    ]
     day, version, command = (results.provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
     known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
     tones = {name: "good" if good else "bad" for name, good in words.GOOD.items()}
@@ -121,10 +124,6 @@ def results_page(results: Results) -> str:
             for name in ("share", "number", "signed", "duration", "setting", "is_code")
         },
     )
-
-
-def _is_another(part: Comparison) -> bool:
-    return bool(part.origin)
 
 
 def _headline(part: Comparison, *, several: bool) -> dict[str, Any] | None:
