@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import Final, TypeVar
@@ -33,6 +32,8 @@ async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]
     Raises:
         Exception: the first that `work` raises; what is in flight is cancelled, and nothing more is begun.
     """
+    import asyncio  # which is not loaded for help
+
     if at_once < 1:
         raise ValueError(f"at_once must be at least 1, got {at_once}")
     waiting, within = enumerate(items), place_in_order() != _OUTSIDE

@@ -9,7 +9,6 @@ Published behaviour: docs/published/sweet_rl.md#row-order.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -96,6 +95,8 @@ async def rollout(
         SweetRLError: the run cannot continue (a dead server, a full disk). What is in flight is
             dropped; episodes that had finished were handed over before.
     """
+    import asyncio  # which is not loaded for help
+
     stats = stats if stats is not None else RolloutStats()
     in_flight = too_long = 0
     news = asyncio.Condition()

@@ -6,7 +6,6 @@ crash tears off is at most the last line. It knows nothing of what the rows mean
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 import contextlib
 import errno
@@ -16,11 +15,14 @@ from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records.files import encode_row, parse_line, sync_path
 from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    import asyncio  # which is not loaded for help
 
 
 class Journal:
@@ -116,6 +118,8 @@ class Journal:
         Raises:
             StorageError: this row is not in the file.
         """
+        import asyncio
+
         self.begin()
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((encode_row(row), future))
@@ -139,6 +143,8 @@ class Journal:
         self._cleanup.close()
 
     async def _write_waiting(self) -> None:
+        import asyncio
+
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
