@@ -36,8 +36,7 @@ from _plain_pages import plain_grades
 
 from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
-from sweet_rl.commands.evaluate_html import PageGradingFlags
-from sweet_rl.commands.page_evaluation import run
+from sweet_rl.commands.evaluate_html import PageGradingFlags, run
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE, compare, view_of

@@ -14,7 +14,7 @@ import pytest
 from sweet_rl import trackers, tracking
 from sweet_rl.cli import load
 from sweet_rl.cli.stage import recorded
-from sweet_rl.commands.archer_watchers import destination_of
+from sweet_rl.commands.archer_config import destination_of
 from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.shared import LogTo

@@ -75,6 +75,8 @@ COMMANDS = {
 """
 
 _ELSEWHERE = {
+    "evaluate_games": "sweet_rl.commands.evaluate",
+    "generate_tasks": "sweet_rl.commands.runs",
     "train_reward_model": "sweet_rl.commands.train_sft",
     "visualize_dialogue_histories": "sweet_rl.commands.view",
     "visualize_design_dialogue_histories": "sweet_rl.commands.view",

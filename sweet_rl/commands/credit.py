@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.progress import progress, run_until_stopped
+from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.rank_best_of_n import ScorerFlags
+from sweet_rl.commands.rank_best_of_n import ScorerFlags, scorers_of
+from sweet_rl.commands.turn_rows import done_keys, finish
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
+from sweet_rl.preferences.credit import WHY, Crediting, OwnTurn, check_reference, credited, own_turns, summary
+from sweet_rl.preferences.ranking import Model, encoding_of
+from sweet_rl.preferences.trajectory_pairs import twice
+from sweet_rl.records import Journal, read_rows, trajectories_from_rows
+from sweet_rl.runs import open_journal
+from sweet_rl.runs.facts import identity_of
+from sweet_rl.runs.reading import maker_of, trained_from, worlds_behind
+from sweet_rl.types import Json, Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +75,147 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
 
     The smallest run: credit trajectories.jsonl --critic path/to/critic
     """
-    from sweet_rl.commands import crediting
+    key_in(scorers.api_key_var)
+    if flags.reference_model is None and (base := trained_from(str(flags.critic))):
+        flags = replace(flags, reference_model=base)
+        tracking.reads("reference_model", base)
+    turns = _turns(flags.saved_path, str(flags.critic))
+    settings = _settings(flags)
+    output = Path(flags.output_path or _beside(flags))
+    with open_journal(output, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        done = done_keys(
+            journal.rows,
+            {turn.key: turn.turn_digest for turn in turns},
+            settings=settings,
+            field="credit",
+            path=output,
+            force=flags.force_continue,
+            content="turn_digest",
+        )
+        journal.rows.clear()
+        tracking.sets(settings)
+        tracking.writes(output, continues=flags.to_continue)
+        todo = [turn for turn in turns if turn.key not in done]
+        if todo:
+            work = _credit(flags, scorers, todo, journal, settings, len(done))
+            run_until_stopped(work, str(output), len(turns), noun="turns", verb="does")
+        finish(output, [turn.key for turn in turns])
+    _say(output, len(turns), flags.reference_model)
 
-    crediting.run(flags, scorers)
+
+def warn_of_another_world(critic: str | Path, trajectories: Iterable[Trajectory]) -> None:
+    """Print a warning where records say that a critic has learned from other worlds than these dialogues are of.
+
+    Args:
+        critic: its folder, as the run that asks it names it; what has no record is not warned of.
+    """
+    settings = (one.provenance.get("settings") or {} for one in trajectories)
+    here = {str(own["task_type"]) for own in settings if "task_type" in own}
+    learned = worlds_behind(critic) if Path(critic).expanduser().is_dir() else set()
+    if here and learned and not here <= learned:
+        print(
+            f"warning: the critic {str(critic)!r} has learned from {', '.join(sorted(learned))}, and these dialogues "
+            f"are of {', '.join(sorted(here))}: its scores may mean nothing. Name a critic of that world.",
+            file=sys.stderr,
+        )
+
+
+def warn_of_a_file(path: str | Path, trajectories: Iterable[Trajectory]) -> None:
+    """The same of the critic that a credit file was made by."""
+    record = maker_of(Path(path)) or {}
+    if record.get("stage") == "credit":
+        critic = Path(str(record["folder"])) / Path(str(record["settings"]["critic"])).expanduser()
+        warn_of_another_world(critic, trajectories)
+
+
+_WAYS = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
+
+
+async def _credit(
+    flags: CreditFlags,
+    scorer_flags: ScorerFlags,
+    todo: Sequence[OwnTurn],
+    journal: Journal,
+    settings: dict[str, Json],
+    done: int,
+) -> None:
+    what = _crediting(flags)
+    more = {"critic": flags.critic, "credit": settings}
+    async with AsyncExitStack() as stack:
+        critic, reference = await stack.enter_async_context(models_of(flags, scorer_flags))
+        check_reference(todo, critic, reference)
+        bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
+        for start in range(0, len(todo), flags.save_steps):
+            window = todo[start : start + flags.save_steps]
+            journal.append([one.as_row() | more for one in await credited(window, critic, reference, what)])
+            bar.update(len(window))
+
+
+@asynccontextmanager
+async def models_of(flags: Any, scorer_flags: ScorerFlags) -> AsyncIterator[tuple[Model, Model | None]]:
+    """The critic, and what it is compared with if that is a model."""
+    async with scorers_of(str(flags.critic), flags.reference_model, scorer_flags) as scorers:
+        critic = Model(scorers[0], encoding_of(flags.tokenizer or str(flags.critic), needs_header=False))
+        reference = None
+        if flags.reference_model is not None and len(scorers) > 1:
+            reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
+        yield critic, reference
+
+
+def _turns(path: str, critic: str) -> list[OwnTurn]:
+    """Every agent turn of the file, which the critic is to score."""
+    numbered = list(read_rows(path))
+    trajectories = trajectories_from_rows(numbered, path=path)
+    lines: dict[tuple[str, int], int] = {}
+    turns: list[OwnTurn] = []
+    for (line, _), trajectory in zip(numbered, trajectories, strict=True):
+        if trajectory.key in lines:
+            raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
+        lines[trajectory.key] = line
+        turns += own_turns(trajectory)
+    if not turns:
+        raise UsageError(
+            f"{path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions."
+        )
+    warn_of_another_world(critic, trajectories)
+    return turns
+
+
+def _crediting(flags: CreditFlags) -> Crediting:
+    return Crediting(
+        hidden=flags.hidden or not flags.without_hidden,
+        without_hidden=flags.without_hidden or not flags.hidden,
+        advantage=flags.advantage,
+    )
+
+
+def _settings(flags: CreditFlags) -> dict[str, Json]:
+    """What decides about a score: a file may be continued only with the same. Models go by their content."""
+    what = _crediting(flags)
+    return facts_of(flags) | {"hidden": what.hidden, "without_hidden": what.without_hidden}
+
+
+def facts_of(flags: Any) -> dict[str, Json]:
+    """What a score depends on, whatever is asked."""
+    return {
+        "critic": identity_of(str(flags.critic)),
+        "reference": None if flags.reference_model is None else identity_of(flags.reference_model),
+        "advantage": flags.advantage,
+    }
+
+
+def _beside(flags: CreditFlags) -> Path:
+    saved, critic = Path(flags.saved_path), Path(str(flags.critic))
+    name = critic.resolve().name if critic.is_dir() else str(flags.critic).replace("/", "_")
+    return saved.with_name(f"{saved.stem}.credit.{name}.jsonl")
+
+
+def _say(output: Path, count: int, reference: str | None) -> None:
+    """Print what the file holds."""
+    print(f"{count} turns with the critic's scores are in {output}.")
+    print(f"The critic is compared with {reference or 'what the sampler recorded'}.")
+    for name, found in summary([row for _, row in read_rows(output)]).items():
+        mean = "" if found["mean"] is None else f", mean {found['mean']:+.3f}"
+        print(f"{_WAYS[name]}: {found['scores']} scores{mean}.")
+        for reason, missing in found["missing"].items():
+            print(f"  {missing} have none: {WHY[reason]}.")

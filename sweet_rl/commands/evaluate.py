@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import inspect
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweet_rl import tracking
+from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
+from sweet_rl.evaluation.episodes import read_episodes
+from sweet_rl.evaluation.report import measures_of
 from sweet_rl.flags import flags_of
 from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
+from sweet_rl.grading.report import failed_words, repeats_words
+from sweet_rl.grouping import group_by_identity, group_by_task, repeats_of
+from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
+from sweet_rl.preferences.trajectory_pairs import TrajectoryPair, margin_pairs, pair_rows
+from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
+from sweet_rl.runs import new_file
+from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
+from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
+from sweet_rl.viewer.rows import rewards_turns
+from sweet_rl.worlds import two_worlds, world_in, world_named_in
 
 if TYPE_CHECKING:
-    from sweet_rl.commands.evaluation import GradedFile
     from sweet_rl.worlds import World
 
 
@@ -41,8 +59,6 @@ def evaluate(flags: GraderFlags, /) -> None:
     differ by the margin become a pair. Rows that the grader has scored are not graded again, unless by --regrade:
     that needs the rows alone and plays nothing; `graded_with` says which grader made a reward.
     """
-    from sweet_rl.commands.evaluate_games import evaluate_games
-
     names = [one.name for one in flags_of(Evaluation) if one.name != "saved_path"]
     given: dict[str, Any] = {name: getattr(flags, name) for name in names}
     if flags.grader == "auto":
@@ -56,9 +72,6 @@ def evaluate(flags: GraderFlags, /) -> None:
 
 def _world_in(saved_path: str) -> World:
     """The world that a file is of."""
-    from sweet_rl.records import read_rows
-    from sweet_rl.worlds import world_in
-
     world = world_in(next((row for _, row in read_rows(saved_path)), {}).get("provenance") or {})
     if world is None:
         raise UsageError(
@@ -70,8 +83,6 @@ def _world_in(saved_path: str) -> World:
 
 def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any]) -> Callable[..., None]:
     """The stage that grades files of a world, to be called with one, and with further flags."""
-    import inspect
-
     from sweet_rl.cli.main import load
 
     stage = load(world.evaluation)
@@ -91,17 +102,16 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
 
 def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet: bool) -> None:
     """Give rows the grader's scores where they are missing."""
-    from sweet_rl.cli.progress import progress
-    from sweet_rl.commands.evaluation import graded_file
     from sweet_rl.grading import GRADERS, fields_by
     from sweet_rl.grading.identity import graded_with_own
-    from sweet_rl.worlds import world_in
 
     GRADERS.find(grader)
     with graded_file(saved_path, k) as file:
         judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
         missing = [
-            index for index in range(len(file.rows)) if _is_missing(file, index, grader, regrade=regrade)
+            index
+            for index, row in enumerate(file.rows)
+            if file.counts(index) and (regrade or grader not in (row.get("grades") or {}))
         ]
         made_by = graded_with_own(grader, judge)
         scores = judge.grade(file.trajectories[index] for index in missing)
@@ -116,11 +126,273 @@ def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet:
     file.say_regraded(regrade=regrade)
 
 
-def _is_missing(file: GradedFile, index: int, grader: str, *, regrade: bool) -> bool:
-    return file.counts(index) and (regrade or grader not in (file.rows[index].get("grades") or {}))
-
-
 def plain(stage: Callable[..., None]) -> Callable[..., None]:
     """The stage without a record of its own: what it writes belongs to the one that calls it."""
     inner: Callable[..., None] = getattr(stage, "__wrapped__", stage)
     return inner
+
+
+_SAVE_AFTER_S = 1.0
+_SAVING_SHARE = 0.05
+"""Grading is saved as often as costs a twentieth of the time; what is saved is not graded again."""
+
+
+class GradedFile:
+    """A trajectory file in our hands: `rows` are changed in place and keep every field they have.
+
+    `trajectories` are the same rows as they were read; `groups` holds the row indices of each task's repeats
+    that did not fail, of the tasks that have any; `failed` counts the rows that did. Failed episodes have no
+    reward, and get none. `k` is the number of repeats of every task, None where they differ.
+    """
+
+    def __init__(self, path: str, k: int | None) -> None:
+        self._stamp = stamp_of(path)
+        numbered = list(read_rows(path))
+        self.path = path
+        self.rows = [row for _, row in numbered]
+        self.trajectories = trajectories_from_rows(numbered, path=path)
+        if not self.trajectories:
+            raise UsageError(f"{path!r} holds no trajectories.")
+        _refuse_two_worlds(path, [line for line, _ in numbered], self.trajectories)
+        if k is None and all(row.get("sample_index") is not None for row in self.rows):
+            groups = group_by_identity(self.trajectories)
+        else:
+            groups = group_by_task(self.trajectories, k or 1, path=path)
+        self.k = repeats_of(groups)
+        self._changed = False
+        self._known = self._others = 0
+        self._saved = time.monotonic()
+        self._wait_s = _SAVE_AFTER_S
+        self.groups = [kept for group in groups if (kept := [i for i in group if self.counts(i)])]
+        self.failed = sum(trajectory.failed for trajectory in self.trajectories)
+        if not self.groups:
+            first = next((error for one in self.trajectories if (error := one.error)), "unknown")
+            raise UsageError(
+                f"All {self.failed} episodes of {path!r} failed: there is nothing to grade. "
+                f"The first: {first}. Play them again: the command that made the file, with --to_continue."
+            )
+        for index, row in enumerate(self.rows):
+            if not self.counts(index) and row.get("reward") is not None:  # by an earlier version
+                row["reward"], self._changed = None, True
+
+    def counts(self, index: int) -> bool:
+        """Whether the row is of an episode that did not fail."""
+        return not self.trajectories[index].failed
+
+    def update(self, index: int, fields: Mapping[str, Json]) -> None:
+        """Give a row fields, and save all rows now and then."""
+        row, before = self.rows[index], self.rows[index].get("reward")
+        row |= fields
+        self._changed = True
+        self._known += before is not None
+        self._others += before is not None and row.get("reward") != before
+        if time.monotonic() - self._saved > self._wait_s:
+            self.save()
+
+    def say_regraded(self, *, regrade: bool) -> None:
+        """Say what became of the rewards of rows that were graded again."""
+        if regrade:
+            print(
+                f"Graded again: {self._known} rows had a reward, and {self._others} of them got another one."
+            )
+
+    def save(self) -> None:
+        """Write all rows, at once or not at all, where any has changed."""
+        if self._changed:
+            started = time.monotonic()
+            tracking.changes(self.path)
+            try:
+                self._stamp = replace_rows(self.path, self.rows, self._stamp)
+            except UsageError:
+                self._changed = False  # it is kept beside a file that has changed: once is enough
+                raise
+            self._saved, self._changed = time.monotonic(), False
+            self._wait_s = max(_SAVE_AFTER_S, (self._saved - started) / _SAVING_SHARE)
+
+
+def _refuse_two_worlds(path: str, lines: Sequence[int], trajectories: Sequence[Trajectory]) -> None:
+    """A mean over two worlds says nothing of either. Rows that name none are told apart by how they are graded."""
+    seen: dict[str, tuple[str, int, str]] = {}
+    for line, one in zip(lines, trajectories, strict=True):
+        name, world, task = world_named_in(one.provenance), world_in(one.provenance), one.task
+        if name is not None:
+            said, stage = name, world and world.evaluation
+        elif task.test_cases:
+            said, stage = "a world with hidden tests", "evaluate_code"
+        elif rewards_turns([one]):
+            said, stage = "a world that rewards turns", "evaluate_games"
+        elif "<html" in task.ground_truth.lower():
+            said, stage = "a world of web pages", "evaluate_html"
+        else:
+            continue
+        for kind, value in (("name", name), ("stage", stage)):
+            known, first, words = seen.setdefault(kind, (value, line, said)) if value else (value, line, said)
+            if value != known:
+                raise two_worlds(said, words, first, path=path, line=line)
+
+
+@contextmanager
+def graded_file(path: str, k: int | None) -> Iterator[GradedFile]:
+    """The file, locked; finished grades are saved at the end, also after an error."""
+    with locked(path):
+        file = GradedFile(path, k)
+        try:
+            yield file
+        finally:
+            file.save()
+
+
+def check_outputs(flags: Evaluation) -> None:
+    """Check, before grading, that no output replaces an existing file.
+
+    A report of the same trajectory file is brought up to date without asking.
+    """
+    for name in ("preference_path", "ground_truth_preference_path"):
+        if (path := getattr(flags, name)) is not None:
+            new_file(path, name, overwrite=flags.overwrite)
+    if (report := flags.report_path) is not None and not _is_report_of(flags.saved_path, Path(report)):
+        new_file(report, "report_path", overwrite=flags.overwrite)
+
+
+def _is_report_of(saved_path: str, report: Path) -> bool:
+    try:
+        found = json.loads(report.read_bytes())
+        return Path(found["saved_path"]).resolve() == Path(saved_path).resolve()
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def write_pairs(
+    paths: Mapping[bool, str | None],
+    pairs: Sequence[TrajectoryPair],
+    to_rows: Callable[[bool], Sequence[Json]],
+    *,
+    why_none: str,
+    skipped: int,
+    guards: Sequence[Json] = (),
+) -> None:
+    """Write the pair files that are asked for, and say how many pairs they hold."""
+    remark = "" if pairs else f"({why_none}) "
+    for with_ground_truth, path in paths.items():
+        if path is not None:
+            tracking.writes(path)
+            beside = () if with_ground_truth else guards
+            replace_rows(path, [*to_rows(with_ground_truth), *beside])
+            print(f"{len(pairs)} pairs {remark}are in {path}")
+            if beside:
+                print(f"{len(beside)} rows of hard negatives are in it, too.")
+    if skipped and any(paths.values()):
+        print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
+
+
+def usable_in_pairs(trajectories: Sequence[Trajectory]) -> list[bool]:
+    """Which trajectories end with an agent turn, and did not fail."""
+    return [trajectory.last_turn is not None and not trajectory.failed for trajectory in trajectories]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameFlags(Evaluation, Margin):
+    """Games."""
+
+
+@recorded("evaluate_games", reads=("saved_path",))
+@stage(
+    "saved_path",
+    defaults={"margin": 1.0},
+    helps={
+        "saved_path": "trajectory file of sweet-rl simulate_interactions, of a --world that rewards turns.",
+        "margin": "by how much the returns of a pair differ at least.",
+        "overwrite": "replace files of pairs, and a report of another file, when they exist.",
+    },
+    narrow={"margin": {"at_least": None, "above": 0}},
+)
+def evaluate_games(flags: GameFlags, /) -> None:
+    """Report trajectories of worlds that reward turns; write preference pairs.
+
+    Question games, adventures and the shop give rewards as they are played, so there is nothing to grade. The
+    table shows the return, the share of episodes that the world itself brought to an end (a solved game, a
+    purchase), the turns, and where worlds report it the share that was won, with 95 % confidence intervals over tasks. Of any two episodes of a task whose
+    returns differ by the margin, the better one is preferred; the pairs train critics and policies as those
+    of sweet-rl evaluate_code do.
+    """
+    check_outputs(flags)
+    saved_path, margin = flags.saved_path, flags.margin
+    file = GradedFile(saved_path, flags.k)
+    k = file.k
+    rewards = [None if one.failed else one.reward for one in file.trajectories]
+    if all(reward is None for reward in rewards):
+        raise UsageError(
+            f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
+            "Functions are graded by sweet-rl evaluate_code, pages by sweet-rl evaluate_html."
+        )
+    rewarded = _by_task(file, lambda trajectory: trajectory.reward)
+    reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
+    numbers = {
+        "return": mean_over_tasks(rewarded, low=reward.low, high=reward.high),
+        "return, best of k": mean_over_tasks(
+            [[max(task)] for task in rewarded], low=reward.low, high=reward.high
+        ),
+        "ended by the world": share_over_tasks(_by_task(file, _ended)),
+        "turns": mean_over_tasks(_by_task(file, _turns)),
+    }
+    if any(_won(trajectory) is not None for trajectory in file.trajectories):
+        numbers["won"] = share_over_tasks(_by_task(file, _won))
+    failed = sum(one.failed or (one.reward is None and one.error is not None) for one in file.trajectories)
+    ungraded = rewards.count(None) - failed
+    size = f"{len(rewards)} episodes, {len(file.groups)} tasks{repeats_words(k)}"
+    print(f"{saved_path}: {size}{failed_words(failed)}\n")
+    for name, interval in numbers.items():
+        if (k is not None and k > 1) or name != "return, best of k":
+            print(f"{name:<22}{_shown(interval)}")
+    for count, what in ((failed, "episodes failed"), (ungraded, "episodes have no reward")):
+        if count:
+            print(f"{count:>6}  {what} and are left out")
+    report = {
+        "trajectories": len(rewards),
+        "tasks": len(file.groups),
+        "k": k,
+        "failed": file.failed,
+        "ungraded": ungraded,
+    }
+    write_report(
+        saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()}
+    )
+    usable = usable_in_pairs(file.trajectories)
+    pairs = margin_pairs(rewards, file.groups, margin, usable)
+    write_pairs(
+        flags.pair_paths,
+        pairs,
+        lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
+        why_none=f"no two episodes of a task differ by {margin:g}",
+        skipped=usable.count(False) - file.failed,
+        guards=dialogue_hard_negatives(file.trajectories, pairs, flags.hard_negatives),
+    )
+
+
+def _ended(trajectory: Trajectory) -> float | None:
+    return None if trajectory.reward is None else float(trajectory.stop_reason is StopReason.ENDED)
+
+
+def _won(trajectory: Trajectory) -> float | None:
+    """Whether the goal was reached, where the world reports it."""
+    game = trajectory.extra.get("game")
+    won = game.get("won") if isinstance(game, Mapping) else None
+    return None if trajectory.reward is None or not isinstance(won, bool) else float(won)
+
+
+def _turns(trajectory: Trajectory) -> float | None:
+    turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
+    return None if trajectory.reward is None else float(turns)
+
+
+def _by_task(file: GradedFile, number: Callable[[Trajectory], float | None]) -> list[list[float]]:
+    """The values of each task's repeats that have one; tasks without any are left out."""
+    tasks = [
+        [value for row in group if (value := number(file.trajectories[row])) is not None]
+        for group in file.groups
+    ]
+    return [task for task in tasks if task]
+
+
+def _shown(found: Estimate) -> str:
+    return f"{found.mean:8.2f}" + ("" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]")

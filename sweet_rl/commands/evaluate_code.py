@@ -5,12 +5,23 @@ Published behaviour: docs/published/sweet_rl.md#grading-code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file, usable_in_pairs, write_pairs
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import NoSandbox
 from sweet_rl.flags.shared import Compatible, Evaluation, FanOut, Quiet, Regrade
+from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
+from sweet_rl.grading.identity import graded_with
+from sweet_rl.grading.report import Report, shown, summarise
+from sweet_rl.grading.sandbox import Sandbox
+from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
+from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
+from sweet_rl.types import NO_ANSWER, Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +68,130 @@ def evaluate_code(flags: GradingFlags, /) -> None:
     grading, beside what the best constant answer would score. Lenient is fixed for whatever a person would
     take for the code; the difference is format. The same goes into a JSON report.
     """
-    from sweet_rl.commands import code_evaluation
-    from sweet_rl.commands.evaluation import check_outputs
     from sweet_rl.commands.parts import cluster_of
     from sweet_rl.grading.code import CodeGrader
 
     check_outputs(flags)
     if (cluster := cluster_of(flags)) is not None:
         with cluster.grader_of(flags) as grader:
-            code_evaluation.run(flags, grader)
+            run(flags, grader)
         return
-    with code_evaluation.sandbox_of(flags) as sandbox:
-        code_evaluation.run(flags, CodeGrader(sandbox))
+    with sandbox_of(flags) as sandbox:
+        run(flags, CodeGrader(sandbox))
+
+
+def sandbox_of(flags: SandboxFlags) -> Sandbox:
+    """A sandbox with these limits, started; the caller closes it."""
+    return Sandbox(
+        workers=flags.workers,
+        timeout_s=flags.test_timeout_s,
+        memory_mb=flags.memory_mb,
+        unsafe_no_sandbox=flags.unsafe_no_sandbox,
+    )
+
+
+def run(flags: GradingFlags, grader: CodeGrader) -> None:
+    """Grade, save, print and pair."""
+    saved_path = flags.saved_path
+    with graded_file(saved_path, flags.k) as file:
+        tasks = [file.trajectories[group[0]].task for group in file.groups]
+        outputs = grader.reference_outputs(tasks)
+        floors = {task.task_id: constant_floor(outputs[task.task_id]) for task in tasks}
+        reasons = {task.task_id: why for task in tasks if (why := outputs[task.task_id].why_not_gradable)}
+        if not any(task.test_cases for task in tasks):
+            reasons = dict.fromkeys(floors, "it has no tests")
+        elsewhere = any(
+            row.get("reward") is not None and not row.get("grades") and one.task.test_cases
+            for row, one in zip(file.rows, file.trajectories, strict=True)
+        )
+        if len(reasons) == len(floors) and not elsewhere:
+            raise UsageError(
+                "\n".join([f"None of the tasks of {saved_path!r} can be graded:", *shown(reasons)])
+            )
+        _grade(file, grader, flags)
+    file.say_regraded(regrade=flags.regrade)
+    report = _report(file, floors, reasons, grader.protection)
+    print(report.to_text(saved_path))
+    write_report(saved_path, flags.report_path, {"grading": flags.compat} | report.to_json())
+    usable = usable_in_pairs(file.trajectories)
+    rewards = [row.get("reward") for row in file.rows]
+    in_pairs = [able and reward is not None for able, reward in zip(usable, rewards, strict=True)]
+    pairs = trajectory_pairs([float(reward or 0.0) for reward in rewards], file.groups, in_pairs)
+    write_pairs(
+        flags.pair_paths,
+        pairs,
+        lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
+        why_none="no task has a right answer beside a worse one",
+        skipped=usable.count(False) - file.failed,
+        guards=dialogue_hard_negatives(file.trajectories, pairs, flags.hard_negatives),
+    )
+
+
+def _grade(file: GradedFile, grader: CodeGrader, flags: GradingFlags) -> None:
+    """Fill in rewards where they are missing."""
+    grading, missing = flags.compat, []
+    for index, row in enumerate(file.rows):
+        known = row.get("grades") or {}
+        if not file.counts(index):
+            continue
+        if flags.regrade or (row.get("reward") is None and grading not in known):
+            missing.append(index)
+        elif grading in known and row.get("reward") != reward_of(
+            known, grading
+        ):  # graded before, another way
+            file.update(index, {"reward": reward_of(known, grading)})
+    graded = grader.grade_all(file.trajectories[index] for index in missing)
+    made_by = graded_with("tests", {"test_timeout_s": flags.test_timeout_s, "memory_mb": flags.memory_mb})
+    with progress(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
+        for index, grades in zip(missing, graded, strict=True):
+            file.update(index, row_fields(grades, grading, made_by))
+            bar.update()
+
+
+def _report(
+    file: GradedFile, floors: Mapping[str, float], reasons: Mapping[str, str], protection: str
+) -> Report:
+    """The numbers; `floors` and `reasons` why a task cannot be graded are by task."""
+    rows = [row for index, row in enumerate(file.rows) if file.counts(index)]
+    columns = {"reward": summarise([row.get("reward") for row in file.rows], file.groups)}
+    if all("grades" in row for row in rows):
+        grades = [row.get("grades") or {} for row in file.rows]
+        columns = {
+            way: summarise([one.get(way) for one in grades], file.groups, none_is_zero=way == "published")
+            for way in WAYS
+            if all(way in row["grades"] for row in rows)  # a file of an earlier version has no lenient ones
+        }
+    tasks = [file.trajectories[group[0]].task.task_id for group in file.groups]
+    floor = [None if task in reasons else floors[task] for task in tasks]
+    columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
+    return Report(
+        len(file.rows),
+        len(file.groups),
+        file.k,
+        columns,
+        _counts(rows),
+        protection,
+        reasons,
+        file.failed,
+    )
+
+
+def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
+    """How many rows have what a reader of the table should know."""
+    grades = [row.get("grades") or {} for row in rows]
+    outcomes = [{test["outcome"] for test in row.get("test_results") or []} for row in rows]
+    return {
+        "rows with a stored reward of unknown grading": sum("grades" not in row for row in rows),
+        "answers that only the word filter or a fence rule set to zero: without it they pass every test": sum(
+            grade.get("fixed") == 0 and grade.get("lenient") == 1 for grade in grades
+        ),
+        "answers to tasks that cannot be graded": sum(
+            "fixed" in grade and grade["fixed"] is None for grade in grades
+        ),
+        "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
+        "answers that would have ended the published evaluation": sum(
+            "grades" in row and row["grades"].get("published") is None for row in rows
+        ),
+        "dialogues without an answer": sum(row.get("answer") in {None, NO_ANSWER} for row in rows),
+        "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),
+    }

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, TextIO
 
+from sweet_rl import tracking
+from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.commands.humans import OracleFlags, make_oracle
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
-from sweet_rl.errors import UsageError
+from sweet_rl.contracts import Env
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import Seeded, Tasks, WorldName
-from sweet_rl.worlds import Options, world_of
+from sweet_rl.rollout import Episode, RolloutStats
+from sweet_rl.rollout import play as play_episode
+from sweet_rl.types import (
+    Completion,
+    Failure,
+    FinishReason,
+    Generation,
+    Json,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    Trajectory,
+)
+from sweet_rl.users import USERS
+from sweet_rl.worlds import Options, World, world_of
+
+if TYPE_CHECKING:
+    from sweet_rl.records import Journal
+
 
 _ASKS = Only("answered_by", ("oracle",), "worlds in which an oracle answers")
 
@@ -41,8 +68,6 @@ class PlayFlags(WorldName, Tasks, Seeded, KeyVar):
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
-    from sweet_rl.commands.playing import oracle_flags
-
     oracle = oracle_flags(flags["oracle"], flags["oracle_model"], flags["api_key_var"])
     return {"answered_by": {world_of(flags["world"]).answered_by}, "oracle": {oracle.kind}}
 
@@ -99,7 +124,6 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     from dataclasses import replace
 
     from sweet_rl.cli.servers import key_in
-    from sweet_rl.commands.playing import play_game
 
     world = world_of(flags.world)
     if world.answered_by == "human":
@@ -109,3 +133,163 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     key_in(flags.api_key_var)
     seed = secrets.randbelow(2**31) if flags.seed < 0 else flags.seed
     asyncio.run(play_game(replace(flags, seed=seed), world, options))
+
+
+def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> OracleFlags:
+    """The oracle, from what was typed: `embedded`, an address, or a model's folder, name or weights."""
+    if where == "embedded":
+        return OracleFlags()
+    if USERS.knows(where):
+        return OracleFlags(where)
+    if where.startswith(("http://", "https://")):
+        kind = "openai" if model else "gradio"
+        return OracleFlags(kind, where, model, api_key_var)
+    return OracleFlags("seq2seq", where, model)
+
+
+async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
+    """Play one game to its end, show the solution, record it."""
+    from sweet_rl.records import Journal, trajectory_to_row
+
+    task = choose_task(flags, world)
+    async with AsyncExitStack() as stack:
+        journal = stack.enter_context(Journal(flags.record)) if flags.record else None
+        if flags.record:
+            tracking.writes(flags.record, continues=True)
+        oracle = None
+        asked = oracle_flags(flags.oracle, flags.oracle_model, flags.api_key_var)
+        if world.answered_by == "oracle":
+            with tracking.role("user"):
+                oracle = make_oracle(world, asked, concurrency=1)
+            stack.push_async_callback(oracle.close)
+        make_env = await stack.enter_async_context(world.open(options, oracle))
+        print(world.player_rules.format(turns=world.turns(options)))
+        provenance = {"oracle": asked.kind} | world.settings(options)
+        episode = Episode(task, _repeats(journal, task), flags.seed)
+        trajectory = await _played(episode, make_env(), Person(world.transcript()), provenance)
+        print(f"\n{ending(trajectory)}")
+        if journal is not None:
+            journal.append([trajectory_to_row(trajectory)])
+            print(f"Recorded in {flags.record}.")
+        if trajectory.failed and trajectory.error is not None and trajectory.error.kind != "stopped":
+            raise ServiceError(f"The game failed and has no score: {trajectory.error}")
+
+
+def choose_task(flags: PlayFlags, world: World) -> Task:
+    """The task that the flags name or draw."""
+    from sweet_rl.worlds import load_tasks
+
+    source = flags.tasks or world.sources[0]
+    tasks = load_tasks(source, world=world)
+    if not tasks or not all(task.task_id.startswith(f"{world.name}/") for task in tasks):
+        raise UsageError(f"--tasks {source} holds no tasks of {world.name} alone.")
+    if flags.task is None:
+        return Random(flags.seed).choice(tasks)
+    if not 0 <= flags.task < len(tasks):
+        raise UsageError(
+            f"--task must be from 0 to {len(tasks) - 1} ({source} has {len(tasks)}), got {flags.task}."
+        )
+    return tasks[flags.task]
+
+
+def ending(trajectory: Trajectory) -> str:
+    """How the game went, and the solution."""
+    turns = sum(message.role == "assistant" for message in trajectory.dialogue_history)
+    rewards = [getattr(message, "reward", None) or 0.0 for message in trajectory.dialogue_history]
+    total = f"{turns} turn{'' if turns == 1 else 's'}, {sum(rewards):g} in all."
+    lines = {
+        StopReason.ENDED: f"The game is over after {total}",
+        StopReason.TURN_LIMIT: f"That was the last turn: {total}",
+        StopReason.POLICY_FAILED: f"Stopped after {total}",
+    }
+    first = lines.get(trajectory.stop_reason or StopReason.ENDED, f"The game broke off after {total}")
+    if trajectory.extra.get("solved") is True:
+        first = f"Right! {total}"
+    if trajectory.error is not None and trajectory.stop_reason is not StopReason.POLICY_FAILED:
+        first += f" ({trajectory.error.kind}: {trajectory.error.detail})"
+    solution = trajectory.task.ground_truth
+    return f"{first}\nThe solution: {solution}" if solution else first
+
+
+class Person:
+    """The policy that reads lines from the terminal. At its end, or on Ctrl-C, the game stops."""
+
+    name = "human"
+
+    def __init__(self, transcript: ChatFormat, typed: TextIO | None = None) -> None:
+        self._format = transcript
+        self._typed = typed or sys.stdin
+
+    async def act(self, observation: Observation) -> Generation:
+        """One line."""
+        line = _read_line(f"{observation.turn + 1:>2}> ", self._typed)
+        if line is None:
+            print()
+            failure = Failure("stopped", "the person stopped the game")
+            raise EpisodeError(StopReason.POLICY_FAILED, failure)
+        completion = Completion(line, finish_reason=FinishReason.STOP)
+        return Generation(self._format.render(observation.messages), completion)
+
+    async def close(self) -> None:
+        """Do nothing: a terminal has no connection to close."""
+
+
+class ShownEnv:
+    """A world that also prints what it says and what it gives."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Reset the world and print its first observation."""
+        observation = await self._env.reset(task, seed=seed)
+        print(f"\n{observation.messages[-1].content.strip()}\n")
+        return observation
+
+    async def step(self, action: str) -> StepResult:
+        """Act, and show the answer with the reward."""
+        step = await self._env.step(action)
+        if step.observation is not None:
+            print(f"\n{step.observation.messages[-1].content.strip()}")
+        if step.reward is not None:
+            print(f"    [{step.reward:+g}]" if step.reward else "    [0]")
+        print()
+        return step
+
+    async def close(self) -> None:
+        """Close the world that is shown."""
+        await self._env.close()
+
+
+async def _played(episode: Episode, env: Env, person: Person, provenance: Mapping[str, Json]) -> Trajectory:
+    made_by = {"agent_model": person.name} | dict(provenance)
+    trajectory = await play_episode(episode, ShownEnv(env), person, made_by, RolloutStats())
+    return replace(trajectory, task=episode.task)
+
+
+def _repeats(journal: Journal | None, task: Task) -> int:
+    """How often the file holds this task already: rows have an identity of their own."""
+    rows = journal.rows if journal is not None else ()
+    return sum(row.get("task_id") == task.task_id for _, row in rows)
+
+
+def _read_line(prompt: str, typed: TextIO) -> str | None:
+    """A line without its newline; None at the end of the input and on Ctrl-C.
+
+    Ctrl-C is put back to what Python does by itself: inside the event loop it would only take effect when the
+    line is finished.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if typed is sys.stdin and typed.isatty():
+            import readline  # noqa: F401 - lines can be edited and recalled
+
+            return input(prompt)
+        print(prompt, end="", flush=True)
+        line = typed.readline()
+        print(line.rstrip("\n"))
+        return line.removesuffix("\n") if line else None
+    except (EOFError, KeyboardInterrupt):
+        return None
+    finally:
+        signal.signal(signal.SIGINT, handler)

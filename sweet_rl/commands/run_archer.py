@@ -5,10 +5,49 @@ Published behaviour: docs/published/archer.md#configuration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from sweet_rl import tracking
+from sweet_rl.chat import SMOLLM2, ChatFormat, InstructedChat, TokenizerChat, model_path
+from sweet_rl.cli.parse import refuse
+from sweet_rl.cli.progress import on_interrupt, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.flags import Settings, flag
+from sweet_rl.commands.archer_config import (
+    ProgressBar,
+    described,
+    destination_of,
+    load_config,
+    not_of,
+    owners_of,
+)
+from sweet_rl.commands.humans import (
+    ORACLES,
+    PLACE_FLAGS,
+    Human,
+    HumanFlags,
+    OracleFlags,
+    make_oracle,
+    make_user,
+)
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import Flag, Only, Settings, flag
+from sweet_rl.grading import GRADERS
+from sweet_rl.prompts import load_prompt, prompt_digest
+from sweet_rl.records import read_rows
+from sweet_rl.tracking import Destination
+from sweet_rl.types import Task, digest
+from sweet_rl.version import __version__
+from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, own_options, world_of
+
+if TYPE_CHECKING:
+    from sweet_rl.online.learner import Learner
+    from sweet_rl.online.loop import LoopSettings, Playground
+    from sweet_rl.online.settings import ArcherSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +82,415 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
         flags: the configuration.
         overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
     """
-    from sweet_rl.commands import archer
-    from sweet_rl.worlds import first_for, world_of
-
     name = flags.config_name or str(world_of(first_for("archer")).archer_config)
-    act = archer.list_settings if flags.settings else archer.run
+    act = list_settings if flags.settings else run
     act(name, overrides, flags.config_dir)
+
+
+TINY = "tiny"
+"""Name of models that are made here, from the seed."""
+
+_ONLY: Final = {
+    Only("answered_by", ("oracle",), "worlds in which an oracle answers"): "oracle oracle_model",
+    Only("answered_by", ("human",), "worlds in which a human answers"): "env_model env_base_url grader",
+    Only("agent_type", ("archer", "archer_llm")): "use_baseline",
+    Only("agent_type", ("archer", "archer_llm", "ppo", "reinforce")): "normalize_advantages",
+    Only("agent_type", ("archer", "archer_llm", "chai")): "double_critic",
+    Only("agent_type", ("ppo",)): "clip_range",
+    Only("agent_type", ("chai",)): "candidates",
+    Only("agent_type", ("online_filteredbc",)): "filter_quantile",
+    Only("template", ("chat",), "template=chat"): "agent_prompt_path",
+    Only("use_lora", ("true",)): "lora_rank lora_alpha lora_dropout target_modules",
+    Only(
+        "log_to", ("wandb", "trackio"), "use_wandb true, log_to wandb or log_to trackio"
+    ): "project_name run_name",
+}
+"""Settings that have a meaning only with others; those of learning may be given to all that are compared."""
+
+_READS: Final = (
+    *("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"),
+    "agent_prompt_path",
+)
+"""Settings that name what a run reads."""
+
+OWN_TEMPLATE = "own"
+"""Name of the template that a world has for models that follow instructions."""
+
+CHAT_TEMPLATE = "chat"
+"""Name of the template that a policy's tokenizer has for dialogues."""
+
+
+def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> None:
+    """Print every setting, its value, and what it means."""
+    print(described(load_config(name, overrides, folder)))
+
+
+def run(
+    name: str, overrides: Sequence[str], folder: str | None, make: Callable[..., Learner] | None = None
+) -> None:
+    """Train as configured; resume a run that its folder already holds."""
+    config = load_config(name, overrides, folder)
+    destination = destination_of(config, [override.partition("=")[0] for override in overrides])
+    world = world_of(config["env_name"])
+    options = _options(config, world)
+    answers = _who_answers(config, world, options)
+    _check_overrides(overrides, config, world, destination)
+    tracking.logs_to(destination)
+    tasks, held_out = _tasks(config, world, options)
+    template = template_of(config["template"], world, tasks)
+    instructions = _instructions(config, world)
+    loop_settings = _loop_settings(config)
+    loop_settings = replace(loop_settings, concurrency=world.at_once(loop_settings.concurrency))
+
+    kept = {**config, "template": template or config["template"]}
+    tracking.sets(kept)
+    for key in _READS:
+        if config.get(key) == SMOLLM2:
+            model_path(SMOLLM2)  # refused before anything is written
+        tracking.reads(key, config.get(key))
+    silence_libraries()
+    from sweet_rl.online import distributed
+    from sweet_rl.online.archer import make_learner
+    from sweet_rl.online.loop import OnlineRun
+    from sweet_rl.online.run_folder import RunFolder
+    from sweet_rl.training.checkpoints import identity_of
+
+    save_path = Path(str(config["save_path"])).expanduser()
+
+    with ExitStack() as stack:
+        stack.enter_context(distributed.process_group())
+        main = distributed.is_main()
+        run_folder = None
+        if main:
+            read = {} if instructions is None else {"agent_prompt_path": prompt_digest(instructions)}
+            run_folder = RunFolder(save_path, kept | read, overwrite=bool(config["overwrite"]))
+            stack.callback(run_folder.close)
+        models = distributed.from_main(lambda: models_of(config, overrides, save_path))
+        watchers = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))] if main else []
+        for watcher in watchers:
+            stack.callback(watcher.close)
+
+        def say(phase: str, done: int, total: int) -> None:
+            for watcher in watchers:
+                watcher.say(phase, done, total)
+
+        settings = settings_of({**config, **models, "template": template})
+        transcript = _transcript(instructions, world, settings)
+        learner = (make or make_learner)(settings, chat_format=transcript, say=say)
+        if run_folder is not None:
+            run_folder.made_from = {
+                "env_load_path": identity_of(config["env_load_path"]),
+                "tasks": digest([task.row for task in tasks]),
+                **{key: identity_of(source) for key, source in models.items()},
+            }
+        how = f"What was played is in {save_path}; the same command resumes it."
+        stack.enter_context(on_interrupt(how))
+        playground = None
+        if main:
+            playground = _playground(
+                world,
+                options,
+                answers,
+                (tasks, held_out),
+                transcript,
+                rows=save_path / "trajectories.jsonl",
+                overwrite=bool(config["overwrite"]),
+                grader=config["grader"],
+                concurrency=loop_settings.concurrency,
+            )
+        OnlineRun(loop_settings, learner, playground, run_folder, watchers).run()
+        learner.save_policy(save_path / "final")
+        if main:
+            _say_where(save_path, config)
+
+
+@asynccontextmanager
+async def _playground(
+    world: World,
+    options: Options,
+    answers: Human | OracleFlags,
+    tasks: tuple[Sequence[Task], Sequence[Task]],
+    transcript: ChatFormat,
+    *,
+    rows: Path,
+    overwrite: bool,
+    grader: str | None,
+    concurrency: int,
+) -> AsyncIterator[Playground]:
+    """The world with who answers in it; where that is a human, what an episode is worth is graded at its end."""
+    from sweet_rl.interface.grades import grading_as_they_end, grading_of
+    from sweet_rl.online.loop import Playground
+    from sweet_rl.online.replay import without_rewards
+
+    async with AsyncExitStack() as opened:
+        user = grade = None
+        with tracking.role("user"):
+            if isinstance(answers, Human):
+                user = await make_user(answers, concurrency=concurrency)
+            elif world.answered_by == "oracle":
+                user = make_oracle(world, answers, concurrency=concurrency)
+        if user is not None:
+            opened.push_async_callback(user.close)
+            if not overwrite:
+                _check_who_answered(rows, user.name)
+        if isinstance(answers, Human):
+            by = {} if grader is None else {"grader": GRADERS.make(grader, world, flag="grader")}
+            graded = grading_as_they_end(grading_of(options, by, folder=rows.parent))
+            opened.push_async_callback(graded.close)
+            grade = graded.submit if grader is None else lambda played: graded.submit(without_rewards(played))
+        make_env = await opened.enter_async_context(world.open(world.beside(options, rows, {}), user))
+        who = {} if user is None else {"env_model": user.name}
+        provenance = {"sweet_rl": __version__, **who, "settings": world.settings(options)}
+        yield Playground(make_env, *tasks, transcript, grade, provenance)
+
+
+def _check_who_answered(rows: Path, name: str) -> None:
+    """One human for a whole run: what a server offers under `auto` may be another model today."""
+    _, first = next(read_rows(rows), (0, {})) if rows.exists() else (0, {})
+    provenance = first.get("provenance")
+    was = provenance.get("env_model") if isinstance(provenance, dict) else None
+    if was not in (None, name):
+        raise UsageError(
+            f"{str(rows.parent)!r} was played with {was!r}, and now {name!r} answers. Resume it with the same one, "
+            "name another save_path, or pass overwrite=true to start again."
+        )
+
+
+def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Human | OracleFlags:
+    """The simulated human of worlds that have one, before it is made; else the oracle, for those that ask one."""
+    oracle = _oracle(config)
+    if world.answered_by != "human":
+        return oracle
+    usual = "scripted" if config["env_base_url"] is None else "auto"
+    flags = HumanFlags(env_model=config["env_model"] or usual, env_base_url=config["env_base_url"])
+    called = {PLACE_FLAGS: "env_base_url", "--env_model": "env_model"}
+    human = Human(flags, world, options, called)
+    human.check()
+    if config["grader"] is not None:
+        GRADERS.find(config["grader"])
+    return human
+
+
+def _options(config: Mapping[str, Any], world: World) -> Options:
+    """The world's options: those that are settings, and what ArCHer calls by other names."""
+    values = {
+        "max_turns": config["max_steps"],
+        "compat": config["compat"],
+        "place": config["env_load_path"],
+    }
+    if config["agent_type"] == "archer_llm":
+        values["reads_json"] = True
+    own = {option.name: config[option.name] for option in own_options(world) if option.name in config}
+    return options_of(world, values | own)
+
+
+def _check_overrides(
+    overrides: Sequence[str], config: Mapping[str, Any], world: World, destination: Destination
+) -> None:
+    """Refuse settings on the command line that belong to another world, oracle or algorithm."""
+    pairs = [override.partition("=") for override in overrides]
+    given = [key for key, _, value in pairs if value.lower() not in {"null", "none", "~"}]
+    own = {option.name for option in own_options(world)}
+    for key in given:
+        if key not in own and (owners := owners_of(key)):
+            raise not_of(key, owners, world.name)
+    asked = config["oracle"] if world.answered_by == "oracle" else world.name
+    if "env_load_path" in given and "place" not in own and asked not in ORACLES[1:]:
+        where = [*ORACLES[1:], *owners_of("place")]
+        raise UsageError(f"env_load_path belongs to {' or '.join(where)}, and this is {asked}. Leave it out.")
+    facets: dict[str, set[str]] = {"agent_type": {str(config["agent_type"])}}
+    facets |= {"use_lora": {str(config["use_lora"]).lower()}, "answered_by": {world.answered_by}}
+    facets |= {"template": {config["template"] or "none"}}
+    facets |= {"log_to": set(destination.kinds) or {"none"}}
+    flags = [
+        Flag(name=key, only=only) for only, keys in _ONLY.items() for key in keys.split() if key in given
+    ]
+    refuse(flags, facets, dashes="")
+
+
+def _oracle(config: Mapping[str, Any]) -> OracleFlags:
+    flags = OracleFlags(config["oracle"], config["env_load_path"], config["oracle_model"])
+    flags.check()
+    if flags.kind == ORACLES[0] and flags.model:
+        raise UsageError(
+            f"oracle_model={flags.model} belongs to oracle={', '.join(ORACLES[1:])}. Leave it out."
+        )
+    return flags
+
+
+def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[list[Task], list[Task]]:
+    """What is played, and what is measured on."""
+    played, measured = world.training_tasks(options)
+    graded = config["grader"] is None
+    tasks = _own_tasks("tasks", config["tasks"] or played, world, graded=graded)
+    held_out = _own_tasks("eval_tasks", config["eval_tasks"] or measured, world, graded=graded)
+    if (place := config["env_idx"]) is not None:
+        if not (isinstance(place, int) and 0 <= place < len(tasks)):
+            raise UsageError(f"env_idx must be from 0 to {len(tasks) - 1}, got {place!r}.")
+        tasks = held_out = [tasks[place]]
+    if not tasks or not held_out:
+        raise UsageError("There is nothing to play: tasks or eval_tasks is empty.")
+    return tasks, held_out
+
+
+def _own_tasks(key: str, source: str, world: World, *, graded: bool) -> list[Task]:
+    """Tasks of this world; with what they are graded by, if they are."""
+    tasks = load_tasks(source)
+    if tasks and (why := world.refuses(tasks)):
+        raise UsageError(f"{key}={source} {why}")
+    for task in tasks if graded else ():
+        if lacking := world.lacks(task):
+            raise UsageError(
+                f"{key}={source}: the task {task.task_id!r} has no {lacking}, which {world.name} is graded by. "
+                "Name other tasks, or a grader of your own."
+            )
+    return tasks
+
+
+def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Path) -> dict[str, str | None]:
+    """Names of the models and of weights to begin with; tiny ones are made first, adapters merged.
+
+    A whole model at `checkpoint_path` stands for `policy_lm`, and a critic beside it for `critic_lm`, unless
+    the command line says what that is.
+    """
+    names = {key: config[key] for key in ("policy_lm", "critic_lm", "checkpoint_path")}
+    overridden = {override.partition("=")[0] for override in overrides}
+    if names["checkpoint_path"] is not None:
+        names |= _begun_with(names, overridden, save_path)
+    if TINY in names.values():
+        from sweet_rl.online.run_folder import MODELS
+        from sweet_rl.online.tiny_models import make_models
+
+        policy, critic = make_models(save_path / MODELS, seed=int(config["seed"]))
+        made = {"policy_lm": str(policy), "critic_lm": str(critic)}
+        names |= {key: path for key, path in made.items() if names[key] == TINY}
+    return names
+
+
+def _begun_with(
+    names: Mapping[str, Any], overridden: Collection[str], save_path: Path
+) -> dict[str, str | None]:
+    from sweet_rl.online.models import find_init_weights
+
+    path = str(names["checkpoint_path"])
+    found = find_init_weights(path)
+    critic = {} if found.critic is None or "critic_lm" in overridden else {"critic_lm": str(found.critic)}
+    if found.weights is not None:
+        return {**critic, "checkpoint_path": str(found.weights)}
+    model = found.model
+    if found.adapter is not None:
+        from sweet_rl.online.run_folder import MODELS
+        from sweet_rl.training.models import merge_adapter
+        from sweet_rl.training.reference import weights_digest
+        from sweet_rl.training.settings import ModelSettings
+
+        base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
+        parts = (
+            weights_digest(str(found.adapter)),
+            (found.adapter / "adapter_config.json").read_text(),
+            base,
+        )
+        model = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
+        if not (model / "config.json").is_file():
+            merge_adapter(found.adapter, model, ModelSettings(pretrain=base))
+    elif "policy_lm" in overridden:
+        raise UsageError(
+            f"checkpoint_path={path!r} is a whole model and replaces policy_lm: leave policy_lm out, or "
+            "name a file of its weights."
+        )
+    return {**critic, "policy_lm": str(model), "checkpoint_path": None}
+
+
+def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | None:
+    """The text around observations."""
+    if name in (None, CHAT_TEMPLATE):
+        return None
+    if name == OWN_TEMPLATE:
+        return world.template(tasks)
+    return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
+
+
+def _instructions(config: Mapping[str, Any], world: World) -> str | None:
+    """What a policy that reads a dialogue in its own chat template reads first; None: it reads plain text."""
+    if config["template"] != CHAT_TEMPLATE:
+        return None
+    if config["compat"] == "published":
+        raise UsageError(
+            "template=chat: the published code, which compat=published computes, reads plain text. Leave one of them out."
+        )
+    path = config["agent_prompt_path"]
+    return world.system_prompt() if path is None else load_prompt(path)
+
+
+def _transcript(instructions: str | None, world: World, settings: ArcherSettings) -> ChatFormat:
+    """How policy and critics read a dialogue: as the world writes it in plain text, or as the policy's own chat."""
+    if instructions is None:
+        return world.transcript()
+    from transformers import AutoConfig
+
+    shape: Any = AutoConfig.from_pretrained(model_path(settings.policy_lm))
+    positions = getattr(shape.get_text_config(), "max_position_embeddings", None)
+    room = settings.max_context
+    if positions is not None:
+        room = min(room, positions - settings.max_new_tokens)
+    return InstructedChat(TokenizerChat.from_pretrained(settings.policy_lm), instructions, room)
+
+
+def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
+    """The settings of the algorithms in a configuration."""
+    from sweet_rl.online.settings import SETTING_NAMES, ArcherSettings
+
+    return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})
+
+
+def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
+    from dataclasses import fields
+
+    from sweet_rl.online.loop import LoopSettings
+    from sweet_rl.online.replay import MC_GAMMA
+    from sweet_rl.online.settings import ON_POLICY
+
+    if config["whole_games"] and config["compat"] == "published":
+        raise UsageError("compat=published draws turn by turn: leave whole_games out, or take compat=fixed.")
+    for key in (
+        "iterations",
+        "rollout_size",
+        "eval_size",
+        "eval_freq",
+        "save_freq",
+        "capacity",
+        "concurrency",
+    ):
+        if config[key] < 1:
+            raise UsageError(f"{key} must be at least 1, got {config[key]}.")
+    for key in ("warmup_iter", "keep_checkpoints"):
+        if config[key] < 0:
+            raise UsageError(f"{key} must be 0 or more, got {config[key]}.")
+    if not 0 <= config["filter_quantile"] <= 1:
+        raise UsageError(f"filter_quantile must be from 0 to 1, got {config['filter_quantile']}.")
+    values = {field.name: config[field.name] for field in fields(LoopSettings) if field.name in config}
+    if config["agent_type"] != "online_filteredbc":
+        values["filter_quantile"] = None
+    values["on_policy"] = config["agent_type"] in ON_POLICY
+    if not values["on_policy"]:
+        values["gamma"] = MC_GAMMA  # published, whatever the critic's discount
+    if config["agent_type"] == "chai":
+        values["warmup_iter"] = config["iterations"]  # its policy never learns
+    return LoopSettings(**values)
+
+
+def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
+    from sweet_rl.records import read_rows
+
+    rows = [row for _, row in read_rows(save_path / "metrics.jsonl")]
+    for name, what in (
+        ("rollout.failed", "nothing was learned from them"),
+        ("eval_rollout.failed", "they were to be measured on, and are in no mean"),
+    ):
+        if failed := sum(row.get(name, 0) for row in rows):
+            print(f"{failed} games failed, and {what}: {save_path / 'failures.jsonl'}")
+    print(
+        f"{config['iterations']} iterations are done. The policy is in {save_path / 'final'}, the numbers "
+        f"are in {save_path / 'metrics.jsonl'}; read the games with: "
+        f"sweet-rl visualize_dialogue_histories {save_path / 'evaluations.jsonl'}"
+    )

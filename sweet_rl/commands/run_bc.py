@@ -5,11 +5,18 @@ Published behaviour: docs/published/archer.md#behaviour-cloning.
 
 from __future__ import annotations
 
+import math
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.errors import UsageError
+from sweet_rl.commands.archer_config import load_config, not_of, owners_of
+from sweet_rl.commands.run_archer import TINY, template_of
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
 from sweet_rl.flags.shared import (
@@ -22,10 +29,14 @@ from sweet_rl.flags.shared import (
     Tasks,
     WorldName,
 )
-from sweet_rl.worlds import first_for
+from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, own_options, world_in, world_of
 
-TINY = "tiny"
-"""Name of models that are made here, from the seed."""
+if TYPE_CHECKING:
+    from sweet_rl.chat import ChatFormat
+    from sweet_rl.online.archer import Demonstration
+    from sweet_rl.online.replay import Transition
+    from sweet_rl.online.settings import ArcherSettings
+    from sweet_rl.types import Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +148,309 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
     sweet-rl run_bc outputs/bc
     and then the line of run_archer that it prints.
     """
-    from sweet_rl.commands import cloning
     from sweet_rl.training.checkpoints import held
 
     with held(Path(pupil.output_dir)):
-        cloning.run(shown, pupil)
+        show = Demonstrations(shown)
+        show.check()
+        folder = Path(pupil.output_dir).expanduser()
+        _check_room(folder, overwrite=pupil.overwrite)
+        recipe = _recipe(pupil)
+        tracking.sets(dict(recipe))
+        tracking.writes(folder, folder=True, continues=(folder / _FILE).exists())
+        paths = (
+            shown.dataset.split(",") if shown.dataset else [_played(show, folder, overwrite=pupil.overwrite)]
+        )
+        games = _games(paths, show)
+        config = show.config  # of the world: what an utterance's template, end and length are
+        template = template_of(config["template"], show.world, load_tasks(show.played))
+        turns = [_demonstration(step, show) for game in games for step in game]
+        print(f"{len(turns):,} turns of {len(games):,} games to imitate")
+
+        from sweet_rl.cli.progress import silence_libraries
+        from sweet_rl.online.models import CRITIC, POLICY
+        from sweet_rl.online.settings import ArcherSettings
+
+        silence_libraries()
+        unfinished = folder / "unfinished"  # a policy that has not learnt yet must not be found
+        shutil.rmtree(unfinished, ignore_errors=True)
+        name = pupil.policy_lm
+        if name == TINY:
+            from sweet_rl.online.tiny_models import make_models
+
+            texts = _texts(games, turns, template)
+            name = str(make_models(unfinished, seed=shown.seed, texts=texts)[0])
+        settings = ArcherSettings(
+            policy_lm=name,
+            agent_type="online_filteredbc",
+            template=template,
+            eos_str=config["eos_str"],
+            max_new_tokens=config["max_new_tokens"],
+            max_tokens_per_batch=pupil.max_tokens_per_batch,
+            device=pupil.device,
+            dtype=pupil.dtype,  # type: ignore[arg-type]  # checked by the settings
+            seed=shown.seed,
+        )
+        if recipe["iterations"] is None:
+            steps = math.ceil(len(turns) / (recipe["batch_size"] * recipe["grad_accum_steps"]))
+            recipe["iterations"] = max(3, math.ceil(_TINY_STEPS / steps))
+        losses = clone(settings, turns, unfinished / POLICY, quiet=shown.quiet, **recipe)
+        for part in (CRITIC, POLICY):  # the policy last: with it the folder is whole
+            shutil.rmtree(folder / part, ignore_errors=True)
+            if (unfinished / part).is_dir():
+                (unfinished / part).rename(folder / part)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        print(
+            f"loss {losses[0]:.3f}, in the end {losses[-1]:.3f}, after {len(losses)} steps. The policy is in "
+            f"{folder / POLICY}. Go on with:\n"
+            f"sweet-rl run_archer {show.goes_on} checkpoint_path={pupil.output_dir} use_wandb=false"
+        )
+
+
+PUBLISHED_RECIPE: Final[Mapping[str, Any]] = {
+    "iterations": 1,
+    "batch_size": 8,
+    "grad_accum_steps": 4,
+    "learning_rate": 1e-5,
+    "max_grad_norm": math.inf,
+}
+"""As published."""
+
+TINY_RECIPE: Final[Mapping[str, Any]] = {
+    "iterations": None,
+    "batch_size": 64,
+    "grad_accum_steps": 1,
+    "learning_rate": 2e-3,
+    "max_grad_norm": 1.0,
+}
+_TINY_STEPS: Final = 200
+"""Of a tiny policy at least, where the number of passes over the demonstrations is not given."""
+
+_ANY, _GRADED = "archer_debug", "archer_code"
+"""Configurations of worlds that have none of their own: that reward turns, and that are graded at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrations:
+    """The demonstrations, and their world."""
+
+    flags: ShownFlags
+
+    def check(self) -> None:
+        """Find what is wrong before anything starts."""
+        if self.flags.grader != "auto" and not self.graded:
+            raise UsageError(
+                f"--grader is of worlds that reward no turns, and {self.world.name} does. Leave it out."
+            )
+        if self.graded and not self.flags.dataset and self.flags.agent_model == "auto":
+            raise UsageError(
+                f"Whom shall a policy for --world {self.flags.world} imitate? Name --agent_model "
+                f"({', '.join(self.world.agents)}), or dialogues with --dataset."
+            )
+        own = {option.name for option in own_options(self.world)}
+        if self.flags.env_load_path is not None and "place" not in own:
+            raise not_of("--env_load_path", owners_of("place"), self.world.name)
+
+    @property
+    def world(self) -> World:
+        """The world of the first stage."""
+        return world_of(self.flags.world)
+
+    def refuses(self, game: Trajectory) -> bool:
+        """Whether it is of another world."""
+        named = world_in(game.provenance) if self.graded else None
+        return bool(self.world.refuses([game.task])) or (named is not None and named.name != self.world.name)
+
+    @property
+    def graded(self) -> bool:
+        """Whether what an episode is worth is graded at its end; else its turns are rewarded."""
+        return self.world.answered_by == "human"
+
+    @property
+    def options(self) -> Options:
+        """The world's, with the place that is named."""
+        return options_of(self.world, {"place": self.flags.env_load_path})
+
+    @property
+    def config_name(self) -> str:
+        """Of the configuration that plays the world online, or of one for worlds of its kind."""
+        return self.world.archer_config or (_GRADED if self.graded else _ANY)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration that plays the world online."""
+        return load_config(self.config_name, self.own_settings)
+
+    @property
+    def own_settings(self) -> list[str]:
+        """Settings for a configuration that does not know the world."""
+        if self.world.archer_config:
+            return []
+        played, measured = self.world.training_tasks(self.options)
+        short = [] if self.graded else ["max_new_tokens=32"]
+        return [f"world={self.flags.world}", f"tasks={played}", f"eval_tasks={measured}", *short]
+
+    @property
+    def played(self) -> str:
+        """The task source that the scripted agent plays, as online."""
+        return self.flags.tasks or self.config["tasks"] or self.world.training_tasks(self.options)[0]
+
+    @property
+    def goes_on(self) -> str:
+        """Arguments with which `run_archer` plays the same world."""
+        place = [] if self.flags.env_load_path is None else [f"env_load_path={self.flags.env_load_path}"]
+        return " ".join(["--config-name", self.config_name, *self.own_settings, *place])
+
+
+def clone(
+    settings: ArcherSettings,
+    shown: Sequence[Demonstration],
+    folder: Path,
+    *,
+    quiet: bool = True,
+    **training: Any,
+) -> list[float]:
+    """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps."""
+    from tqdm import tqdm
+
+    from sweet_rl.chat import PlainChat
+    from sweet_rl.online.archer import FilteredBCLearner, make_learner, train_bc
+
+    learner = make_learner(settings, chat_format=PlainChat())
+    if not isinstance(learner, FilteredBCLearner):
+        raise TypeError("a learner without a critic was asked for")
+    with tqdm(unit="step", disable=quiet, dynamic_ncols=True) as bar:
+
+        def say(_phase: str, done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        rows = folder.with_name("nonfinite_batch.jsonl")
+        losses = train_bc(learner.policy, shown, seed=settings.seed, nonfinite_path=rows, say=say, **training)
+    learner.save_policy(folder)
+    return losses
+
+
+def _check_room(folder: Path, *, overwrite: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
+    known, there = {"policy", "critic", "unfinished", "run.json"}, {entry.name for entry in folder.glob("*")}
+    others = sorted(name for name in there - known if not name.startswith(Path(_FILE).stem))
+    if others:
+        raise UsageError(f"--output_dir {str(folder)!r} holds {others[0]!r}; name an empty or a new folder.")
+    if (folder / "policy").exists() and not overwrite:
+        raise UsageError(
+            f"--output_dir {str(folder)!r} holds a policy already; pass --overwrite, or name another folder."
+        )
+
+
+_FILE: Final = "demonstrations.jsonl"
+
+
+_TASKS, _GAMES = 1000, 5000
+"""Of the scripted agent at most, where nothing else is said: some lists of tasks have no end."""
+
+
+def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
+    """The file of games that a scripted agent has played; continues one that was begun."""
+    from sweet_rl.commands.simulate_interactions import simulate_interactions
+
+    path, games = folder / _FILE, show.flags.games or show.world.games_shown
+    every = load_tasks(show.played, num_tasks=show.flags.num_tasks)
+    number = len(every) if show.flags.num_tasks else min(len(every), _TASKS, max(1, _GAMES // games))
+    print(
+        f"{number * games:,} games are played to be imitated: {number:,} of {len(every):,} tasks of {show.played}, "
+        f"{games} of each (--num_tasks, --games)."
+    )
+    simulate_interactions(
+        show.played,
+        str(path),
+        world=show.flags.world,
+        agent_model=show.flags.agent_model,
+        skill=show.flags.skill,
+        num_tasks=number,
+        repeats=games,
+        place=show.flags.env_load_path,
+        **({"env_model": "scripted"} if show.graded else {}),
+        seed=show.flags.seed,
+        to_continue=path.exists() and not overwrite,
+        overwrite=overwrite,
+        quiet=show.flags.quiet,
+    )
+    return str(path)
+
+
+def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]:
+    """Games that did not fail, as turns."""
+    from sweet_rl.records import load_trajectories
+
+    transcript, least = show.world.transcript(), show.flags.min_reward
+    found: list[list[Transition]] = []
+    for path in paths:
+        played = load_trajectories(path)
+        for game in played:
+            if show.refuses(game):
+                raise DataError(
+                    f"is no task of {show.flags.world}",
+                    path=path,
+                    field="task_id",
+                    value=game.task.task_id,
+                    repair="Name the files' own world with --world.",
+                )
+        games = _graded(played, show, Path(path).parent) if show.graded else played
+        good = (game for game in games if least is None or (game.reward is not None and game.reward >= least))
+        found += [_steps(game, transcript, path) for game in good]
+    shown = [steps for steps in found if steps]
+    if not shown:
+        wanted = "" if least is None else f" with a return of at least {least:g}"
+        raise DataError(
+            f"leaves no game{wanted} to imitate",
+            path=", ".join(paths),
+            repair="Name other files, or a smaller --min_reward.",
+        )
+    return shown
+
+
+def _graded(games: Sequence[Trajectory], show: Demonstrations, folder: Path) -> list[Trajectory]:
+    """Dialogues with their grades; those that have one keep it."""
+    from sweet_rl.interface.grades import grade, grading_of
+
+    by = {} if show.flags.grader == "auto" else {"grader": show.flags.grader}
+    todo = {place: game for place, game in enumerate(games) if game.reward is None and not game.failed}
+    found = grade([*todo.values()], **grading_of(show.options, by, folder=folder)) if todo else []
+    graded = dict(zip(todo, found, strict=True))
+    return [graded.get(place, game) for place, game in enumerate(games)]
+
+
+def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transition]:
+    from sweet_rl.online.replay import transitions
+
+    try:
+        return transitions(game, transcript)
+    except DataError as error:
+        raise DataError(
+            error.problem, path=path, field=error.field, value=error.value, repair=error.repair
+        ) from None
+
+
+def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
+    """A turn as the agent must write it: in one world as JSON."""
+    from sweet_rl.online.archer import Demonstration
+
+    return Demonstration(step.observation, show.world.shown_action(step.action.strip("\n"), show.options))
+
+
+def _texts(
+    games: Sequence[Sequence[Transition]], shown: Sequence[Demonstration], template: str | None
+) -> list[str]:
+    """What a tiny model's tokenizer is learnt from: whole games, utterances, and the template."""
+    texts = [text for game in games for text in (game[-1].observation, game[-1].next_observation)]
+    texts += [f"{one.action}\n" for one in shown]
+    return texts if template is None else [*texts, template, template]
+
+
+def _recipe(pupil: PupilFlags) -> dict[str, Any]:
+    """How it learns: what is given, and what suits the policy."""
+    usual = TINY_RECIPE if pupil.policy_lm == TINY else PUBLISHED_RECIPE
+    given = {name: value for name in usual if (value := getattr(pupil, name)) is not None}
+    return {**usual, **given}

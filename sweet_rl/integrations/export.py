@@ -207,7 +207,7 @@ def export(flags: ExportFlags, /) -> None:
         problem, repair = f"is the same in {count} rows", "Export the file of each run by itself."
         raise DataError(problem, path=source, field="task_id, sample_index", value=key, repair=repair)
     if flags.credit is not None:
-        from sweet_rl.commands.crediting import warn_of_a_file
+        from sweet_rl.commands.credit import warn_of_a_file
         from sweet_rl.integrations.atif import credited
 
         found = credited(found, Path(flags.credit))
@@ -289,7 +289,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
     """
     from sweet_rl.chat import load_tokenizer
-    from sweet_rl.commands.crediting import warn_of_a_file
+    from sweet_rl.commands.credit import warn_of_a_file
     from sweet_rl.integrations.tokens import credited_rows
     from sweet_rl.preferences.credit import Way, advantages_in
     from sweet_rl.records import load_trajectories

@@ -132,7 +132,7 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     from sweet_rl import serving
     from sweet_rl.chat import TokenizerChat
     from sweet_rl.cli.servers import key_in
-    from sweet_rl.commands.crediting import facts_of, models_of
+    from sweet_rl.commands.credit import facts_of, models_of
     from sweet_rl.preferences.dialogue_credit import DialogueCritic
     from sweet_rl.runs.reading import trained_from
 

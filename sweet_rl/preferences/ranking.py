@@ -9,24 +9,25 @@ Published behaviour: docs/published/sweet_rl.md#ranking, #in-sampling-ranking-an
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import fsum, sqrt
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, load_tokenizer, tokenizer_digest
 from sweet_rl.chat.formats import read_back
 from sweet_rl.chat.turns import turn_end
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.grouping import other_places
-from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.preferences.candidates import Candidate, Candidates
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient
 
 
 class Scorer(Protocol):
@@ -300,6 +301,8 @@ class ServerScorer:
     has_value_head = False
 
     def __init__(self, client: OpenAIClient, model: str) -> None:
+        import asyncio  # which is not loaded for help
+
         self._client = client
         self._model = model
         self._in_flight = asyncio.Semaphore(_IN_FLIGHT)
@@ -334,6 +337,8 @@ class ServerScorer:
         Raises:
             ServiceError: the server fails for good, or answers without log-probabilities.
         """
+        import asyncio
+
         pairs = {
             (tuple(context), tuple(candidate))
             for context, row in zip(contexts, candidates, strict=True)
@@ -355,6 +360,8 @@ class ServerScorer:
         await self._client.close()
 
     async def _ask(self, context: tuple[int, ...], candidate: tuple[int, ...]) -> list[float]:
+        from sweet_rl.openai_client import RequestFailed
+
         ids = [*context, *candidate]
         body = {
             "model": self._model,

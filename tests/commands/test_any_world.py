@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweet_rl.cli.main import COMMANDS, help_text, load, stages
-from sweet_rl.commands.generate_tasks import generate_tasks
+from sweet_rl.commands.runs import generate_tasks
 from sweet_rl.commands.serve_simulator import serve_simulator
 from sweet_rl.errors import UsageError
 from sweet_rl.pipelines.needs import _servers

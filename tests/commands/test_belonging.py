@@ -4,9 +4,9 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.cli.parse import read, values_of
-from sweet_rl.commands.archer import _ONLY
-from sweet_rl.commands.archer import run as run_archer
 from sweet_rl.commands.archer_config import CONFIGS
+from sweet_rl.commands.run_archer import _ONLY
+from sweet_rl.commands.run_archer import run as run_archer
 from sweet_rl.errors import UsageError
 from sweet_rl.worlds import names, world_of
 from tests.commands.test_run_archer import TINY

@@ -244,7 +244,7 @@ def test_what_is_refused_says_how_to_mend_it():
 KILLING = """
 import os, signal, sys
 from sweet_rl import cli
-from sweet_rl.commands import evaluating, evaluation, simulation
+from sweet_rl.commands import eval as evaluating, evaluate as evaluation, simulate_interactions as simulation
 
 owner, name, times, *sys.argv[1:] = sys.argv[1:]
 owner, times, calls = eval(owner), int(times), []

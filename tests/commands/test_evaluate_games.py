@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.commands.evaluate_games import evaluate_games
+from sweet_rl.commands.evaluate import evaluate_games
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import read_rows, replace_rows
 

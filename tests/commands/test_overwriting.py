@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.cli import load
-from sweet_rl.commands.evaluation import check_outputs
+from sweet_rl.commands.evaluate import check_outputs
 from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import BudgetSpent, DataError, ServiceError, StorageError, UsageError
 from sweet_rl.flags.shared import Evaluation

@@ -10,9 +10,8 @@ import time
 
 import pytest
 
-from sweet_rl.commands import playing
-from sweet_rl.commands.play import PlayFlags, play
-from sweet_rl.commands.playing import choose_task, oracle_flags, play_game
+from sweet_rl.commands import play as playing
+from sweet_rl.commands.play import PlayFlags, choose_task, oracle_flags, play, play_game
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason, UserReply

@@ -41,7 +41,7 @@ ONLINE = [
 
 @pytest.fixture(autouse=True)
 def somewhere(tmp_path, monkeypatch):
-    from sweet_rl.commands import playing
+    from sweet_rl.commands import play as playing
 
     monkeypatch.chdir(tmp_path)
     fake = FakeRenderer()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.chat import EMBEDDED, TokenizerChat
-from sweet_rl.commands import archer
+from sweet_rl.commands import run_archer as archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.run_archer import run_archer
 from sweet_rl.errors import ServiceError, UsageError

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sweet_rl.commands import archer
+from sweet_rl.commands import run_archer as archer
 from sweet_rl.commands.run_bc import run_bc
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from sweet_rl.commands.generate_tasks import generate_tasks
-from sweet_rl.commands.runs import runs
+from sweet_rl.commands.runs import generate_tasks, runs
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 

@@ -9,8 +9,8 @@ import pytest
 
 import sweet_rl
 from sweet_rl.browsers.chromium import Chromium
+from sweet_rl.commands.evaluate import evaluate_games
 from sweet_rl.commands.evaluate_code import evaluate_code
-from sweet_rl.commands.evaluate_games import evaluate_games
 from sweet_rl.commands.evaluate_html import evaluate_html
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows, trajectory_to_row

@@ -12,8 +12,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from sweet_rl.commands.archer import _loop_settings
 from sweet_rl.commands.archer_config import load_config
+from sweet_rl.commands.run_archer import _loop_settings
 from sweet_rl.errors import NonFiniteError, UsageError
 from sweet_rl.online import losses
 from sweet_rl.online.archer import (

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from sweet_rl.commands.evaluation import graded_file
+from sweet_rl.commands.evaluate import graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.records import read_rows, replace_rows, stamp_of, trajectory_to_row
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory

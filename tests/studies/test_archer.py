@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from sweet_rl.commands.archer import settings_of
 from sweet_rl.commands.archer_config import load_config
+from sweet_rl.commands.run_archer import settings_of
 from sweet_rl.errors import DataError
 from sweet_rl.mini.objects.asker import guess, questions_about
 from sweet_rl.mini.objects.oracle import NO, YES, answer
@@ -288,7 +288,7 @@ def test_the_shuffled_run_is_run_archer_with_the_shuffled_learner(monkeypatch):
     from sweet_rl.studies.archer import exact
 
     ran = []
-    monkeypatch.setattr("sweet_rl.commands.archer.run", lambda *given: ran.append(given))
+    monkeypatch.setattr("sweet_rl.commands.run_archer.run", lambda *given: ran.append(given))
     exact.learn_shuffled.__wrapped__("archer_code", "seed=1")
     assert ran == [("archer_code", ("seed=1",), None, exact.shuffled_learner)]
 

@@ -31,7 +31,7 @@ _ASKED = re.compile(r"^(.+\?) (\S.*)$", re.MULTILINE)
 @recorded("demo_archer learn_exactly", resumes=True)
 def learn_exactly(*overrides: str) -> None:
     """Run ArCHer with what utterances gain on the best play in the place of its critic's advantages."""
-    from sweet_rl.commands.archer import run
+    from sweet_rl.commands.run_archer import run
 
     run(CONFIG, overrides, None, exact_learner)
 
@@ -68,7 +68,7 @@ def asked(observation: str) -> Iterator[tuple[str, str]]:
 @recorded("archer_critics learn_shuffled", resumes=True)
 def learn_shuffled(config: str, *overrides: str) -> None:
     """Run ArCHer with the rewards of last turns dealt out anew among those that are drawn together."""
-    from sweet_rl.commands.archer import run
+    from sweet_rl.commands.run_archer import run
 
     run(config, overrides, None, shuffled_learner)
 

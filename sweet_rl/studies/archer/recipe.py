@@ -211,9 +211,9 @@ def best_asker() -> BestAsker:
 @recorded("demo_archer imitate", reads=("games_path",))
 def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int, **training: Any) -> None:
     """Make the policy of a seed; it learns to play as in the games."""
-    from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
-    from sweet_rl.commands.cloning import clone
+    from sweet_rl.commands.run_archer import settings_of
+    from sweet_rl.commands.run_bc import clone
     from sweet_rl.online.archer import demonstrations_of
     from sweet_rl.online.replay import transitions
     from sweet_rl.online.tiny_models import make_models
@@ -258,8 +258,8 @@ def measure(
 
 def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
     """The learner of a run, as the run left it or before it has learned."""
-    from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
+    from sweet_rl.commands.run_archer import settings_of
     from sweet_rl.online.archer import make_learner
     from sweet_rl.training.checkpoints import complete_checkpoints, load_state
 
