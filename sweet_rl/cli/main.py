@@ -71,7 +71,7 @@ COMMANDS = {
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 
-`reflect plot` is in `sweet_rl.commands.reflect.plot`. `stages` has the stages of worlds, too.
+`reflect plot` is in `sweet_rl.commands.reflect_plot`. `stages` has the stages of worlds, too.
 """
 
 _ELSEWHERE = {
@@ -80,6 +80,10 @@ _ELSEWHERE = {
     "train_reward_model": "sweet_rl.commands.train_sft",
     "visualize_dialogue_histories": "sweet_rl.commands.view",
     "visualize_design_dialogue_histories": "sweet_rl.commands.view",
+    "reflect evaluate_gpt": "sweet_rl.commands.reflect_evaluate",
+    "reflect supervised_pretrain": "sweet_rl.commands.reflect_train",
+    "reflect rl_finetune": "sweet_rl.commands.reflect_train",
+    "reflect ensemble_logs": "sweet_rl.commands.reflect_plot",
     "run": "sweet_rl.pipelines.run",
     "preflight": "sweet_rl.pipelines.run",
     "export_pairs": "sweet_rl.integrations.export",
@@ -108,7 +112,7 @@ def stages() -> dict[str, str]:
 def load(name: str) -> Callable[..., Any]:
     """Import a stage and return its function."""
     if name in COMMANDS:
-        module = _ELSEWHERE.get(name) or f"sweet_rl.commands.{name.replace(' ', '.')}"
+        module = _ELSEWHERE.get(name) or f"sweet_rl.commands.{name.replace(' ', '_')}"
         attribute = name.rpartition(" ")[2]
     else:
         from sweet_rl.worlds import registry

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
+from sweet_rl.commands.reflect_evaluate import evaluate_gpt
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.commands.turn_rows import has_failed
 from sweet_rl.errors import ServiceError

@@ -342,7 +342,7 @@ def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
 
 
 def test_the_first_process_says_each_thing_once(capsys):
-    from sweet_rl.commands.reflect.training_run import Teller
+    from sweet_rl.commands.reflect_run import Teller
 
     for say in (Teller(), Teller(speaks=False)):
         for sentence in ("one", "two", "one"):
@@ -351,7 +351,7 @@ def test_the_first_process_says_each_thing_once(capsys):
 
 
 def test_the_bar_names_the_level(capsys):
-    from sweet_rl.commands.reflect.rl_finetune import Bar
+    from sweet_rl.commands.reflect_train import Bar
     from sweet_rl.online.reflect.play import open_playground
     from sweet_rl.online.reflect.settings import settings_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.chat.reflect_format import split_prompt
-from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
+from sweet_rl.commands.reflect_evaluate import evaluate_gpt
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation, StepResult, StopReason

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from sweet_rl.commands.reflect.flags import own_flags, reflect_stage
-from sweet_rl.commands.reflect.plot import labels
+from sweet_rl.commands.reflect_plot import labels
+from sweet_rl.commands.reflect_train import own_flags, reflect_stage
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flags_of
 from sweet_rl.online.reflect.play import Schedule, starts_of

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
+from sweet_rl.cli.parse import Options
 from sweet_rl.cli.stage import recorded
-from sweet_rl.commands.reflect.flags import reflect_stage
-from sweet_rl.errors import ServiceError, UsageError, no_such
+from sweet_rl.commands.reflect_train import reflect_stage
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError, no_such
 from sweet_rl.flags import flag
-from sweet_rl.flags.shared import Overwriting, Quiet, ReportPath
+from sweet_rl.flags.shared import Compatible, MaxFailed, Overwriting, Quiet, ReportPath, Tasks, WorldName
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
+from sweet_rl.text_game import TextGame
+from sweet_rl.types import Task, derive_seed
+from sweet_rl.worlds import first_for, names, world_of
+from sweet_rl.worlds.options import Measured
 
 if TYPE_CHECKING:
     from sweet_rl.online.reflect.play import Playground
+    from sweet_rl.reflect_data.jobs import Done, Job
+    from sweet_rl.reflect_data.teachers import Expert, Teacher
+
 
 AGENT: Final = "agent:"
 """Before the name of an agent of the world."""
@@ -66,7 +76,7 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     """
     import json
 
-    from sweet_rl.commands.reflect.training_run import Teller
+    from sweet_rl.commands.reflect_run import Teller
     from sweet_rl.runs import new_file
 
     _refuse(flags, named=bool(checkpoints))
@@ -180,7 +190,7 @@ def _measure(
     from tempfile import TemporaryDirectory
 
     from sweet_rl.cli.progress import progress, silence_libraries
-    from sweet_rl.commands.reflect.training_run import with_tiny_models
+    from sweet_rl.commands.reflect_run import with_tiny_models
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings, measures=True) as playground, TemporaryDirectory() as folder:
@@ -216,3 +226,135 @@ def _measure(
         "levels": [asdict(result) for result in results],
         **swapped,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatible, Quiet):
+    """The flags of this stage."""
+
+    random: bool = flag(False, "let chance play in place of a model: the floor.")
+    react: bool = flag(True, "ask for thoughts before each action.")
+    runs: int = flag(10, "episodes.", at_least=1)
+
+
+@recorded("reflect evaluate_gpt", reads=("tasks",), prices=True, resumes=True)
+@teacher_stage(
+    defaults={"model": "gpt-3.5-turbo", "output": ".", "world": first_for("as_it_is")},
+    helps={
+        "world": "the world, by its name; also its published one.",
+        "output": "folder of result.txt and result_episode.txt.",
+        "tasks": "games: a list of the world, or a file; default those that the world is measured on.",
+        "overwrite": "begin again.",
+        "compat": "fixed, or published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts by the return that is published for its world.",
+        "teacher": "embedded (the expert: the ceiling), or openai: a model behind an OpenAI-compatible server.",
+        "concurrency": "episodes in flight.",
+    },
+    narrow={"world": {"aliases": ("scenario",)}},
+    options=Options("world", lambda name: world_of(name).as_it_is, names),
+)
+def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any, /) -> None:
+    """Let a model play a world whose agents choose labels without training.
+
+    A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
+    the embedded player is (with --random: chance), and the result says so.
+
+    Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
+    command resumes where it stopped.
+    """
+    from sweet_rl.reflect_data.jobs import JobFile, beside, judge_episodes, teach_all
+    from sweet_rl.reflect_data.teachers import NO_EXPERT, chance
+
+    folder, overwrite = Path(flags.output), flags.overwrite
+    world = world_of(flags.world)
+    measured = world.measured(own, tasks=flags.tasks, max_turns=flags.max_turns)
+    name = "random" if flags.random else teacher_flags.name
+    journal = beside(folder / "result.txt", f"{flags.world}.{name}", "journal")
+    settings = {
+        **teacher_flags.settings(),
+        **{name: getattr(flags, name) for name in _OF_THE_GAMES},
+        **asdict(own),
+    }
+    planned = {f"run {number}": number for number in range(flags.runs)}
+    with world.games(measured.options) as make_game, JobFile(journal, settings, overwrite=overwrite) as jobs:
+        tracking.writes(journal, continues=not overwrite)
+        for file in ("result.txt", "result_episode.txt"):
+            tracking.writes(folder / file, continues=True)
+
+        def expert(game: TextGame, number: int) -> Expert:
+            if flags.random:
+                return chance(game, derive_seed(number, "chance"))
+            return world.expert(game) if teacher_flags.teacher == "embedded" else NO_EXPERT
+
+        async def episode(job: Job[int], teacher: Teacher) -> Done:
+            task = measured.tasks[Random(job.item).randrange(len(measured.tasks))]
+            game = make_game()
+            return await _episode(flags, measured, game, expert(game, job.item), task, teacher, job)
+
+        asked = TeacherFlags() if flags.random else teacher_flags
+        teach_all(jobs, planned, episode, asked, folder / "result.txt", unit="episode", quiet=flags.quiet)
+        if flags.random:
+            print("Measured: chance, which is the floor; no model was asked.")
+        else:
+            print(teacher_flags.measured("knows the way and is the ceiling"))
+        episodes = {key: jobs.results[key] for key in planned if key in jobs.results}
+        _write(folder, f"{measured.name} {name}", episodes)
+        judge_episodes(jobs, planned, max_failed=flags.max_failed)
+
+
+_OF_THE_GAMES = ("world", "random", "max_turns", "react", "tasks", "compat")
+"""Flags that decide about the content of an episode."""
+
+
+async def _episode(
+    games: EvaluateGptFlags,
+    measured: Measured,
+    game: TextGame,
+    expert: Expert,
+    task: Task,
+    teacher: Teacher,
+    job: Job[int],
+) -> Done:
+    from sweet_rl.openai_client import RequestFailed
+    from sweet_rl.reflect_data.jobs import Done
+    from sweet_rl.reflect_data.teachers import play
+
+    try:
+        game.reset(task, seed=job.item)
+        seed = derive_seed(job.item, job.attempt)
+        played = await play(game, expert, teacher, seed=seed, react=games.react, compat=games.compat)
+    except (EpisodeError, RequestFailed) as error:
+        return Done(None, (error.failure,))
+    finally:
+        game.close()
+    reward = round(-played.cost, 6)
+    won = (
+        reward > measured.published_return
+        if games.compat == "published"
+        else played.cost < game.success_threshold
+    )
+    result = {"task_id": task.task_id, "won": won, "reward": reward, "steps": played.steps}
+    return Done(result, tuple(played.failures))
+
+
+def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add a line for each episode and one for all of them, as the published stage does."""
+    won = sum(episode["won"] for episode in episodes.values())
+    mean = sum(episode["reward"] for episode in episodes.values()) / max(len(episodes), 1)
+    line = f"{name}: success {won}/{len(episodes)}, mean reward {mean:.3f}"
+    told = (
+        f"{name} {run}: reward {episode['reward']:g}, {episode['steps']} steps, "
+        f"{'success' if episode['won'] else 'failure'}"
+        for run, episode in episodes.items()
+    )
+    _add(folder / "result_episode.txt", told)
+    _add(folder / "result.txt", [line])
+    print(f"{line}\nThat is in {folder / 'result.txt'}, every episode in {folder / 'result_episode.txt'}")
+
+
+def _add(path: Path, lines: Iterable[str]) -> None:
+    """Add the lines that are not there yet: a run that goes on has its episodes of before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        file.seek(0)
+        known = set(file.read().splitlines())
+        file.writelines(f"{line}\n" for line in lines if line not in known)

@@ -1,1 +1,0 @@
-"""The stages of Reflect-RL: `sweet-rl reflect NAME`."""
