@@ -119,7 +119,7 @@ def _watched() -> Clock:
 def run_ours(folder: Path, arguments: argparse.Namespace, *, tree: bool = True) -> dict[str, Any]:
     """Our stage."""
     clock = _watched()
-    from sweet_rl.commands.train_dpo import train_dpo
+    from sweet_rl.commands.train import train_dpo
 
     with tempfile.TemporaryDirectory() as out:
         train_dpo(

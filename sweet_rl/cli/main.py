@@ -77,7 +77,9 @@ COMMANDS = {
 _ELSEWHERE = {
     "evaluate_games": "sweet_rl.commands.evaluate",
     "generate_tasks": "sweet_rl.commands.runs",
-    "train_reward_model": "sweet_rl.commands.train_sft",
+    **dict.fromkeys(("train_dpo", "train_sft", "train_reward_model"), "sweet_rl.commands.train"),
+    **dict.fromkeys(("fetch_model", "make_embedded_agent", "merge_adapters"), "sweet_rl.commands.models"),
+    "picture_pairs": "sweet_rl.commands.generate_random_pairs_from_ranks",
     "visualize_dialogue_histories": "sweet_rl.commands.view",
     "visualize_design_dialogue_histories": "sweet_rl.commands.view",
     "reflect evaluate_gpt": "sweet_rl.commands.reflect_evaluate",

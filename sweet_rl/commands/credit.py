@@ -15,7 +15,7 @@ from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags, scorers_of
-from sweet_rl.commands.turn_rows import done_keys, finish
+from sweet_rl.commands.sample_best_of_n import done_keys, finish
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden

@@ -16,7 +16,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import judge_failed, words_of
 from sweet_rl.cli.stage import built, recorded, stage
-from sweet_rl.commands.agent_flags import AgentPrompt, ModelFlags, Player, PlayerFlags
+from sweet_rl.commands.agents import AgentPrompt, ModelFlags, Player, PlayerFlags
 from sweet_rl.commands.evaluate import grading_by
 from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, server_plays
 from sweet_rl.commands.simulate_interactions import (

@@ -68,7 +68,7 @@ def evaluate_code(flags: GradingFlags, /) -> None:
     grading, beside what the best constant answer would score. Lenient is fixed for whatever a person would
     take for the code; the difference is format. The same goes into a JSON report.
     """
-    from sweet_rl.commands.parts import cluster_of
+    from sweet_rl.commands.agents import cluster_of
     from sweet_rl.grading.code import CodeGrader
 
     check_outputs(flags)

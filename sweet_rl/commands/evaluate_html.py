@@ -14,8 +14,8 @@ from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.commands.agents import cluster_of
 from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file, usable_in_pairs, write_pairs
-from sweet_rl.commands.parts import cluster_of
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import Device, Metric

@@ -17,8 +17,8 @@ from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import client_of, key_in, retry_of, vllm_server
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.parts import cluster_of
-from sweet_rl.commands.turn_rows import done_keys, finish
+from sweet_rl.commands.agents import cluster_of
+from sweet_rl.commands.sample_best_of_n import done_keys, finish
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from sweet_rl import tracking
@@ -16,9 +17,15 @@ from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, recorded, stage
-from sweet_rl.commands.agent_flags import OWN, AgentFlags, Player, engine_of
-from sweet_rl.commands.parts import cluster_of, make_policy, tokenizer_facts
-from sweet_rl.commands.turn_rows import done_keys, finish
+from sweet_rl.commands.agents import (
+    OWN,
+    AgentFlags,
+    Player,
+    cluster_of,
+    engine_of,
+    make_policy,
+    tokenizer_facts,
+)
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
@@ -35,8 +42,9 @@ from sweet_rl.flags.shared import (
 )
 from sweet_rl.preferences.candidates import sample_turns
 from sweet_rl.preferences.offline_turns import OfflineTurn, offline_turns, sampled_row
-from sweet_rl.records import Journal, read_rows
-from sweet_rl.runs import open_journal
+from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
+from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
+from sweet_rl.runs import HOW_TO_MIX, check_settings, open_journal
 from sweet_rl.types import Completion, Failure, Json
 
 
@@ -226,3 +234,63 @@ def _settings(flags: SamplingFlags, agent: Player) -> dict[str, Json]:
         "max_tokens": agent.flags.max_tokens,
         "seed": agent.seed,
     }
+
+
+def done_keys(
+    rows: Sequence[tuple[int, Mapping[str, Json]]],
+    wanted: Mapping[TurnKey, str],
+    *,
+    settings: Mapping[str, Json],
+    field: str,
+    path: str | Path,
+    force: bool,
+    content: str = "input",
+) -> set[TurnKey]:
+    """Which of the wanted rows the file holds; a turn that could not be sampled for is wanted again.
+
+    Args:
+        rows: what the file holds, with line numbers.
+        wanted: the prompt of every row that this run would write, or what else `content` holds.
+        settings: what this run would write into `field` of its rows.
+        field: where the settings stand in a row.
+        path: the file, for errors.
+        force: accept rows of other turns and settings; they are kept.
+        content: the field by which a row shows that it is of the same turn.
+    """
+    done: set[TurnKey] = set()
+    for line, row in rows:
+        key = key_of(row)
+        where = f"{str(path)!r}, line {line}"
+        if not force:
+            if wanted.get(key) != row.get(content):
+                raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
+            check_settings(row.get(field) or {}, settings, where)
+        if field == "sampling" and has_failed(row):
+            done.discard(key)
+        else:
+            done.add(key)
+    return done & set(wanted)
+
+
+def finish(path: str | Path, order: Sequence[TurnKey]) -> list[dict[str, Json]]:
+    """Bring a complete file into the order of its source, at once or not at all.
+
+    Of a turn that was tried several times the last row stays. Returns the rows of turns that failed.
+    """
+    places = {key: i for i, key in enumerate(order)}
+    stamp = stamp_of(path)
+    rows = [row for _, row in read_rows(path)]
+    last = {key_of(row): i for i, row in enumerate(rows)}
+    stay = [row for i, row in enumerate(rows) if last[key_of(row)] == i or not has_failed(row)]
+    in_order = sorted(stay, key=lambda row: places.get(key_of(row), len(places)))
+    if len(stay) < len(rows) or any(a is not b for a, b in zip(rows, in_order, strict=True)):
+        replace_rows(path, in_order, stamp)
+    return [row for row in in_order if has_failed(row)]
+
+
+def has_failed(row: Mapping[str, Json]) -> bool:
+    """Whether the model could not be asked about a turn; a prompt too long for it is no such failure."""
+    error = row.get("error")
+    if not isinstance(error, dict) or row.get("additional_outputs"):
+        return False
+    return error.get("kind") != "context_full"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweet_rl.cli.process import drawn_on, inert
 from sweet_rl.cli.stage import stage
-from sweet_rl.commands.training_flags import FieldFlags, TrainedOn
-from sweet_rl.commands.training_groups import TokenFlags
+from sweet_rl.commands.training_flags import FieldFlags, TokenFlags, TrainedOn
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import RejectedKey
 

@@ -20,7 +20,7 @@ from sweet_rl.cli.parse import Options as Chosen
 from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, recorded, stage
-from sweet_rl.commands.agent_flags import (
+from sweet_rl.commands.agents import (
     OWN,
     RECAP,
     Player,
@@ -28,9 +28,9 @@ from sweet_rl.commands.agent_flags import (
     ReflectionFlags,
     TestTimeCriticFlags,
     engine_of,
+    make_policy,
 )
 from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, make_user, server_plays
-from sweet_rl.commands.parts import make_policy
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag

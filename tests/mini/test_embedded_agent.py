@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
-from sweet_rl.commands.make_embedded_agent import make_embedded_agent
+from sweet_rl.commands.models import make_embedded_agent
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict, judge

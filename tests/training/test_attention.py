@@ -19,7 +19,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from sweet_rl.commands.train_sft import train_sft
+from sweet_rl.commands.train import train_sft
 from sweet_rl.policies.weights import loaded_on
 from sweet_rl.training import attention, trainer
 from sweet_rl.training import forward as forward_of

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from sweet_rl.commands.train_sft import train_sft
+from sweet_rl.commands.train import train_sft
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.training import checkpoints
 from tests.conftest import ROOT

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from sweet_rl.commands.train_dpo import train_dpo
+from sweet_rl.commands.train import train_dpo
 
 VARIANTS = [
     "stage1_reward_model",

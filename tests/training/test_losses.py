@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
-from sweet_rl.commands.train_sft import train_reward_model
+from sweet_rl.commands.train import train_reward_model
 from sweet_rl.errors import UsageError
 from sweet_rl.training.losses import LOSSES, PairLogps, check_loss, pair_losses, reduction_of
 from sweet_rl.training.settings import LossSettings

@@ -7,8 +7,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
-from sweet_rl.commands.train_dpo import train_dpo
-from sweet_rl.commands.train_sft import train_reward_model, train_sft
+from sweet_rl.commands.train import train_dpo, train_reward_model, train_sft
 from sweet_rl.errors import ServiceError
 from sweet_rl.training import forward
 from sweet_rl.training.scoring import CandidateScorer

@@ -13,9 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sweet_rl.commands.merge_adapters import merge_adapters
-from sweet_rl.commands.train_dpo import train_dpo
-from sweet_rl.commands.train_sft import train_sft
+from sweet_rl.commands.models import merge_adapters
+from sweet_rl.commands.train import train_dpo, train_sft
 from sweet_rl.errors import NonFiniteError, SweetRLError, UsageError
 from sweet_rl.training.forward import PreferenceObjective
 from sweet_rl.training.trainer import StepTrainer

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sweet_rl.commands.train_dpo import train_dpo
+from sweet_rl.commands.train import train_dpo
 from sweet_rl.errors import UsageError
 from sweet_rl.training import reference
 from sweet_rl.training.batches import Reader

@@ -6,8 +6,7 @@ import shutil
 
 import pytest
 
-from sweet_rl.commands.train_dpo import train_dpo
-from sweet_rl.commands.train_sft import train_reward_model
+from sweet_rl.commands.train import train_dpo, train_reward_model
 from sweet_rl.errors import UsageError
 from sweet_rl.training.settings import DataSettings, LossSettings
 from tests.training.pairs import dialogue_pairs, write_pairs

@@ -88,9 +88,9 @@ def test_fifty_tasks_from_dialogues_to_pairs(shared, tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     generate_random_pairs_from_ranks(str(ranked["vllm"]), str(pairs), num_pairs=4)
     assert {row["task_id"] for row in rows_of(pairs)} == {row["task_id"] for row in rows}
-    if importlib.util.find_spec("sweet_rl.commands.train_dpo") is None:
+    if importlib.util.find_spec("sweet_rl.commands.train") is None:
         return
-    from sweet_rl.commands.train_dpo import train_dpo
+    from sweet_rl.commands.train import train_dpo
 
     save_path = tmp_path / "trained"
     train_dpo(

