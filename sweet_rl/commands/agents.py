@@ -233,9 +233,8 @@ class Player:
 
     def system_prompt(self) -> str:
         """The agent's instructions, before everything else."""
-        if self.prompt_path:
-            return load_prompt(self.prompt_path)
-        return "" if self.world is None else self.world.system_prompt()
+        own = "" if self.world is None else self.world.system_prompt()
+        return load_prompt(self.prompt_path) if self.prompt_path else own
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
@@ -257,7 +256,6 @@ class Player:
         return settings | {name: taken[name] if value is None else value for name, value in own.items()}
 
     def engine(self) -> str:
-        """The engine that `auto` selects."""
         return engine_of(self.flags, self.world)
 
 

@@ -322,7 +322,8 @@ def sampling_workers(flags: Any, agent: Player, concurrency: int) -> AbstractCon
     """Workers with a policy each, and `concurrency` prompts in flight over all of them."""
     _refuse_servers(agent.engine(), "--agent")
     tokenizer = _anywhere(agent.flags.tokenizer) if agent.flags.tokenizer else None
-    agent = agent.changed(agent_model=_anywhere(agent.model), tokenizer=tokenizer)
+    asked = replace(agent.flags, agent_model=_anywhere(agent.model), tokenizer=tokenizer)
+    agent = replace(agent, flags=asked)
     build = partial(make_policy, agent, [], concurrency=concurrency)
     return open_workers(flags, build, at_once=concurrency, use_gpus=True)
 
