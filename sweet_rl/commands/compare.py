@@ -12,6 +12,9 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import Overwriting
+from sweet_rl.records import replace_file
+from sweet_rl.runs import new_file
+from sweet_rl.runs.facts import now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +65,6 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     from sweet_rl.evaluation import comparison
     from sweet_rl.evaluation.comparison import Source, Training, labels_of, opened
     from sweet_rl.evaluation.page import comparison_page
-    from sweet_rl.records import replace_file
-    from sweet_rl.runs import new_file
-    from sweet_rl.runs.facts import now
 
     page = None if flags.html is None else Path(flags.html)
     if page is not None:

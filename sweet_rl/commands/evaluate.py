@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
+from sweet_rl.cli.main import load
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
@@ -20,6 +21,8 @@ from sweet_rl.evaluation.episodes import read_episodes
 from sweet_rl.evaluation.report import measures_of
 from sweet_rl.flags import flags_of
 from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
+from sweet_rl.grading import GRADERS, fields_by
+from sweet_rl.grading.identity import graded_with_own
 from sweet_rl.grading.report import failed_words, repeats_words
 from sweet_rl.grouping import group_by_identity, group_by_task, repeats_of
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
@@ -83,8 +86,6 @@ def _world_in(saved_path: str) -> World:
 
 def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any]) -> Callable[..., None]:
     """The stage that grades files of a world, to be called with one, and with further flags."""
-    from sweet_rl.cli.main import load
-
     stage = load(world.evaluation)
     known = inspect.signature(stage).parameters
     if "regrade" in given and "regrade" not in known:
@@ -102,9 +103,6 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
 
 def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet: bool) -> None:
     """Give rows the grader's scores where they are missing."""
-    from sweet_rl.grading import GRADERS, fields_by
-    from sweet_rl.grading.identity import graded_with_own
-
     GRADERS.find(grader)
     with graded_file(saved_path, k) as file:
         judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweet_rl.browsers import open_renderer
 from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, write_report
@@ -97,8 +98,6 @@ def evaluate_html(flags: PageGradingFlags, /) -> None:
     be rendered get no reward and are in no number.
     """
     import asyncio
-
-    from sweet_rl.browsers import open_renderer
 
     need_page_metrics()
     check_outputs(flags)

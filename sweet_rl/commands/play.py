@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from sweet_rl import tracking
 from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.humans import OracleFlags, make_oracle
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
@@ -21,6 +23,7 @@ from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import Seeded, Tasks, WorldName
+from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.rollout import play as play_episode
 from sweet_rl.types import (
@@ -36,7 +39,7 @@ from sweet_rl.types import (
     Trajectory,
 )
 from sweet_rl.users import USERS
-from sweet_rl.worlds import Options, World, world_of
+from sweet_rl.worlds import Options, World, load_tasks, names, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.records import Journal
@@ -74,10 +77,6 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 
 def _games() -> str:
     """The worlds that a person can play, a line each; none whose package cannot be imported."""
-    from contextlib import suppress
-
-    from sweet_rl.worlds import names
-
     found = {}
     for name in names():
         with suppress(UsageError):
@@ -120,10 +119,6 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     At the end the solution is shown. Ctrl-D or Ctrl-C stops the game.
     """
     import asyncio
-    import secrets
-    from dataclasses import replace
-
-    from sweet_rl.cli.servers import key_in
 
     world = world_of(flags.world)
     if world.answered_by == "human":
@@ -149,8 +144,6 @@ def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> Orac
 
 async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
     """Play one game to its end, show the solution, record it."""
-    from sweet_rl.records import Journal, trajectory_to_row
-
     task = choose_task(flags, world)
     async with AsyncExitStack() as stack:
         journal = stack.enter_context(Journal(flags.record)) if flags.record else None
@@ -177,8 +170,6 @@ async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
 
 def choose_task(flags: PlayFlags, world: World) -> Task:
     """The task that the flags name or draw."""
-    from sweet_rl.worlds import load_tasks
-
     source = flags.tasks or world.sources[0]
     tasks = load_tasks(source, world=world)
     if not tasks or not all(task.task_id.startswith(f"{world.name}/") for task in tasks):

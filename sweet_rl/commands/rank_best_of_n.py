@@ -50,6 +50,7 @@ from sweet_rl.preferences.ranking import (
     Encoding,
     LoadedScorer,
     Model,
+    ServerScorer,
     advantage,
     encoding_of,
     moved_scores,
@@ -216,7 +217,6 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
         yield ScorerInThread(scorer, model)
         return
     from sweet_rl.openai_client import OpenAIClient, base_url_from
-    from sweet_rl.preferences.ranking import ServerScorer
 
     if flags.engine == "openai":
         urls = base_url_from("", 0, flags.base_url)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Options
+from sweet_rl.cli.progress import progress, silence_libraries
 from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.reflect_train import reflect_stage
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, no_such
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import Compatible, MaxFailed, Overwriting, Quiet, ReportPath, Tasks, WorldName
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.records import replace_file
 from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
+from sweet_rl.runs import new_file
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
 from sweet_rl.worlds import first_for, names, world_of
@@ -74,10 +80,7 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
         checkpoints: folders of checkpoints, with + between a policy and its reflection model; agent:NAME and
             linear:TEXTS.
     """
-    import json
-
     from sweet_rl.commands.reflect_run import Teller
-    from sweet_rl.runs import new_file
 
     _refuse(flags, named=bool(checkpoints))
     report = how.report_path
@@ -98,8 +101,6 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
             raise UsageError(
                 f"--swap_reflections: {name} has no reflection model. Name one behind it: POLICY+REFLECTION."
             )
-    from sweet_rl.records import replace_file
-
     measured = []
     for name, settings in zip(named, plans, strict=True):
         measured.append(_measure(name, settings, say, how))
@@ -130,8 +131,6 @@ def _refuse(flags: ReflectSettings, *, named: bool) -> None:
 
 def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> ReflectSettings:
     """The settings with which a checkpoint is measured; nothing is loaded yet."""
-    from dataclasses import replace
-
     from sweet_rl.online.reflect.runs import check, with_saved, with_saved_reflector
 
     policy, plus, reflection = name.partition("+")
@@ -166,8 +165,6 @@ def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> N
 
 def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> Any:
     """How an agent of the world plays, or a linear policy; None where a model is to be loaded."""
-    from pkgutil import resolve_name
-
     from sweet_rl.online.reflect.agent import Sampling
     from sweet_rl.online.reflect.loop import scripted
     from sweet_rl.online.reflect.sft import read_texts
@@ -187,9 +184,6 @@ def _measure(
     name: str, settings: ReflectSettings, say: Callable[[str], None], how: MeasuringFlags
 ) -> dict[str, Any]:
     """One checkpoint: settings and results."""
-    from tempfile import TemporaryDirectory
-
-    from sweet_rl.cli.progress import progress, silence_libraries
     from sweet_rl.commands.reflect_run import with_tiny_models
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 

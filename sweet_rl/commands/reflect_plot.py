@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import Compatible, OutputDir, Overwriting
+from sweet_rl.records import replace_file
 from sweet_rl.reflect_data.texts import Output
+from sweet_rl.runs import new_file
 from sweet_rl.types import Compat
 
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
@@ -39,9 +43,7 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
         flags: of this stage.
         runs: folders such as results/003_rl_finetune.
     """
-    from sweet_rl.errors import UsageError, missing_package
     from sweet_rl.online.reflect.runs import ensemble_logs
-    from sweet_rl.runs import new_file
 
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
@@ -121,13 +123,7 @@ def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
         flags: of this stage.
         runs: folders such as results/003_rl_finetune.
     """
-    import json
-    from pathlib import Path
-
-    from sweet_rl.errors import UsageError
     from sweet_rl.online.reflect.runs import ensemble_logs as merged
-    from sweet_rl.records import replace_file
-    from sweet_rl.runs import new_file
 
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")

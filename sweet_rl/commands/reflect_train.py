@@ -15,19 +15,21 @@ import typing
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets, Options, stage_flags
+from sweet_rl.cli.progress import progress, silence_libraries
 from sweet_rl.cli.stage import Stage, given_flags, needing, recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.flags.shared import LogTo, Quiet
 from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, ReflectSettings, settings_of
+from sweet_rl.types import derive_seed
 from sweet_rl.worlds import flags_of, names, world_of
 
 if TYPE_CHECKING:
@@ -221,8 +223,6 @@ class Bar:
     """A progress bar with the level of a curriculum, cost, success and losses; also a context."""
 
     def __init__(self, settings: ReflectSettings, ground: Playground, done: int, *, quiet: bool) -> None:
-        from sweet_rl.cli.progress import progress
-
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
         self._ground, self._critic = ground, settings.use_critic
@@ -340,7 +340,6 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
     from sweet_rl.online.distributed import broadcast_parameters
     from sweet_rl.online.reflect.models import load_policy, load_reflector
     from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
-    from sweet_rl.types import derive_seed
 
     reflector = load_reflector(settings, say, training=True)
     agent = load_policy(settings, labels, say)
@@ -368,8 +367,6 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     sweet-rl reflect supervised_pretrain --task_file data/sft_policy.jsonl --max_steps 2000
     sweet-rl reflect supervised_pretrain --task_file data/sft_reflection.jsonl --max_steps 2000
     """
-    from dataclasses import replace
-
     from sweet_rl.online.reflect import runs
     from sweet_rl.online.reflect.sft import check_kind, read_texts
 
@@ -389,8 +386,6 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     texts = read_texts(file)
     if not settings.published:
         check_kind(texts, file, reflect=settings.reflect)
-
-    from sweet_rl.cli.progress import progress, silence_libraries
 
     silence_libraries()
     from sweet_rl.commands.reflect_run import TrainingRun

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +37,7 @@ from sweet_rl.commands.humans import (
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
 from sweet_rl.grading import GRADERS
+from sweet_rl.online.settings import ON_POLICY, SETTING_NAMES, ArcherSettings
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import read_rows
 from sweet_rl.tracking import Destination
@@ -438,17 +439,12 @@ def _transcript(instructions: str | None, world: World, settings: ArcherSettings
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
     """The settings of the algorithms in a configuration."""
-    from sweet_rl.online.settings import SETTING_NAMES, ArcherSettings
-
     return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})
 
 
 def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
-    from dataclasses import fields
-
     from sweet_rl.online.loop import LoopSettings
     from sweet_rl.online.replay import MC_GAMMA
-    from sweet_rl.online.settings import ON_POLICY
 
     if config["whole_games"] and config["compat"] == "published":
         raise UsageError("compat=published draws turn by turn: leave whole_games out, or take compat=fixed.")
@@ -480,8 +476,6 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
 
 
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
-    from sweet_rl.records import read_rows
-
     rows = [row for _, row in read_rows(save_path / "metrics.jsonl")]
     for name, what in (
         ("rollout.failed", "nothing was learned from them"),

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
+from sweet_rl.chat import PlainChat
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.archer_config import load_config, not_of, owners_of
 from sweet_rl.commands.run_archer import TINY, template_of
+from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
@@ -29,6 +31,7 @@ from sweet_rl.flags.shared import (
     Tasks,
     WorldName,
 )
+from sweet_rl.records import load_trajectories
 from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, own_options, world_in, world_of
 
 if TYPE_CHECKING:
@@ -313,7 +316,6 @@ def clone(
     """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps."""
     from tqdm import tqdm
 
-    from sweet_rl.chat import PlainChat
     from sweet_rl.online.archer import FilteredBCLearner, make_learner, train_bc
 
     learner = make_learner(settings, chat_format=PlainChat())
@@ -353,8 +355,6 @@ _TASKS, _GAMES = 1000, 5000
 
 def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
     """The file of games that a scripted agent has played; continues one that was begun."""
-    from sweet_rl.commands.simulate_interactions import simulate_interactions
-
     path, games = folder / _FILE, show.flags.games or show.world.games_shown
     every = load_tasks(show.played, num_tasks=show.flags.num_tasks)
     number = len(every) if show.flags.num_tasks else min(len(every), _TASKS, max(1, _GAMES // games))
@@ -382,8 +382,6 @@ def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
 
 def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]:
     """Games that did not fail, as turns."""
-    from sweet_rl.records import load_trajectories
-
     transcript, least = show.world.transcript(), show.flags.min_reward
     found: list[list[Transition]] = []
     for path in paths:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json as encoder
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
@@ -11,7 +13,10 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import Below, NumTasks, OutputPath, Overwriting, Prices, Seeded, Source
-from sweet_rl.worlds import first_for, world_of
+from sweet_rl.records import replace_rows
+from sweet_rl.runs import new_file
+from sweet_rl.runs.reading import cost_of, load_prices, runs_below
+from sweet_rl.worlds import all_worlds, first_for, load_tasks, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.runs.reading import Found, Price
@@ -38,11 +43,6 @@ def runs(flags: RunsFlags, /) -> None:
     Every stage leaves a record with what it writes: run.json in a folder, FILE.run.json beside a file. The
     table is sorted by date. Nothing is changed.
     """
-    import json as encoder
-    from pathlib import Path
-
-    from sweet_rl.runs.reading import load_prices, runs_below
-
     if not Path(flags.folder).is_dir():
         raise UsageError(f"There is no folder {flags.folder!r}.")
     table = load_prices(flags.prices) if flags.prices is not None else None
@@ -71,8 +71,6 @@ def _one(found: Sequence[Found], wanted: str, folder: str) -> Found:
 
 
 def _priced(found: Found, prices: Mapping[str, Price] | None) -> dict[str, Any]:
-    from sweet_rl.runs.reading import cost_of
-
     content = dict(found.content) | {"status": found.status}
     return content | ({"cost": cost_of(content["usage"], prices)} if prices is not None else {})
 
@@ -161,10 +159,6 @@ def generate_tasks(flags: TaskFileFlags, /) -> None:
     The same seed gives the same tasks on every machine; the train and test splits share none. Other stages
     also take the lists directly, as --input_path.
     """
-    from sweet_rl.records import replace_rows
-    from sweet_rl.runs import new_file
-    from sweet_rl.worlds import all_worlds, load_tasks
-
     lists = [source for world in all_worlds() for source in world.sources]
     if flags.source.partition(":")[0] not in lists:
         raise UsageError(f"--source {flags.source!r} is no world's list. There are {', '.join(lists)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from sweet_rl.cli.stage import stage
@@ -10,7 +11,7 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import Listening, Quiet, Seeded, WorldName
 from sweet_rl.users.faults import DEFAULT_FAULTS
-from sweet_rl.worlds import first_for
+from sweet_rl.worlds import first_for, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +55,12 @@ def serve_simulator(flags: SimulatorFlags, /) -> None:
     have. Latency and faults can be injected, to see how a client takes them.
     """
     import asyncio
-    import os
 
     named = flags.api_key_var
     if named is not None and not os.environ.get(named):
         raise UsageError(f"--api_key_var {named}: this environment variable is not set, or is empty.")
     from sweet_rl.users.faults import FaultProfile, parse_faults
     from sweet_rl.users.server_process import serve
-    from sweet_rl.worlds import world_of
 
     fault_profile = FaultProfile(
         latency_median_ms=flags.latency_median_ms,

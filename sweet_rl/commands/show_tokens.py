@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sweet_rl.chat import load_tokenizer
 from sweet_rl.cli.process import drawn_on, inert
 from sweet_rl.cli.stage import stage
 from sweet_rl.commands.training_flags import FieldFlags, TokenFlags, TrainedOn
@@ -48,7 +49,6 @@ def show_tokens(flags: ShownFlags, /) -> None:
 
     sweet-rl show_tokens pairs.jsonl --pretrain Qwen/Qwen3-8B --rows 1
     """
-    from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.data import read_any
     from sweet_rl.training.encoding import check_tokenizers, scored_texts, turn_encoder
     from sweet_rl.training.settings import DataSettings

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sweet_rl import tracking
+from sweet_rl.cli.progress import on_interrupt
 from sweet_rl.cli.stage import Stage, needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
@@ -398,7 +399,6 @@ def _alone(function: Callable[..., None]) -> Callable[..., None]:
         if evaluates or os.environ.get("RANK", "0") != "0":  # one process writes
             function(*groups)
             return
-        from sweet_rl.cli.progress import on_interrupt
         from sweet_rl.training.checkpoints import held
 
         again = "The same command with --load_checkpoint resumes from the newest checkpoint in"

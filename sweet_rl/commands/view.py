@@ -22,11 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sweet_rl import tracking
+from sweet_rl.browsers import open_renderer
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import SweetRLError, UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import Listening, ListeningPort, Overwriting, SavedPath, TempPath
+from sweet_rl.records import replace_rows, trajectory_to_row
+from sweet_rl.runs import new_file
+from sweet_rl.runs.facts import entries_of
 from sweet_rl.tracking import is_record
 
 if TYPE_CHECKING:
@@ -55,8 +59,6 @@ class ShowFlags(Overwriting, ListeningPort):
         super().check_together()
         if self.export is None:
             return
-        from sweet_rl.runs import new_file
-
         out = Path(self.export)
         if out.suffix.lower() not in {".html", ".htm"} or out.is_dir():
             raise UsageError(f"--export must name an .html file, got {self.export!r}.")
@@ -88,7 +90,6 @@ class DrawingFlags(TempPath, RenderFlags):
 
     def contents(self, read: Callable[[int], Trajectory], folder: Path) -> DesignContents:
         """The pictures of a file of pages."""
-        from sweet_rl.browsers import open_renderer
         from sweet_rl.viewer.design import DesignContents
 
         return DesignContents(
@@ -151,9 +152,6 @@ def show(
 
 def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
     """The paths, with logs of inspect_ai in them as files of trajectories in the folder `made`."""
-    from sweet_rl.records import replace_rows, trajectory_to_row
-    from sweet_rl.runs.facts import entries_of
-
     readers = importlib.import_module("sweet_rl.integrations.export")  # a client of ours, as in the catalogue
     for path in paths:
         place = Path(path).expanduser()
