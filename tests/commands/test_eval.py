@@ -243,7 +243,7 @@ def test_what_is_refused_says_how_to_mend_it():
 
 KILLING = """
 import os, signal, sys
-from sweet_rl import cli
+from sweet_rl.cli.main import main
 from sweet_rl.commands import eval as evaluating, evaluate as evaluation, simulate_interactions as simulation
 
 owner, name, times, *sys.argv[1:] = sys.argv[1:]
@@ -258,7 +258,7 @@ def counted(*args):
 
 evaluation._SAVE_AFTER_S, evaluation._SAVING_SHARE = 0.0, 1e9
 setattr(owner, name, counted)
-cli.main()
+main()
 """
 """Ends itself at the n-th call of a function."""
 

@@ -214,12 +214,9 @@ def test_published_rows_with_a_reward_are_left_alone_and_counted(tmp_path, capsy
 
 def test_a_kill_in_the_middle_keeps_what_is_saved(tmp_path, monkeypatch):
     """The 7th page ends the run; what was graded until then is in the file and is not graded again."""
-    from sweet_rl.commands import evaluate
-    from sweet_rl.commands import evaluate_html as html
-
-    monkeypatch.setattr(html, "_at_once", lambda _: 1)
-    monkeypatch.setattr(evaluate, "_SAVE_AFTER_S", 0.0)
-    monkeypatch.setattr(evaluate, "_SAVING_SHARE", 1e9)
+    monkeypatch.setattr("sweet_rl.commands.evaluate_html._at_once", lambda _: 1)
+    monkeypatch.setattr("sweet_rl.commands.evaluate._SAVE_AFTER_S", 0.0)
+    monkeypatch.setattr("sweet_rl.commands.evaluate._SAVING_SHARE", 1e9)
     rows = [row(f"t{i}", NEAR, target=f"<html>{i}<p>page</p></html>", folder=tmp_path) for i in range(10)]
     path = write(tmp_path / "f.jsonl", rows)
     dies = FakeRenderer(raises={"<html>7": MemoryError("killed")})
