@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweet_rl.browsers import open_renderer
+from sweet_rl import browsers
 from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, write_report
@@ -117,7 +117,7 @@ def evaluate_html(flags: PageGradingFlags, /) -> None:
         )
 
     async def main() -> None:
-        async with open_renderer(settings) as renderer:
+        async with browsers.open_renderer(settings) as renderer:
             await run(flags, renderer, embedder)
 
     if (cluster := cluster_of(flags)) is None:

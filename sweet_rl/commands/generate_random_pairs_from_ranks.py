@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweet_rl import tracking
-from sweet_rl.browsers import RenderFailed, open_renderer
+from sweet_rl import browsers, tracking
+from sweet_rl.browsers import RenderFailed
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.concurrency import for_each
@@ -360,7 +360,7 @@ async def _rendered(pages: dict[str, str], output: Path, flags: RenderFlags) -> 
     folder = output.with_name(f"{output.stem}_targets")
     tracking.writes(folder, folder=True)
     found: dict[str, str] = {}
-    renderer = open_renderer(flags.rendering())
+    renderer = browsers.open_renderer(flags.rendering())
 
     async def render(html: str) -> None:
         try:

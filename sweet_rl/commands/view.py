@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sweet_rl import tracking
-from sweet_rl.browsers import open_renderer
+from sweet_rl import browsers, tracking
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import SweetRLError, UsageError
@@ -96,7 +95,7 @@ class DrawingFlags(TempPath, RenderFlags):
             read,
             folder=folder,
             elsewhere=Path(self.temp_path).expanduser() if self.temp_path is not None else None,
-            renderer=open_renderer(self.rendering()) if self.render or self.metrics else None,
+            renderer=browsers.open_renderer(self.rendering()) if self.render or self.metrics else None,
             metrics=self.metrics,
         )
 
