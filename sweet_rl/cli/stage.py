@@ -113,7 +113,9 @@ def stage(
 
     def decorate(function: Callable[..., None]) -> Stage:
         plain = inspect.signature(function)
-        groups = _groups(function, plain, joined=options is not None)
+        types = typing.get_type_hints(function)
+        names = [name for name, one in plain.parameters.items() if one.kind is one.POSITIONAL_ONLY]
+        groups: list[type] = [types[name] for name in (names[:-1] if options else names)]
         rest = plain.replace(
             parameters=[p for p in plain.parameters.values() if p.kind is not p.POSITIONAL_ONLY]
         )
@@ -142,10 +144,9 @@ def stage(
         @functools.wraps(function)
         def run(*positional: Any, **named: Any) -> None:
             given = bound(run, signature, positional, named)
-            names = frozenset({*given.arguments, *given.arguments.get("options", ())})
-            settings, call = construct(given)
-            before = given_flags.set(names)
+            before = given_flags.set(frozenset({*given.arguments, *given.arguments.get("options", ())}))
             try:
+                settings, call = construct(given)
                 function(*settings, *call.args, **call.kwargs)
             finally:
                 given_flags.reset(before)
@@ -164,13 +165,6 @@ def stage(
 def built(kind: type[Built], values: Mapping[str, Any]) -> Built:
     """A dataclass of flags from the values of more flags than it has."""
     return kind(**{one.name: values[one.name] for one in flags_of(kind)})
-
-
-def _groups(function: Callable[..., None], plain: inspect.Signature, *, joined: bool) -> list[type]:
-    """The dataclasses that a function takes, without the one that is chosen when it is called."""
-    types = typing.get_type_hints(function)
-    names = [name for name, one in plain.parameters.items() if one.kind is one.POSITIONAL_ONLY]
-    return [types[name] for name in (names[:-1] if joined else names)]
 
 
 def _changed(
@@ -192,15 +186,12 @@ def _changed(
 
 def _parameters(flags: list[Flag], options: Options | None) -> Iterator[inspect.Parameter]:
     """The flags as a signature has them: first what may be given without a name."""
-    order = (
-        (inspect.Parameter.POSITIONAL_OR_KEYWORD, [one for one in flags if one.positional and not one.many]),
-        (inspect.Parameter.VAR_POSITIONAL, [one for one in flags if one.many]),
-        (inspect.Parameter.KEYWORD_ONLY, [one for one in flags if not one.positional and not one.many]),
-    )
-    for kind, some in order:
-        for one in some:
-            default = inspect.Parameter.empty if one.default is REQUIRED else one.default
-            yield inspect.Parameter(one.name, kind, default=default, annotation=one.annotation)
+    kinds: dict[str, Any] = {one.name: inspect.Parameter.KEYWORD_ONLY for one in flags}
+    kinds |= {one.name: inspect.Parameter.POSITIONAL_OR_KEYWORD for one in flags if one.positional}
+    kinds |= {one.name: inspect.Parameter.VAR_POSITIONAL for one in flags if one.many}
+    for one in sorted(flags, key=lambda one: kinds[one.name]):  # in the order that Python wants
+        default = inspect.Parameter.empty if one.default is REQUIRED else one.default
+        yield inspect.Parameter(one.name, kinds[one.name], default=default, annotation=one.annotation)
     if options is not None:
         yield inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
 
@@ -220,13 +211,7 @@ def _chosen(options: Options, values: Mapping[str, Any], further: Mapping[str, A
 
 @contextmanager
 def needing(packages: frozenset[str], extra: str, *, needed_for: str) -> Iterator[None]:
-    """An import that fails within becomes an error that names what to install.
-
-    Args:
-        packages: of the extra; the failure of any other import stays what it is.
-        extra: that installs them.
-        needed_for: what the packages are needed for.
-    """
+    """A failed import of one of the packages becomes an error that names the extra to install."""
     try:
         yield
     except ImportError as error:
