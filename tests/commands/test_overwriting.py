@@ -376,7 +376,11 @@ def test_secrets_in_addresses_are_used_and_neither_stored_nor_shown(tmp_path, ca
     hidden = ("AbCd1234efgh5678", "hunter22", "sk-path1")
     url = f"http://127.0.0.1:9/{hidden[2]}/v1?key={hidden[0]}&api-key={hidden[1]}&api-version=2024-10-21"
     told = asking(
-        type("Nowhere", (), {"base_url": url}), request_attempts=1, env_base_url=None, log_to="tensorboard"
+        type("Nowhere", (), {"base_url": url}),
+        request_attempts=1,
+        server_wait_s=0,
+        env_base_url=None,
+        log_to="tensorboard",
     )
     words = [f"--{name}={value}" for name, value in told.items()]
     command = [sys.executable, "-m", "sweet_rl", "simulate_interactions", *words]

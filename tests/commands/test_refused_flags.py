@@ -115,7 +115,7 @@ def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
         port = probe.getsockname()[1]
     monkeypatch.setattr(HumanFlags, "server_named", property(lambda self: False))
     with pytest.raises(UsageError, match=r"'llama' here|without a server 'llama'. Known: scripted, auto"):
-        asyncio.run(make_user(human(env_model="llama", port=port), concurrency=1))
+        asyncio.run(make_user(human(env_model="llama", port=port, server_wait_s=0), concurrency=1))
 
 
 def test_an_unknown_world_is_named_before_anything_else(tmp_path):
