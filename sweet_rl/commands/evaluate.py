@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.main import load
@@ -32,10 +32,7 @@ from sweet_rl.runs import new_file
 from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
 from sweet_rl.viewer.rows import rewards_turns
-from sweet_rl.worlds import two_worlds, world_in, world_named_in
-
-if TYPE_CHECKING:
-    from sweet_rl.worlds import World
+from sweet_rl.worlds import World, two_worlds, world_in, world_named_in
 
 
 @dataclass(frozen=True, kw_only=True)

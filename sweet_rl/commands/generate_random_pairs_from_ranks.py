@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sweet_rl import browsers, tracking
 from sweet_rl.browsers import RenderFailed
@@ -32,8 +32,10 @@ from sweet_rl.flags.shared import (
     SavedPath,
     Seeded,
 )
-from sweet_rl.preferences.candidates import candidates_from_rows
+from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.step_pairs import (
+    Judge,
+    StepPair,
     draw_pairs,
     draw_singles,
     hard_negatives,
@@ -49,13 +51,8 @@ from sweet_rl.preferences.step_pairs import (
 )
 from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
-from sweet_rl.types import Json, digest
+from sweet_rl.types import Json, Trajectory, digest
 from sweet_rl.worlds import world_of
-
-if TYPE_CHECKING:
-    from sweet_rl.preferences.candidates import Candidates
-    from sweet_rl.preferences.step_pairs import Judge, StepPair
-    from sweet_rl.types import Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from sweet_rl import tracking
 from sweet_rl.chat.formats import ChatFormat
@@ -40,10 +40,6 @@ from sweet_rl.types import (
 )
 from sweet_rl.users import USERS
 from sweet_rl.worlds import Options, World, load_tasks, names, world_of
-
-if TYPE_CHECKING:
-    from sweet_rl.records import Journal
-
 
 _ASKS = Only("answered_by", ("oracle",), "worlds in which an oracle answers")
 

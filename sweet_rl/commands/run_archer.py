@@ -48,7 +48,6 @@ from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, o
 if TYPE_CHECKING:
     from sweet_rl.online.learner import Learner
     from sweet_rl.online.loop import LoopSettings, Playground
-    from sweet_rl.online.settings import ArcherSettings
 
 
 @dataclass(frozen=True, kw_only=True)

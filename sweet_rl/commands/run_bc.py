@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat import PlainChat
+from sweet_rl.chat import ChatFormat, PlainChat
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.archer_config import load_config, not_of, owners_of
 from sweet_rl.commands.run_archer import TINY, template_of
@@ -35,7 +35,6 @@ from sweet_rl.records import load_trajectories
 from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, own_options, world_in, world_of
 
 if TYPE_CHECKING:
-    from sweet_rl.chat import ChatFormat
     from sweet_rl.online.archer import Demonstration
     from sweet_rl.online.replay import Transition
     from sweet_rl.online.settings import ArcherSettings

@@ -6,7 +6,7 @@ import json as encoder
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
@@ -15,11 +15,8 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.shared import Below, NumTasks, OutputPath, Overwriting, Prices, Seeded, Source
 from sweet_rl.records import replace_rows
 from sweet_rl.runs import new_file
-from sweet_rl.runs.reading import cost_of, load_prices, runs_below
+from sweet_rl.runs.reading import Found, Price, cost_of, load_prices, runs_below
 from sweet_rl.worlds import all_worlds, first_for, load_tasks, world_of
-
-if TYPE_CHECKING:
-    from sweet_rl.runs.reading import Found, Price
 
 
 @dataclass(frozen=True, kw_only=True)

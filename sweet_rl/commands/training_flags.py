@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.progress import on_interrupt
@@ -17,10 +17,15 @@ from sweet_rl.flags import Settings, flag
 from sweet_rl.flags.models import Dataset, MaxPixels, OtherTokenizer, PairFields, Pretrain, RejectedKey
 from sweet_rl.flags.shared import LogTo, Overwriting, Quiet, SaveSteps, Seeded
 from sweet_rl.tracking import Destination
-from sweet_rl.training.settings import ModelSettings, OptimizerSettings, TrainSettings
-
-if TYPE_CHECKING:
-    from sweet_rl.training.settings import DataSettings, LossSettings, OutputSettings, ShardSettings
+from sweet_rl.training.settings import (
+    DataSettings,
+    LossSettings,
+    ModelSettings,
+    OptimizerSettings,
+    OutputSettings,
+    ShardSettings,
+    TrainSettings,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
