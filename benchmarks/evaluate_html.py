@@ -34,11 +34,11 @@ from typing import Any, NamedTuple
 from _machine import circumstances, heading
 from _plain_pages import plain_grades
 
+from sweet_rl.batching import for_each
 from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
 from sweet_rl.commands.evaluate_html import PageGradingFlags
 from sweet_rl.commands.page_evaluation import run
-from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE, compare, view_of
 from sweet_rl.grading.pages.pictures import black, decode, pixels_of, scale

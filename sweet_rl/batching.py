@@ -1,20 +1,60 @@
-"""Gathers single calls into batches for an engine that works on batches; knows nothing of models.
-
-The engine of a `MicroBatcher` works on one batch at a time. While it works, calls pile up; when it is free,
-all of them (up to `max_batch`) become the next batch. That of a `ContinuousBatcher` takes calls between its
-steps. A result reaches its caller as soon as the engine has it, not when the last one of its batch is ready.
-"""
+"""Many tasks at once, with a limit; and single calls, gathered into batches for an engine."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from typing import Any, Generic, Protocol, TypeVar
+from contextvars import ContextVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 Item = TypeVar("Item")
+
+_OUTSIDE: Final = -1
+_begun: ContextVar[int] = ContextVar("begun", default=_OUTSIDE)
+
+
+def place_in_order() -> int:
+    """The place, in their order, of the item that is being worked on; -1 where nothing runs below `for_each`.
+
+    What waits for something scarce is served in this order, so that items end one after the other and not all
+    together at the end. Within an item's own `for_each` it is the item's.
+    """
+    return _begun.get()
+
+
+async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
+    """Await `work` for every item, `at_once` of them at a time, started in the order of the items.
+
+    Args:
+        items: asked for the next one when a place is free.
+        work: what is done with one.
+        at_once: places, at least 1.
+
+    Raises:
+        Exception: the first that `work` raises; what is in flight is cancelled, and nothing more is begun.
+    """
+    if at_once < 1:
+        raise ValueError(f"at_once must be at least 1, got {at_once}")
+    waiting, within = enumerate(items), place_in_order() != _OUTSIDE
+
+    async def place() -> None:
+        for number, item in waiting:
+            if not within:
+                _begun.set(number)
+            await work(item)
+
+    places = [asyncio.create_task(place()) for _ in range(at_once)]
+    try:
+        await asyncio.gather(*places)
+    finally:
+        for task in places:  # when one has failed, the others are not awaited
+            task.cancel()
+        await asyncio.gather(*places, return_exceptions=True)
+
+
 Result = TypeVar("Result")
 
 Engine = Callable[[Sequence[Item]], Generator[Sequence[tuple[int, Result]], None, None]]

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweet_rl import tracking
-from sweet_rl.concurrency import for_each
+from sweet_rl.batching import for_each
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.thoughts import Spoken, split_thoughts

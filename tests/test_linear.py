@@ -30,8 +30,8 @@ from sweet_rl.mini.cities.oracle import _rules
 from sweet_rl.mini.cities.question import read_question
 from sweet_rl.mini.frontend.agents import Canvas, apply_remarks
 from sweet_rl.mini.objects.language import _SHELLS, read_words
+from sweet_rl.openai_client import shown
 from sweet_rl.openai_client.replies import server_error
-from sweet_rl.openai_client.urls import shown
 from sweet_rl.reflect_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
@@ -68,7 +68,7 @@ MADE = {
         r"[`'\"\[.({]n\b|\bn[`'\":=\]]",
         r"(?<![A-Za-z0-9])max[ _-]?tokens(?![A-Za-z0-9])",
     ],
-    "prompts.templates: pattern": [r"\{problem_description\}|\{dialogue_history\}"],
+    "prompts: pattern": [r"\{problem_description\}|\{dialogue_history\}"],
     "studies.report.charts: f'--{name}: (#\\\\w+);'": [r"--ink: (#\w+);"],
     "training.turns: '|'.join(marks) or '(?!)'": [r"<\|im_end\|>|</s>"],
     "training.turns: re.escape(asked)": ["a a", "aaaa"],

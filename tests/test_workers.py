@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.errors import EpisodeError
-from sweet_rl.workers import WorkerPool
-from sweet_rl.workers.serving import work
+from sweet_rl.processes import WorkerPool, work
 
 
 class TwoWordsError(Exception):

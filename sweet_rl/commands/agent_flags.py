@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from sweet_rl.chat.names import folder_of
+from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.servers import asked_with, fields_of
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import Only, Settings, flag

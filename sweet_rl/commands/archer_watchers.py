@@ -11,8 +11,7 @@ from typing import Final
 from sweet_rl.cli.progress import progress
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import any_of
-from sweet_rl.trackers import KINDS
-from sweet_rl.tracking import Destination
+from sweet_rl.tracking import KINDS, Destination
 from sweet_rl.types import Json
 
 _SHOWN: Final = {

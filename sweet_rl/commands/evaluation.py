@@ -11,9 +11,9 @@ from pathlib import Path
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.shared import Evaluation
-from sweet_rl.grouping import group_by_identity, group_by_task, repeats_of
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
+from sweet_rl.records.rows import group_by_identity, group_by_task, repeats_of
 from sweet_rl.runs import new_file
 from sweet_rl.types import Json, Trajectory
 from sweet_rl.viewer.rows import rewards_turns

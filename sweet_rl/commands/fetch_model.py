@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sweet_rl.chat.names import (
+from sweet_rl.chat.formats import (
     FETCHED,
     SMOLLM2,
     SMOLLM2_GGUF,

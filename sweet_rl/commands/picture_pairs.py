@@ -82,8 +82,8 @@ def _targets(trajectories: Sequence[Trajectory], saved: Path, output: Path, flag
 
 async def _rendered(pages: dict[str, str], output: Path, flags: RenderFlags) -> dict[str, str]:
     """Pages, by their source, to pictures in the folder `<output>_targets`."""
+    from sweet_rl.batching import for_each
     from sweet_rl.browsers import RenderFailed, open_renderer
-    from sweet_rl.concurrency import for_each
     from sweet_rl.records import replace_file
     from sweet_rl.types import digest
 

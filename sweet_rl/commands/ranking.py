@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
+from sweet_rl.batching import for_each
 from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import key_in
 from sweet_rl.commands.parts import cluster_of
 from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
-from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import (

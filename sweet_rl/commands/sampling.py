@@ -15,8 +15,7 @@ from sweet_rl.commands.parts import cluster_of, make_policy, tokenizer_facts
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
-from sweet_rl.preferences.candidates import sample_turns
-from sweet_rl.preferences.offline_turns import OfflineTurn, offline_turns, sampled_row
+from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
 from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.types import Completion, Failure, Json

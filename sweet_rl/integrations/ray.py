@@ -25,7 +25,7 @@ from typing import Any
 
 from sweet_rl.browsers import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
-from sweet_rl.chat.names import folder_of
+from sweet_rl.chat.formats import folder_of
 from sweet_rl.commands.agent_flags import Player
 from sweet_rl.commands.code_evaluation import sandbox_of
 from sweet_rl.commands.parts import make_policy

@@ -2,7 +2,7 @@
 
 One pool of connections for all episodes; a request goes to the endpoint with the fewest outstanding ones and,
 when it is tried again, to another one if there is one. How many are sent at once is found out from what each
-server does (`sweet_rl.openai_client.limiter`); waiting for a place counts against no time-out.
+server does (`sweet_rl.openai_client.retries`); waiting for a place counts against no time-out.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ import aiohttp
 
 from sweet_rl import tracking
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.openai_client import base_url_from, shown
 from sweet_rl.openai_client.dialect import Dialect
-from sweet_rl.openai_client.limiter import Limiter, limiter_of
 from sweet_rl.openai_client.replies import ChatReply, body_of, failed_status, read_chat, read_texts
-from sweet_rl.openai_client.retry import AttemptFailed, Refusals, RequestFailed, RetryPolicy, Spent
-from sweet_rl.openai_client.urls import base_url_from, shown
+from sweet_rl.openai_client.retries import (
+    AttemptFailed,
+    Limiter,
+    Refusals,
+    RequestFailed,
+    RetryPolicy,
+    Spent,
+    limiter_of,
+)
 from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from sweet_rl.chat import fold_system
-from sweet_rl.openai_client.retry import AttemptFailed
+from sweet_rl.openai_client.retries import AttemptFailed
 from sweet_rl.types import Json
 
 Fields = dict[str, Json]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sweet_rl.openai_client.retry import AttemptFailed, retry_after_s
+from sweet_rl.openai_client.retries import AttemptFailed, retry_after_s
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import FinishReason, Json
 

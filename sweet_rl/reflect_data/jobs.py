@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
 from sweet_rl import tracking
+from sweet_rl.batching import for_each
 from sweet_rl.chat.reflect_format import split_prompt
 from sweet_rl.cli.progress import Bar, judge_failed, progress, until_stopped
 from sweet_rl.cli.servers import client_of
-from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.openai_client import RequestFailed, base_url_from
 from sweet_rl.prompts import fill

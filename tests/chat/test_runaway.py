@@ -6,8 +6,7 @@ import time
 import pytest
 
 from sweet_rl.chat import rendering
-from sweet_rl.chat.formats import TokenizerChat, load_tokenizer
-from sweet_rl.chat.names import EMBEDDED, model_path
+from sweet_rl.chat.formats import EMBEDDED, TokenizerChat, load_tokenizer, model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message
 

@@ -1,6 +1,6 @@
 """Episodes as the text that the published systems read."""
 
-from sweet_rl.chat.transcripts import LastObservation, WholeTranscript
+from sweet_rl.chat.formats import LastObservation, WholeTranscript
 from sweet_rl.types import Message
 
 

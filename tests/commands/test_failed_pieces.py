@@ -8,7 +8,7 @@ from sweet_rl.commands.turn_rows import has_failed
 from sweet_rl.errors import ServiceError
 from sweet_rl.preferences.candidates import candidates_from_rows
 from sweet_rl.records import read_rows, replace_rows
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 
 
 def trajectories(count):

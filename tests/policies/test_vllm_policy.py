@@ -11,8 +11,7 @@ import pytest
 from sweet_rl.chat import EMBEDDED, PlainChat, model_path
 from sweet_rl.errors import ServiceError
 from sweet_rl.openai_client import RetryPolicy
-from sweet_rl.policies.vllm import VLLMPolicy
-from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.policies.vllm import VLLMServer
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_loading_takes_too_long(fake):
 def test_a_start_tells_the_last_line_of_its_log_and_leaves_nothing_behind_when_cancelled(
     fake, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("sweet_rl.policies.vllm_server._PROGRESS_S", 0.1)
+    monkeypatch.setattr("sweet_rl.policies.vllm._PROGRESS_S", 0.1)
     said = []
 
     async def main():
@@ -143,7 +143,7 @@ def test_the_server_does_not_outlive_a_killed_run(fake, tmp_path):
     server = fake()
     code = (
         "import asyncio, sys\n"
-        "from sweet_rl.policies.vllm_server import VLLMServer\n"
+        "from sweet_rl.policies.vllm import VLLMServer\n"
         "async def main():\n"
         f"    await VLLMServer('M', python={server._python!r}, log_path={str(tmp_path / 'log')!r},\n"
         f"                     args={server._args[-2:]!r}).start()\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from sweet_rl.errors import DataError
-from sweet_rl.preferences.dialogue_credit import hidden_of, messages_of
+from sweet_rl.preferences.credit import hidden_of, messages_of
 
 ASKED = {"role": "user", "content": "Please write f."}
 SAID = {"role": "assistant", "content": "What should it return?"}

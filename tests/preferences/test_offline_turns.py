@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from sweet_rl.errors import DataError, EpisodeError, UsageError
-from sweet_rl.preferences.candidates import candidates_from_rows, sample_turns
-from sweet_rl.preferences.offline_turns import offline_turns, sampled_row
+from sweet_rl.preferences.candidates import candidates_from_rows, offline_turns, sample_turns, sampled_row
 from sweet_rl.types import Completion, Failure, FinishReason, StopReason
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.errors import UsageError
-from sweet_rl.preferences.candidates import candidates_from_rows, sample_turns
-from sweet_rl.preferences.offline_turns import offline_turns, sampled_row
+from sweet_rl.preferences.candidates import candidates_from_rows, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.ranking import (
     advantage,
     context_of,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.grouping import other_places
 from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.preferences.ranking import Moved, moved, moved_scores, with_others_solutions
+from sweet_rl.statistics import other_places
 
 
 def turn(task, solution, index=0):

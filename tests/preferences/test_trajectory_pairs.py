@@ -5,9 +5,9 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError
-from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.records import load_trajectories, trajectories_from_rows
+from sweet_rl.records.rows import group_by_task
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from sweet_rl.openai_client import ChatReply, OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
-from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.users.model import OpenAIUser
+from sweet_rl.users.protocol import Fault, FaultProfile
 from tests.users.serving import serving
 
 

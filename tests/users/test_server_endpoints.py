@@ -11,7 +11,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.prompts import load_prompt, simulator_prompt
 from sweet_rl.types import Message, UserContext
-from sweet_rl.users.faults import Fault, FaultProfile, parse_faults
+from sweet_rl.users.protocol import Fault, FaultProfile, parse_faults
 from tests.users.serving import serving
 
 HIDDEN = "def price(row):\n    return 20 if row < 5 else 12\n"

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from sweet_rl.errors import ServiceError
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 
 
 def test_a_server_for_a_while():

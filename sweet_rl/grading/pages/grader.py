@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sweet_rl.batching import for_each
 from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed
-from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages.answers import Shown, answer_html, answer_picture
 from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
 from sweet_rl.grading.pages.looks import Looks

@@ -35,9 +35,8 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from sweet_rl.errors import EpisodeError, SweetRLError, missing_package
+from sweet_rl.processes import WorkerPool, work
 from sweet_rl.types import Failure, Json, StopReason, derive_seed
-from sweet_rl.workers import WorkerPool
-from sweet_rl.workers.serving import work
 
 
 class EngineState(NamedTuple):

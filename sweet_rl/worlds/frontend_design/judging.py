@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweet_rl import tracking
+from sweet_rl.batching import for_each
 from sweet_rl.browsers.page import Renderer, RenderFailed
 from sweet_rl.cli.progress import judge_failed, progress, write_report
 from sweet_rl.cli.servers import client_of, key_in
-from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, suggestion
 from sweet_rl.grading.pages.answers import answer_picture
 from sweet_rl.grading.pages.judge import (

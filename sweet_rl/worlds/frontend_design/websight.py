@@ -20,9 +20,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from sweet_rl.batching import for_each
 from sweet_rl.browsers.page import Renderer, RenderFailed, normalise_urls
 from sweet_rl.cli.progress import progress, run_until_stopped
-from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.network import without_hub_if_silent
 from sweet_rl.records import Journal, read_rows, replace_file, replace_rows

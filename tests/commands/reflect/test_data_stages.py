@@ -14,7 +14,7 @@ from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation, StepResult, StopReason
-from sweet_rl.users.faults import Fault, FaultProfile
+from sweet_rl.users.protocol import Fault, FaultProfile
 from sweet_rl.worlds import World
 from sweet_rl.worlds.alfworld.data import alfworld_gen_sft, alfworld_reflection
 from sweet_rl.worlds.auto_explore.data_texts import success_by_level
