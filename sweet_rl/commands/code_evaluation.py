@@ -9,8 +9,7 @@ from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
-from sweet_rl.grading.identity import graded_with
-from sweet_rl.grading.report import Report, shown, summarise
+from sweet_rl.grading.report import Report, graded_with, shown, summarise
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs

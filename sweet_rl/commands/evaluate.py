@@ -94,7 +94,7 @@ def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet:
     from sweet_rl.cli.progress import progress
     from sweet_rl.commands.evaluation import graded_file
     from sweet_rl.grading import GRADERS, fields_by
-    from sweet_rl.grading.identity import graded_with_own
+    from sweet_rl.grading.report import graded_with_own
     from sweet_rl.worlds import world_in
 
     GRADERS.find(grader)

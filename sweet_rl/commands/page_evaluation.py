@@ -12,12 +12,11 @@ from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.commands.parts import cluster_of
 from sweet_rl.errors import UsageError
-from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages.embedding import Embedder
 from sweet_rl.grading.pages.grader import PageGrader, row_fields
-from sweet_rl.grading.pages.looks import Looks
+from sweet_rl.grading.pages.metrics import Looks
 from sweet_rl.grading.pages.report import page_report
-from sweet_rl.grading.report import shown
+from sweet_rl.grading.report import graded_with, shown
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
 from sweet_rl.types import Failure, Json

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sweet_rl.grading.sandbox.guest.programs import VALUES
+from sweet_rl.grading.sandbox.guest.run import VALUES
 
 _CALL = re.compile(r"\s*([^\W\d]\w*)\((.*)\)\s*", re.DOTALL)
 _MORE_THAN_A_CALL = re.compile(r"==|!=|[<>\\]|\)\s*[-+*/%&|^@.\[(]")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet_rl.grading.sandbox.guest.canonical import MAX_SHORT, NotPlainData, fingerprint
-from sweet_rl.grading.sandbox.guest.literal import CUT, literal
+from sweet_rl.grading.sandbox.guest.values import MAX_SHORT, NotPlainData, fingerprint
+from sweet_rl.grading.sandbox.guest.wire import CUT, literal
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 ZONES = st.integers(-12, 12).map(lambda hours: dt.timezone(dt.timedelta(hours=hours))) | st.none()

@@ -18,8 +18,8 @@ import pytest
 
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.grading.sandbox.guest.canonical import NotPlainData, fingerprint
-from sweet_rl.grading.sandbox.guest.literal import literal
+from sweet_rl.grading.sandbox.guest.values import NotPlainData, fingerprint
+from sweet_rl.grading.sandbox.guest.wire import literal
 from sweet_rl.types import Task, Trajectory
 
 

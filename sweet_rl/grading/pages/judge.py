@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from PIL import Image
 
-from sweet_rl.grading.pages.pictures import decode
+from sweet_rl.grading.pages.metrics import decode
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.statistics import Estimate, share_over_tasks
 from sweet_rl.types import Failure, Json

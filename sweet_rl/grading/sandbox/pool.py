@@ -21,13 +21,12 @@ from types import TracebackType
 from typing import Self
 
 from sweet_rl.errors import SandboxError, without_linux
-from sweet_rl.grading.sandbox.clock import WakingTime
 from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
-from sweet_rl.grading.sandbox.jobs import Job, Outcome, Program, Reply, TestValue
-from sweet_rl.grading.sandbox.queue import Assignment, JobQueue
+from sweet_rl.grading.sandbox.jobs import Assignment, Job, JobQueue, Outcome, Program, Reply, TestValue
 from sweet_rl.grading.sandbox.worker import (
     ENDS_S,
     PATIENCE_S,
+    WakingTime,
     WorkerProcess,
     check_protection,
     default_workers,

@@ -5,8 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from sweet_rl.grading.pages.answers import answer_html
-from sweet_rl.grading.pages.grader import FLOORS, PageGrader
+from sweet_rl.grading.pages.grader import FLOORS, PageGrader, answer_html
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE
 from sweet_rl.records import trajectories_from_rows, trajectory_from_row
 from tests.browsers.fake_renderer import FakeRenderer

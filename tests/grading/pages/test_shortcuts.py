@@ -11,10 +11,9 @@ from PIL import Image
 from sweet_rl.browsers import Box, RenderedPage, RenderSettings, open_renderer
 from sweet_rl.browsers.chromium import Chromium
 from sweet_rl.errors import UsageError
-from sweet_rl.grading.pages import looks as kept
+from sweet_rl.grading.pages import metrics
 from sweet_rl.grading.pages.grader import FLOORS, PageGrader
-from sweet_rl.grading.pages.looks import Looks
-from sweet_rl.grading.pages.pictures import BrokenPicture, decode, pixels_of, scale
+from sweet_rl.grading.pages.metrics import BrokenPicture, Looks, decode, pixels_of, scale
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
@@ -125,7 +124,7 @@ def test_a_picture_that_was_looked_at_is_not_decoded_again(tmp_path, monkeypatch
     page = pages_by_hand()["shop"]
     first = Looks(tmp_path).of(page.image)
     assert np.array_equal(first, pixels_of(scale(decode(page.image))))
-    monkeypatch.setattr(kept, "decode", None)
+    monkeypatch.setattr(metrics, "decode", None)
     assert np.array_equal(Looks(tmp_path).of(page.image), first)
 
 
