@@ -67,13 +67,7 @@ class WorkerPool:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     def ask_now(self, *question: Any, label: str = "", timeout_s: float | None = None) -> Any:
-        """What a worker answers, once one is free.
-
-        Args:
-            question: a method's name and its arguments.
-            label: names the question in messages; default: its method.
-            timeout_s: another limit than the pool's.
-        """
+        """What a worker answers, once one is free."""
         with self._places:
             try:
                 worker = self._idle.get_nowait()
@@ -166,10 +160,6 @@ def work(start: Callable[..., Methods]) -> None:
 
     It works in the folder, and removes it: an engine that writes files writes them there. The pool removes
     what is left of a worker that was killed.
-
-    Args:
-        start: makes of the pool's arguments what answers, at the first question; what it raises reaches the
-            caller.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which closes the pipe
     warnings.simplefilter("ignore")

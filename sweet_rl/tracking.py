@@ -178,13 +178,7 @@ def is_record(path: Path) -> bool:
 
 
 def writes(path: str | Path, *, folder: bool = False, continues: bool = False) -> None:
-    """This file (or folder, with all that is in it) is the run's. Call it when that is certain, not before.
-
-    Args:
-        path: where it is or will be.
-        folder: whether it is one.
-        continues: the run continues what an earlier one has left there.
-    """
+    """This file (or folder, with all that is in it) is the run's. Call it when that is certain, not before."""
     if (listener := _listener.get()) is not None:
         listener.writes(Path(path), folder=folder, continues=continues)
 
@@ -202,24 +196,13 @@ def sets(settings: Mapping[str, object]) -> None:
 
 
 def reads(flag: str, source: str | Path | None) -> None:
-    """The outputs depend on this file, folder, model or source of tasks.
-
-    Args:
-        flag: where it was named.
-        source: a path, or a name; None for nothing.
-    """
+    """The outputs depend on this file, folder, model or source of tasks."""
     if (listener := _listener.get()) is not None and source is not None and str(source):
         listener.reads(flag, str(source))
 
 
 def progresses(unit: str, total: int, done: int = 0) -> Progress:
-    """New counters for work that begins; who listens reads them from now on.
-
-    Args:
-        unit: what is counted, in the singular.
-        total: how many there are.
-        done: how many of them are done already.
-    """
+    """New counters for work that begins; who listens reads them from now on."""
     progress = Progress(unit, total, done, first=done)
     if (listener := _listener.get()) is not None:
         listener.progresses(progress)
@@ -233,11 +216,7 @@ def logs(step: int, numbers: Mapping[str, float]) -> None:
 
 
 def logs_to(destination: Destination) -> None:
-    """Where the numbers of this run go; call it before the first output begins.
-
-    Raises:
-        UsageError: a tracker is not installed, or there is no login.
-    """
+    """Where the numbers of this run go; call it before the first output begins."""
     if (listener := _listener.get()) is not None:
         listener.logs_to(destination)
 
@@ -255,12 +234,7 @@ def command() -> str | None:
 
 
 def meter(model: str = "", usually: str = "model") -> Usage:
-    """A new `Usage`, of a model in the role of the moment.
-
-    Args:
-        model: its name, where it is known already.
-        usually: its role where no other is given.
-    """
+    """A new `Usage`, of a model in the role of the moment."""
     return joining(Usage(usually, model))
 
 
@@ -279,12 +253,7 @@ def asks(usage: Usage) -> None:
 
 
 def permits(model: str) -> None:
-    """Whether the run may ask this model once more; call it also before the first output begins.
-
-    Raises:
-        UsageError: the run's dollars are bounded, and the model has no price.
-        BudgetSpent: the run has used what it may.
-    """
+    """Whether the run may ask this model once more; call it also before the first output begins."""
     if (listener := _listener.get()) is not None:
         listener.permits(model)
 
@@ -334,11 +303,7 @@ class Tracker(Protocol):
 
 
 def usable_trackers(destination: Destination) -> Destination:
-    """Find out whether the trackers can be used, before anything starts; those that may lack are left out.
-
-    Raises:
-        UsageError: a package is missing, or wandb has no login and is to go online.
-    """
+    """Find out whether the trackers can be used, before anything starts; those that may lack are left out."""
     kinds = []
     for kind in destination.kinds:
         try:

@@ -137,13 +137,7 @@ def halves(expression: str, meaning: Meaning, whole: frozenset[Place] = frozense
 
 
 def around(expression: str, places: frozenset[Place], *, only_read: bool) -> frozenset[Place]:
-    """The parts that these stand in, but for comparisons: what is done with a value, to be done inside.
-
-    Args:
-        expression: a test.
-        places: of parts that run inside.
-        only_read: leave out all but reading an attribute or an item, and calling a method without arguments.
-    """
+    """The parts that these stand in, but for comparisons: what is done with a value, to be done inside."""
     tree, found = read(expression), set()
     nodes = [] if tree is None else list(ast.walk(tree))
     parents: dict[Any, ast.AST] = {child: node for node in nodes for child in ast.iter_child_nodes(node)}

@@ -49,11 +49,7 @@ _PLAIN: Final = frozenset({"api-version", "api_version", "version", "model", "de
 
 
 def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list[str]:
-    """Base URLs from flags: `base_url` (several are separated by commas), else `http://HOST:PORT/v1`.
-
-    Raises:
-        UsageError: not an http or https URL, or one with a password in it.
-    """
+    """Base URLs from flags: `base_url` (several are separated by commas), else `http://HOST:PORT/v1`."""
     urls = [url.strip().rstrip("/") for url in (base_url or f"http://{hostname}:{port}/v1").split(",")]
     for url in urls:
         try:

@@ -121,13 +121,7 @@ def is_context_full(words: str) -> bool:
 
 
 def failed_status(status: int, headers: Mapping[str, str], body: Json) -> AttemptFailed:
-    """Sort an error: 408, 409, 425, 429 and 5xx can pass; what the request itself causes cannot.
-
-    Args:
-        status: of HTTP, or what the body says that it should have been.
-        headers: of the response.
-        body: as it came, or JSON.
-    """
+    """Sort an error: 408, 409, 425, 429 and 5xx can pass; what the request itself causes cannot."""
     error = server_error(body)
     can_pass = status in _PASSING or status >= 500
     kind = _KINDS.get(status, "server_error" if status >= 500 else "refused")
@@ -196,12 +190,7 @@ def _json_in(text: str) -> Json:
 
 
 def body_of(content: bytes) -> dict[str, Json]:
-    """The object of a successful response.
-
-    Raises:
-        AttemptFailed: it says that the request has failed, or is a page.
-        ValueError: it is no JSON.
-    """
+    """The object of a successful response."""
     if content.lstrip()[:1] == b"<":
         raise AttemptFailed(
             "malformed_reply",
@@ -273,12 +262,7 @@ def read_texts(data: Mapping[str, Json]) -> list[dict[str, Json]]:
 
 
 def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
-    """The first choice of a chat completion.
-
-    Args:
-        data: the response.
-        any_reply: silence, a refusal and a tool call are replies, too, as an agent's are; else they have failed.
-    """
+    """The first choice of a chat completion."""
     choice = _choices(data)[0]
     reason, message = _finish(choice), choice["message"]
     if message is None:

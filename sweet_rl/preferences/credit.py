@@ -151,11 +151,7 @@ def turn_digest(prompt: str, output: str) -> str:
 async def credited(
     turns: Sequence[OwnTurn], critic: Model, reference: Model | None, what: Crediting
 ) -> list[TurnCredit]:
-    """The scores of turns, in their order.
-
-    Args:
-        reference: the model that the critic is compared with; None: what the sampler recorded.
-    """
+    """The scores of turns, in their order."""
     ways = [(name, name == "hidden") for name in ("hidden", "without_hidden") if getattr(what, name)]
     found: dict[str, list[View]] = {}
     for name, sees in ways:
@@ -258,11 +254,7 @@ _AGAIN = "Score this trajectory file again by sweet-rl credit."
 
 
 def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list[Scored | None]]:
-    """The row of every agent turn, in order; None for a turn that the file says nothing of.
-
-    Args:
-        path: of the file; rows about other trajectories are not looked at.
-    """
+    """The row of every agent turn, in order; None for a turn that the file says nothing of."""
     known: dict[tuple[str, int, int], tuple[int, Scored]] = {}
     for line, row in read_rows(path):
         if "turn_digest" not in row:
@@ -331,12 +323,7 @@ def hidden_of(value: Json, name: str) -> str | None:
 def turns_of(
     number: int, hidden: str | None, messages: Sequence[Message], chat: Callable[[], ChatFormat]
 ) -> list[OwnTurn]:
-    """The agent's turns as they are scored, in order.
-
-    Args:
-        messages: the dialogue, with the system message that the agent was given, if any.
-        chat: renders the prompt of turns that do not bring the one that their model was given (`input`).
-    """
+    """The agent's turns as they are scored, in order."""
     turns: list[OwnTurn] = []
     for place, message in enumerate(messages):
         if message.role != "assistant":

@@ -31,9 +31,6 @@ def load_prompt(name_or_path: str) -> str:
     """The text of a packaged template (with or without `.txt`; "reflect/react_act") or of a file.
 
     Packaged are those here and those in the worlds' folders; no two have the same name.
-
-    Raises:
-        UsageError: neither exists; lists the packaged ones.
     """
     packaged = _packaged()
     for name in (name_or_path, f"{name_or_path}.txt"):
@@ -66,11 +63,7 @@ def _packaged() -> dict[str, Traversable]:
 
 @cache
 def packaged_text(name: str) -> str:
-    """A packaged template without blank ends, looked for once: for texts that every step needs.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """A packaged template without blank ends, looked for once: for texts that every step needs."""
     return load_prompt(name).strip()
 
 
@@ -92,11 +85,7 @@ def fill(template: str, **values: str) -> str:
 
 
 def check_placeholders(template: str, names: Sequence[str], path: str) -> None:
-    """Make sure that a template has all places it is going to be filled at.
-
-    Raises:
-        UsageError: names what is missing.
-    """
+    """Make sure that a template has all places it is going to be filled at."""
     missing = [f"{{{name}}}" for name in names if f"{{{name}}}" not in template]
     if missing:
         raise UsageError(
@@ -132,9 +121,6 @@ def parse_simulator_prompt(text: str) -> UserContext:
 
     Sections are looked for in their order, each behind the one before it. A message that itself contains
     four newlines and then a role and a colon is read as two.
-
-    Raises:
-        ValueError: sections are missing; names them.
     """
     found: dict[str, str] = {}
     for name in _SECTIONS:

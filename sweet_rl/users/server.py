@@ -273,16 +273,7 @@ async def serve(
     api_key: str | None = None,
     quiet: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; prints one line once requests are accepted.
-
-    Args:
-        speakers: who is served beside echo, by the name of its model.
-        fault_profile: latency and faults.
-        host: address to listen on.
-        port: 0 for any free one.
-        api_key: what every request under /v1 must bring; None: none.
-        quiet: print nothing.
-    """
+    """Serve until SIGINT or SIGTERM; prints one line once requests are accepted."""
     from sweet_rl import serving  # the parent of a server process needs none of it
     from sweet_rl.users.server import SimulatorServer
 
@@ -305,12 +296,7 @@ class RunningServer:
 
 @contextmanager
 def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServer]:
-    """Run the simulator server in a child process for the length of a `with` block.
-
-    Args:
-        port: 0 for any free one.
-        flags: flags of the command `serve_simulator`.
-    """
+    """Run the simulator server in a child process for the length of a `with` block."""
     command = [sys.executable, "-m", "sweet_rl", "serve_simulator", "--port", str(port)]
     for name, value in flags.items():
         command += [f"--{name}", str(value)]

@@ -16,11 +16,7 @@ from sweet_rl.types import NO_ANSWER, Json, Trajectory
 
 
 def need_page_metrics() -> None:
-    """Make sure that pages can be compared.
-
-    Raises:
-        UsageError: numpy or Pillow is missing.
-    """
+    """Make sure that pages can be compared."""
     try:
         import sweet_rl.grading.pages.metrics  # noqa: F401
     except ImportError as error:

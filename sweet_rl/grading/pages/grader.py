@@ -61,17 +61,7 @@ class AnswerPicture:
 
 
 def answer_picture(answer: str | None, folder: Path, looks: Looks, *, decoded: bool = False) -> AnswerPicture:
-    """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute.
-
-    Args:
-        answer: the path.
-        folder: what it is relative to.
-        looks: scale the picture, or know it.
-        decoded: with `image`, which else need not be decoded.
-
-    Raises:
-        StorageError: the disk that keeps looks is full or read-only.
-    """
+    """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute."""
     if answer is None or answer in {NO_ANSWER, ""}:
         return AnswerPicture(Shown.NONE)
     try:
@@ -118,15 +108,6 @@ async def grade_drafts(
 
     As the grader does for the answer: pixels are those of the picture in the row, elements those of the page
     rendered again; a page that cannot be rendered again has 0 for text and layout.
-
-    Args:
-        trajectory: one row.
-        renderer: draws the target and the drafts.
-        folder: that of the trajectory file, which paths are relative to.
-        looks: scale pictures, or know them; None: nothing is kept.
-
-    Raises:
-        UsageError, ServiceError: there is no browser.
     """
     looks = looks or Looks()
     try:
@@ -197,13 +178,7 @@ class _Unit:
 
 
 def row_fields(grades: PageGrades, metric: str, graded_with: Mapping[str, Json]) -> dict[str, Json]:
-    """The fields that grading gives a row; `reward` is null where the target has no picture.
-
-    Args:
-        grades: of the row.
-        metric: the one that becomes the reward.
-        graded_with: what the grades depend on besides the pages.
-    """
+    """The fields that grading gives a row; `reward` is null where the target has no picture."""
     details: dict[str, Json] = {"picture": grades.shown.value} if grades.shown else {}
     if grades.failures:
         details["failures"] = [
@@ -251,11 +226,7 @@ class PageGrader:
         self._black_tiles = embedder.prepare(black()) if embedder else None
 
     async def grade(self, trajectories: Sequence[Trajectory]) -> AsyncIterator[tuple[int, PageGrades]]:
-        """Yield (index, grades) for each trajectory, as they become known.
-
-        Raises:
-            UsageError, ServiceError: there is no browser.
-        """
+        """Yield (index, grades) for each trajectory, as they become known."""
         by_target: dict[str, list[int]] = {}
         for index, trajectory in enumerate(trajectories):
             by_target.setdefault(trajectory.task.ground_truth, []).append(index)

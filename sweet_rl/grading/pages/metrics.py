@@ -54,11 +54,7 @@ class BrokenPicture(Exception):
 
 
 def decode(data: bytes) -> Image.Image:
-    """A picture in RGB; transparent parts are white, as in a browser's window.
-
-    Raises:
-        BrokenPicture: says why.
-    """
+    """A picture in RGB; transparent parts are white, as in a browser's window."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             if image.width * image.height > _MAX_PIXELS:
@@ -125,16 +121,7 @@ class Looks:
         self._folder = None if render_cache is None else render_cache.expanduser() / "looks"
 
     def of(self, picture: bytes, decoded: Image.Image | None = None) -> Pixels:
-        """The scaled pixels of a picture file.
-
-        Args:
-            picture: its bytes.
-            decoded: the same picture, where the caller needed it decoded.
-
-        Raises:
-            BrokenPicture: it cannot be decoded.
-            StorageError: the disk is full or read-only.
-        """
+        """The scaled pixels of a picture file."""
         path = self._path(picture)
         scaled = None if path is None else _read(path)
         if scaled is None:

@@ -161,11 +161,7 @@ class Reply:
     _rest: bytes = b""
 
     def feed(self, data: bytes) -> None:
-        """Take in more bytes.
-
-        Raises:
-            ValueError: they are not what our own code in the child would send.
-        """
+        """Take in more bytes."""
         self._rest += data
         end = 0
         for value, end in self._read(self._rest):  # noqa: B007 - the last end is used below

@@ -167,9 +167,6 @@ class Sandbox:
         """Run jobs side by side; yield their results, one for each test, in the order of the jobs.
 
         Those of the job that `Job.then` has made of them follow in the same list.
-
-        Raises:
-            SandboxError: workers do not come up any more, or die without any answer's doing.
         """
         if any(worker.work is not None for worker in self._workers):
             raise RuntimeError("this sandbox is running other jobs: take all their results first")

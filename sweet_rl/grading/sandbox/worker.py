@@ -224,11 +224,7 @@ def default_workers() -> int:
 
 
 def check_protection(layers: Collection[str], *, unsafe: bool) -> None:
-    """Refuse to run hostile code with too little around it.
-
-    Raises:
-        SandboxError: files, network or other processes are not out of reach, and `unsafe` is not set.
-    """
+    """Refuse to run hostile code with too little around it."""
     missing = [
         what
         for what, ways in (
@@ -293,11 +289,7 @@ class WorkerProcess:
             self.control.send(first_message(settings))
 
     def layers(self) -> list[str]:
-        """The protection that is active inside; waits until the worker is up.
-
-        Raises:
-            SandboxError: it does not start; carries its output.
-        """
+        """The protection that is active inside; waits until the worker is up."""
         self.control.settimeout(PATIENCE_S)
         try:
             message = self.control.recv(4096)
