@@ -15,7 +15,7 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.grading.sandbox.guest.values import NotPlainData, fingerprint
 from sweet_rl.grading.sandbox.guest.wire import pack, unpack
 from sweet_rl.types import Task, Trajectory
-from tests.grading.test_canonical import VALUES
+from tests.grading.test_values import VALUES
 
 MEANING = Meaning(
     under_test=frozenset({"f", "g", "Stack", "len"}),
