@@ -31,20 +31,10 @@ from sweet_rl.types import (
 
 T = TypeVar("T")
 
-_TRAJECTORY_FIELDS = frozenset(
-    {
-        "task",
-        "dialogue_history",
-        "answer",
-        "reward",
-        "task_id",
-        "sample_index",
-        "stop_reason",
-        "error",
-        "failures",
-        "provenance",
-    }
-)
+_TRAJECTORY_FIELDS = (
+    "task", "dialogue_history", "answer", "reward", "task_id", "sample_index", "stop_reason", "error", "failures",
+    "provenance",
+)  # fmt: skip
 
 _OF_TURNS = (
     "token_ids", "logprobs", "finish_reason", "reward", "reflection", "reflection_input", "thoughts",
