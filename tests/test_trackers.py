@@ -228,8 +228,8 @@ def test_a_tracker_that_fails_is_told_of_and_the_run_goes_on(here, monkeypatch, 
         def close(self):
             raise AssertionError("it is not asked again")
 
-    monkeypatch.setattr(tracking, "usable_trackers", lambda destination: destination)
-    monkeypatch.setattr(tracking, "open_trackers", lambda destination, **about: [Full()])
+    monkeypatch.setattr("sweet_rl.runs.record.usable_trackers", lambda destination: destination)
+    monkeypatch.setattr("sweet_rl.runs.record.open_trackers", lambda destination, **about: [Full()])
     count("out.txt", log_to="tensorboard")
     assert (here / "out.txt").read_text() == "1\n2\n3\n"
     assert capsys.readouterr().err.count("Full has failed and gets no more numbers: No space left") == 1
