@@ -223,8 +223,12 @@ class OpenAIClient:
                     change = dialect.learn(wanted, sent, failed) if asking else None
                     if change is not None:
                         self.stats.retries["adapted"] += 1
-                        if change:
-                            self._tell_of_change(endpoint, change, failed)
+                        if (
+                            change
+                        ):  # said once, and recorded: the server is sent something else than was meant
+                            words = f"{shown(endpoint.base_url)} refused a request ({shown(failed.detail)}): {change}"
+                            self.stats.changes.append(words)
+                            print(f"{words}, from now on.", file=sys.stderr)
                         continue
                     alive = limiter.accepted_at >= spent.began
                     wait_s = self._until_it_is_up(endpoint, failed)
@@ -245,12 +249,6 @@ class OpenAIClient:
                     return result, sent
                 with limiter.rest():
                     await self._sleep(wait_s)
-
-    def _tell_of_change(self, endpoint: _Endpoint, change: str, failed: AttemptFailed) -> None:
-        """Once, on standard error and for the run's record, that a server is sent something else than was meant."""
-        words = f"{shown(endpoint.base_url)} refused a request ({shown(failed.detail)}): {change}"
-        self.stats.changes.append(words)
-        print(f"{words}, from now on.", file=sys.stderr)
 
     def _until_it_is_up(self, endpoint: _Endpoint, failed: AttemptFailed) -> float | None:
         """Seconds to wait for a server that has never answered and may be starting; None: it is not waited for."""

@@ -67,7 +67,10 @@ class VLLMServer:
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.model = str(model)
-        self.log_path = Path(log_path) if log_path else _new_log()
+        if log_path is None or not str(log_path):
+            handle, log_path = tempfile.mkstemp(prefix="sweet_rl-vllm-", suffix=".log")
+            os.close(handle)
+        self.log_path = Path(log_path)
         self.starts = 0
         self._python = python or sys.executable
         self._args = [
@@ -107,7 +110,10 @@ class VLLMServer:
 
     async def start(self) -> None:
         """Start the server and return when it is healthy."""
-        self._port = self._port or _free_port()
+        if not self._port:
+            with socket.socket() as probe:
+                probe.bind((_HOST, 0))
+                self._port = probe.getsockname()[1]
         self._launch()
         self.starts += 1
         try:
@@ -232,19 +238,6 @@ async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
             return response.status == 200
     except (aiohttp.ClientError, TimeoutError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _new_log() -> Path:
-    handle, name = tempfile.mkstemp(prefix="sweet_rl-vllm-", suffix=".log")
-    os.close(handle)
-    return Path(name)
 
 
 T = TypeVar("T")

@@ -301,7 +301,14 @@ class _Columns:
     def messages(self) -> None:
         """Whether the dialogue before the turn, where there is one, is one."""
         found = self.row.get("messages")
-        if found is not None and not (isinstance(found, list) and all(map(_is_message, found))):
+        if found is not None and not (
+            isinstance(found, list)
+            and all(
+                isinstance(entry, dict)
+                and all(isinstance(entry.get(name), str) for name in ("role", "content"))
+                for entry in found
+            )
+        ):
             raise self._fail("messages", "must be a list of messages", "Each has a role and a content.")
 
     def optional_text(self, field: str) -> str | None:
@@ -330,10 +337,6 @@ class _Columns:
     def _fail(self, field: str, problem: str, repair: str) -> DataError:
         value = self.row.get(field, "nothing")
         return DataError(problem, path=self.path, line=self.line, field=field, value=value, repair=repair)
-
-
-def _is_message(entry: Json) -> bool:
-    return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("role", "content"))
 
 
 def _key(row: Mapping[str, Json], seen: Counter[tuple[str, int]]) -> TurnKey:

@@ -266,7 +266,7 @@ class PageGrader:
             target = await asyncio.to_thread(self._view, page)
         except (RenderFailed, BrokenPicture) as error:
             failure = _failure("target", error)
-            return _Unit(tuple(_Seen(row, _nothing(failure)) for row, _ in rows))
+            return _Unit(tuple(_Seen(row, PageGrades(None, {}, None, (failure,))) for row, _ in rows))
         seen = [await self._see_answer(row, trajectory, target) for row, trajectory in rows]
         blank_tiles = self._embedder.prepare(blank(page.width, page.height)) if self._embedder else None
         return _Unit(tuple(seen), target.tiles, blank_tiles)
@@ -354,10 +354,6 @@ def _with(grades: PageGrades, value: float, floors: Sequence[float]) -> PageGrad
         name: {"clip": floor} | dict(grades.floors[name]) for name, floor in zip(FLOORS, floors, strict=True)
     }
     return replace(grades, values={"clip": value} | dict(grades.values or {}), floors=known)
-
-
-def _nothing(failure: Failure) -> PageGrades:
-    return PageGrades(None, {}, None, (failure,))
 
 
 def _failure(whose: str, error: RenderFailed | BrokenPicture) -> Failure:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -371,21 +371,14 @@ def compare(answer: PageView, target: PageView) -> dict[str, float]:
 
     Where the elements of the answer are not known, text and layout are 0.
     """
-    values = _of_pixels(answer.look, target.look)
+    look, wanted = answer.look, target.look
+    if look.pixels.shape == wanted.pixels.shape and np.array_equal(look.pixels, wanted.pixels):
+        values = {"ssim": 1.0, "colour": 1.0}
+    else:
+        values = {"ssim": structure(look, wanted), "colour": colour(look, wanted)}
     if answer.elements is None or target.elements is None:
         values |= {"text": 0.0, "layout": 0.0}
     else:
         values["text"] = text_agreement(answer.elements, target.elements)
         values["layout"] = layout_agreement(answer.elements, target.elements)
-    return with_combined(values)
-
-
-def with_combined(values: Mapping[str, float]) -> dict[str, float]:
-    """The values with `combined`, the plain mean of the parts, before them."""
-    return {"combined": sum(values[name] for name in PARTS) / len(PARTS)} | dict(values)
-
-
-def _of_pixels(answer: Canvas, target: Canvas) -> dict[str, float]:
-    if answer.pixels.shape == target.pixels.shape and np.array_equal(answer.pixels, target.pixels):
-        return {"ssim": 1.0, "colour": 1.0}
-    return {"ssim": structure(answer, target), "colour": colour(answer, target)}
+    return {"combined": sum(values[name] for name in PARTS) / len(PARTS)} | values

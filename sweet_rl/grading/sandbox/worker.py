@@ -21,7 +21,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -372,16 +372,9 @@ def readable_folders() -> list[str]:
     system = [path for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64") if Path(path).is_dir()]
     shared = [str(sysconfig.get_config_var("LIBDIR") or "")]
     folders = sorted({*system, *(os.path.realpath(path) for path in [*import_path(), *shared] if path)})
-    return _outermost([folder for folder in folders if Path(folder).is_dir()])
-
-
-def _outermost(folders: Sequence[str]) -> list[str]:
     kept: list[str] = []
-    for folder in folders:
-        if not any(_is_below(folder, other) and not Path(other).is_symlink() for other in kept):
+    for folder in filter(os.path.isdir, folders):
+        place = os.path.realpath(folder)
+        if not any(f"{place}/".startswith(f"{other}/") and not os.path.islink(other) for other in kept):
             kept.append(folder)
     return kept
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return os.path.realpath(path) == folder or os.path.realpath(path).startswith(folder + "/")

@@ -169,14 +169,6 @@ def _add_null(place: str) -> None:
         libc.mount("none", place, None, libc.MS_REMOUNT | libc.MS_BIND | flags)
 
 
-def unused_user() -> int:
-    """A user number that no one else has, so that limits which count by user are this worker's own.
-
-    Drawn by lot: answers see it, and a process number would show how many there have been.
-    """
-    return _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
-
-
 def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False) -> bool:
     """Give up every capability, for good, and become a user without other processes where we were root.
 
@@ -197,7 +189,9 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False
                 libc.prctl(_PR_CAPBSET_DROP, capability)
     is_own_user = False
     if os.geteuid() == 0 and all(map(_open_to_all, folders)):
-        user = unused_user()
+        # one that no one else has: limits which count by user are this worker's own. Drawn by lot, as answers see it,
+        # and a process number would show how many there have been
+        user = _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
         libc.prctl(_PR_SET_KEEPCAPS, 1)
         with suppress(OSError):
             os.setgroups([])
@@ -218,11 +212,6 @@ def _open_to_all(folder: str) -> bool:
 def die_with_parent() -> libc.Step:
     """What lets a process be killed when the one ends that has started it."""
     return libc.prepared("prctl", libc.PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (9, 0, 0, 0)))
-
-
-def hide_memory() -> None:
-    """Not to be traced or dumped by others of the same user."""
-    libc.prctl(libc.PR_SET_DUMPABLE, 0)
 
 
 def inherited_limits(memory_bytes: int) -> list[libc.Step]:

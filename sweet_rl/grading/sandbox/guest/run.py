@@ -295,7 +295,7 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
     layers += isolation.restrict(readable, hidden, scratch, isolation.NULL)
     os.chdir(scratch or "/")
     os.environ["HOME"] = os.environ["TMPDIR"] = scratch or "/"
-    isolation.hide_memory()
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)  # not to be traced or dumped by others of the same user
     set_number = isolation.count_from(_CHILD, numbers)
     _ignore_signals()
     filters: seccomp.Filters | None = None
