@@ -237,7 +237,7 @@ class Explorer:
         self._listed = set[str]()
         self._is_folder: dict[str, bool] = {}
         self._opened: list[str] = []
-        self._content = ""
+        self.content = ""  # what the last command showed of a file
         self._pointer: Pointer | None = None
 
     def look(self, folder: str, entries: Sequence[Entry]) -> None:
@@ -253,7 +253,7 @@ class Explorer:
         One that says where things are is followed from a word of the question to an owner, and from there to a file beside it.
         """
         self._opened.append(path)
-        self._content = content
+        self.content = content
         is_index = posixpath.basename(path) == INDEX
         lines = dict(re.findall(r"^(\w+): (\S+)$", content, re.MULTILINE)) if is_index else {}
         for topic, owner in lines.items():
@@ -261,25 +261,21 @@ class Explorer:
                 self._pointer = Pointer(topic, owner, posixpath.join(posixpath.dirname(path), lines[owner]))
                 break
 
-    def forget_content(self) -> None:
-        """Forget the last shown content: another command came after it."""
-        self._content = ""
-
     def search(self, folder: str) -> Search:
         """The state of the search in a folder."""
-        found = next((path for path in self._opened if self._answering(path)), None)
+        # where another file says which one answers, that is the only way to know
+        told, inside = self._pointer, self._is_folder
+        found = next(
+            (
+                path
+                for path in self._opened
+                if (path == told.path if told else path in self._answers)
+                and (told or posixpath.join(posixpath.dirname(path), INDEX) not in inside)
+            ),
+            None,
+        )
         plan = self._plan(folder, found)
-        return Search(self._question, folder, tuple(self._opened), self._content, found, plan, self._pointer)
-
-    def _answering(self, path: str) -> bool:
-        """Whether one can know of an opened file that it answers.
-
-        Where another file says which one it is, that is the only way to know.
-        """
-        if self._pointer is not None:
-            return path == self._pointer.path
-        has_index = posixpath.join(posixpath.dirname(path), INDEX) in self._is_folder
-        return path in self._answers and not has_index
+        return Search(self._question, folder, tuple(self._opened), self.content, found, plan, told)
 
     def _plan(self, folder: str, found: str | None) -> Plan:
         if found is not None:
