@@ -102,7 +102,10 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
     if cosines:
         print(f"Average cosine similarity: {sum(cosines) / len(cosines):.4f}")
     else:
-        print(f"No average cosine similarity without --clip_model: {job.rewarded} is the reward above.")
+        print(
+            "No average cosine similarity: it needs a picture model (--clip_model openai/clip-vit-base-patch32, "
+            f"as published). The reward above is {job.rewarded}."
+        )
     write_report(job.saved_path, job.report_path, report.to_json() | {"not_gradable": reasons})
     _write_pairs(file, job)
 
