@@ -13,7 +13,7 @@ from PIL import Image
 
 from sweet_rl.browsers.page import RenderedPage
 from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
-from sweet_rl.grading.pages.pictures import black, blank, decode
+from sweet_rl.grading.pages.metrics import black, blank, decode
 
 Pixels = NDArray[np.float32]
 

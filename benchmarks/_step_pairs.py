@@ -25,7 +25,7 @@ from sweet_rl.mini.embedded_agent import (
     HEADER,
 )
 from sweet_rl.types import ANSWER_MARKER
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 
 Turn = dict[str, Any]
 """One turn: `prompt`, and the different `candidates` for it, each closed by the end token."""

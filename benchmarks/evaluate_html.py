@@ -38,9 +38,16 @@ from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
 from sweet_rl.commands.evaluate_html import PageGradingFlags, run
 from sweet_rl.concurrency import for_each
-from sweet_rl.grading.pages.looks import Looks
-from sweet_rl.grading.pages.metrics import WEIGHT_FREE, compare, view_of
-from sweet_rl.grading.pages.pictures import black, decode, pixels_of, scale
+from sweet_rl.grading.pages.metrics import (
+    WEIGHT_FREE,
+    Looks,
+    black,
+    compare,
+    decode,
+    pixels_of,
+    scale,
+    view_of,
+)
 from sweet_rl.records import replace_file, replace_rows
 from sweet_rl.worlds import load_tasks
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from _machine import heading
 
+from sweet_rl.grading import forbidden_word, published_code
 from sweet_rl.grading.code import CodeGrader
-from sweet_rl.grading.extraction import forbidden_word, published_code
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
 from sweet_rl.worlds import load_tasks

@@ -27,7 +27,7 @@ from sweet_rl.studies.outcome import Chain
 from sweet_rl.studies.sweet import recipe as recipes
 from sweet_rl.studies.sweet.results import success_of, updates_of
 from sweet_rl.studies.sweet.settings import SWEETS, Study, Sweet
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 
 CRITICS: dict[str, dict[str, Any]] = {
     "beta 100": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0},

@@ -150,7 +150,7 @@ class Server:
 
     def __init__(self, python: str, model: Path, *, dtype: str = "float32") -> None:
         from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-        from sweet_rl.policies.vllm_server import VLLMServer
+        from sweet_rl.policies.vllm import VLLMServer
         from sweet_rl.preferences.ranking import ServerScorer
 
         self._loop = asyncio.new_event_loop()

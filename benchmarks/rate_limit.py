@@ -22,7 +22,7 @@ from typing import Any
 
 from _machine import heading
 
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 
 BATCH_SIZES = (8, 64, 1000)
 LATENCY_MS = 60

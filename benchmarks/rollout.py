@@ -33,11 +33,10 @@ from urllib.parse import urlsplit
 
 from _machine import heading
 
-from sweet_rl.prompts import load_prompt
-from sweet_rl.prompts.simulator import simulator_prompt
+from sweet_rl.prompts import load_prompt, simulator_prompt
 from sweet_rl.types import Message, Task, UserContext
-from sweet_rl.users.faults import FaultProfile
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.protocol import FaultProfile
+from sweet_rl.users.server import start_server
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.dialogue import parse_published
 

@@ -91,8 +91,7 @@ async def agent_of(side: str, folder: Path, setting: Setting, arguments: argpars
     """The agent of one side, or one in a vLLM server that has been started."""
     if side != VLLM:
         return policy_of(side, folder, setting, arguments)
-    from sweet_rl.policies.vllm import VLLMPolicy
-    from sweet_rl.policies.vllm_server import VLLMServer
+    from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
 
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # otherwise it takes most of the memory
     options = ["--max-model-len", "16384", "--dtype", arguments.dtype]

@@ -1,9 +1,4 @@
-"""Gathers single calls into batches for an engine that works on batches; knows nothing of models.
-
-The engine of a `MicroBatcher` works on one batch at a time. While it works, calls pile up; when it is free,
-all of them (up to `max_batch`) become the next batch. That of a `ContinuousBatcher` takes calls between its
-steps. A result reaches its caller as soon as the engine has it, not when the last one of its batch is ready.
-"""
+"""Single calls, gathered into batches for an engine."""
 
 from __future__ import annotations
 
@@ -15,6 +10,7 @@ from contextlib import closing, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 Item = TypeVar("Item")
+
 Result = TypeVar("Result")
 
 Engine = Callable[[Sequence[Item]], Generator[Sequence[tuple[int, Result]], None, None]]

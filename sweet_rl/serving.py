@@ -74,12 +74,7 @@ def is_own_name(host_header: str, host: str) -> bool:
 
 
 def guard(host: str, limits: Limits) -> Middleware:
-    """A middleware that refuses foreign names, and bodies that do not come in time; handlers find them read.
-
-    Args:
-        host: what the server listens on.
-        limits: for the time of a body; its size is the application's `client_max_size`.
-    """
+    """A middleware that refuses foreign names, and bodies that do not come in time; handlers find them read."""
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -113,11 +108,7 @@ _LOG.addFilter(in_one_line)
 
 @contextmanager
 def usable(host: str, port: int) -> Iterator[None]:
-    """A block in which an address is begun to be listened on.
-
-    Raises:
-        UsageError: that cannot be, for example because the port is taken.
-    """
+    """A block in which an address is begun to be listened on."""
     try:
         yield
     except (OSError, OverflowError) as error:
@@ -135,15 +126,6 @@ async def listening(
     """The application on an address, for the length of a block; yields its port.
 
     A handler is cancelled when its client has gone away.
-
-    Args:
-        app: what answers; `guard` is among its middlewares.
-        host: address to listen on.
-        port: 0 takes a free one.
-        limits: how long connections may take.
-
-    Raises:
-        UsageError: the address cannot be listened on, for example because the port is taken.
     """
     limits = limits or Limits()
     waiting = app[_WAITING] = set()
@@ -191,18 +173,7 @@ async def serve(
     on_ready: Callable[[int], None],
     limits: Limits | None = None,
 ) -> None:
-    """Serve an application until SIGINT or SIGTERM.
-
-    Args:
-        app: what answers; `guard` is among its middlewares.
-        host: address to listen on.
-        port: 0 takes a free one.
-        on_ready: called with the port once requests are accepted.
-        limits: how long connections may take.
-
-    Raises:
-        UsageError: the address cannot be listened on.
-    """
+    """Serve an application until SIGINT or SIGTERM."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

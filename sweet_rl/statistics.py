@@ -8,12 +8,16 @@ has neither numpy nor scipy, so they are written out; tests hold each of them to
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
 from statistics import NormalDist, fmean, stdev
-from typing import Final
+from typing import Final, TypeVar
+
+Key = TypeVar("Key")
+
 
 Z: Final = 1.959964
 """97.5th percentile of the normal distribution."""
@@ -318,3 +322,23 @@ def area_under_curve(good: Sequence[float], bad: Sequence[float]) -> float:
     """The chance that a good one scores above a bad one, ties counted half."""
     wins = sum((g > b) + 0.5 * (g == b) for g in good for b in bad)
     return wins / (len(good) * len(bad))
+
+
+def other_places(keys: Sequence[Key], other: Callable[[Key, Key], bool] = operator.ne) -> list[int]:
+    """For every place one whose key is another: whose input to try in its stead, in a swap test.
+
+    The first one from half way round on, as neighbours are often of one task, or alike. Where there is no
+    other everyone keeps its own place.
+
+    Args:
+        keys: of all places.
+        other: whether the second key is another than the first.
+    """
+    count = len(keys)
+    return [
+        next(
+            (at for step in range(count) if other(key, keys[at := (place + count // 2 + step) % count])),
+            place,
+        )
+        for place, key in enumerate(keys)
+    ]

@@ -40,10 +40,6 @@ def split_thoughts(written: str, prompt: str = "") -> Spoken:
     templates write the opening one into the prompt); blocks between sentences before the answer marker, and
     directly behind it. A block that is not closed reaches to the end. A tag beside a quotation mark or a
     backtick, or behind the first line of an answer, is text.
-
-    Args:
-        written: what the model wrote.
-        prompt: what it was given; where that ends with an opening tag, the text begins with thoughts.
     """
     if "<" not in written and "[" not in written and not _PREFILLED.search(prompt[-64:]):
         return Spoken(written, None)

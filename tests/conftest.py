@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.chat.names import SMOLLM2, folder_of, problem_of
+from sweet_rl.chat.formats import SMOLLM2, folder_of, problem_of
 from sweet_rl.cli.process import settle
 
 ROOT = Path(__file__).resolve().parent.parent

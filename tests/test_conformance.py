@@ -25,7 +25,7 @@ from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Generation, Message, Observation, StopReason, UserContext, UserReply
 from sweet_rl.users import USERS as OTHER_USERS
 from sweet_rl.users.model import OpenAIUser, VisionUser
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 from sweet_rl.worlds import AgentRequest, load_tasks, world_of
 from sweet_rl.worlds.backend_programming.world import BackendEnv, QuestionerPolicy
 from sweet_rl.worlds.frontend_design.env import FrontendEnv, PictureFolder

@@ -23,15 +23,15 @@ from sweet_rl.browsers.page import extract_html
 from sweet_rl.chat.formats import read_back
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import SweetRLError
-from sweet_rl.grading.extraction import lenient_code, published_code
+from sweet_rl.grading import lenient_code, published_code
 from sweet_rl.grading.pages.judge import read_verdict
 from sweet_rl.mini.backend.human import ScriptedHuman, answer_served
 from sweet_rl.mini.cities.oracle import _rules
 from sweet_rl.mini.cities.question import read_question
 from sweet_rl.mini.frontend.agents import Canvas, apply_remarks
 from sweet_rl.mini.objects.language import _SHELLS, read_words
+from sweet_rl.openai_client import shown
 from sweet_rl.openai_client.replies import server_error
-from sweet_rl.openai_client.urls import shown
 from sweet_rl.reflect_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
@@ -58,7 +58,7 @@ MADE = {
     "chat.turns: f\"(?:{'|'.join([*map(re.escape, tokens), _MARK])})+\"": [
         r"(?:<\|im_end\|>|</s>|<[^<>\s]+>|\[[^\[\]\s]+\])+"
     ],
-    "grading.extraction: f'^[ \\\\t]*(?:(?:async +)?def|class) +{re.escape(name)}\\\\b|^[ \\\\t]*{re.escape(name)} *='": [
+    "grading: f'^[ \\\\t]*(?:(?:async +)?def|class) +{re.escape(name)}\\\\b|^[ \\\\t]*{re.escape(name)} *='": [
         r"(?m)^[ \t]*(?:(?:async +)?def|class) +f\b|^[ \t]*f *="
     ],
     "grading.hidden_tests: announcement": [r"\b(?:class|def)\s+total\b|(?<![\w.])total\s?\("],
@@ -68,7 +68,7 @@ MADE = {
         r"[`'\"\[.({]n\b|\bn[`'\":=\]]",
         r"(?<![A-Za-z0-9])max[ _-]?tokens(?![A-Za-z0-9])",
     ],
-    "prompts.templates: pattern": [r"\{problem_description\}|\{dialogue_history\}"],
+    "prompts: pattern": [r"\{problem_description\}|\{dialogue_history\}"],
     "studies.report.charts: f'--{name}: (#\\\\w+);'": [r"--ink: (#\w+);"],
     "training.turns: '|'.join(marks) or '(?!)'": [r"<\|im_end\|>|</s>"],
     "training.turns: re.escape(asked)": ["a a", "aaaa"],

@@ -13,7 +13,7 @@ from aiohttp import web
 from sweet_rl.concurrency import for_each, place_in_order
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, base_url_from
-from sweet_rl.openai_client.limiter import limiter_of
+from sweet_rl.openai_client.retries import limiter_of
 from sweet_rl.types import Failure
 
 OK = {

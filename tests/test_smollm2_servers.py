@@ -14,9 +14,9 @@ import urllib.request
 import pytest
 
 from sweet_rl.chat import SMOLLM2, load_tokenizer
-from sweet_rl.chat.names import SMOLLM2_GGUF, user_cache
+from sweet_rl.chat.formats import SMOLLM2_GGUF, user_cache
 from sweet_rl.cli import load
-from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.policies.vllm import VLLMServer
 from tests.test_smollm2 import TASKS, agent_turns, rows_of
 from tests.vllm.test_vllm import ARGS, PYTHON
 

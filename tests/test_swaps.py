@@ -30,8 +30,8 @@ from sweet_rl.worlds.dangerous_taxi.data import hint_of
 from sweet_rl.worlds.dangerous_taxi.game import encode
 from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought
 from sweet_rl.worlds.question_games.oracles import GradioOracle, OpenAIOracle
-from tests.preferences.test_swaps import turn
-from tests.users.test_vision_user import page
+from tests.preferences.test_ranking import turn
+from tests.users.test_model import page
 
 
 def about(hidden, question):

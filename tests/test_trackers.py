@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl import trackers, tracking
+from sweet_rl import tracking
 from sweet_rl.cli import load
 from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.archer_config import destination_of
@@ -63,7 +63,7 @@ def test_tensorboard_is_written_without_torch_and_a_resumed_run_goes_on_in_its_c
     count("out.txt", log_to="tensorboard", first=3, last=4)  # step 3 again: it was after the last checkpoint
     assert curves("out.txt.tensorboard") == {"loss": [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]}
     code = (
-        "import sys; from pathlib import Path; from sweet_rl.trackers import TensorBoard\n"
+        "import sys; from pathlib import Path; from sweet_rl.tracking import TensorBoard\n"
         "board = TensorBoard(Path('alone')); board.log(1, {'loss': 1.0}); board.close()\n"
         "assert not {'torch', 'tensorflow'} & sys.modules.keys()"
     )
@@ -170,7 +170,7 @@ def test_of_an_online_run_what_is_typed_goes_before_what_a_file_says(config, typ
         destination_of(usual | config, typed)
 
 
-@pytest.mark.parametrize("kind", trackers.KINDS)
+@pytest.mark.parametrize("kind", tracking.KINDS)
 def test_a_package_that_is_missing_is_told_before_anything_is_written(kind, here, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=rf"sweet_rl\[{kind}\]"):
@@ -192,10 +192,10 @@ def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
         monkeypatch.setenv("WANDB_MODE", "shared")
     destination = tracking.Destination(("wandb",))
     if how not in {None, "shared"}:
-        assert trackers.usable(destination) == destination
+        assert tracking.usable_trackers(destination) == destination
         return
     with pytest.raises(UsageError, match=r"no login to wandb: .*WANDB_MODE=offline"):
-        trackers.usable(destination)
+        tracking.usable_trackers(destination)
 
 
 @pytest.mark.parametrize("lacks", ["package", "login", "network", "run"])
@@ -213,8 +213,8 @@ def test_the_published_flag_gives_way_with_a_note_and_its_key_is_kept_nowhere(
         monkeypatch.setenv("WANDB_MODE", "offline")
         monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=lambda **_: 1 / 0))
     begun = time.monotonic()
-    kept = trackers.usable(destination)
-    made = trackers.opened(kept, folder=here, run="r", stage="s", continues=False, config={})
+    kept = tracking.usable_trackers(destination)
+    made = tracking.open_trackers(kept, folder=here, run="r", stage="s", continues=False, config={})
     assert (made, time.monotonic() - begun < 5) == ([], True)
     notes = capsys.readouterr().err.splitlines()
     assert [note.startswith("Note: the run goes on without wandb. ") for note in notes] == [True]
@@ -228,8 +228,8 @@ def test_a_tracker_that_fails_is_told_of_and_the_run_goes_on(here, monkeypatch, 
         def close(self):
             raise AssertionError("it is not asked again")
 
-    monkeypatch.setattr(trackers, "usable", lambda destination: destination)
-    monkeypatch.setattr(trackers, "opened", lambda destination, **about: [Full()])
+    monkeypatch.setattr("sweet_rl.runs.record.usable_trackers", lambda destination: destination)
+    monkeypatch.setattr("sweet_rl.runs.record.open_trackers", lambda destination, **about: [Full()])
     count("out.txt", log_to="tensorboard")
     assert (here / "out.txt").read_text() == "1\n2\n3\n"
     assert capsys.readouterr().err.count("Full has failed and gets no more numbers: No space left") == 1

@@ -1,6 +1,8 @@
 """Dialogues as models read them: prompt strings (`formats`), and where turns stand in token ids (`turns`)."""
 
 from sweet_rl.chat.formats import (
+    EMBEDDED,
+    SMOLLM2,
     ChatFormat,
     InstructedChat,
     PlainChat,
@@ -8,10 +10,10 @@ from sweet_rl.chat.formats import (
     as_json,
     fold_system,
     load_tokenizer,
+    model_path,
     tokenizer_digest,
     with_system,
 )
-from sweet_rl.chat.names import EMBEDDED, SMOLLM2, model_path
 from sweet_rl.chat.turns import Span, Turn, TurnTemplate, UnparsableError
 
 __all__ = [

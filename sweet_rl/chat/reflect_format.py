@@ -84,7 +84,8 @@ def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> 
         head: what begins its list of actions.
         instruction: put on a line of its own in front.
     """
-    return f"{_in_front(instruction)}{split_prompt(text, head).before}{ANALYSE_MARKER}"
+    front = f"{instruction}\n" if instruction else ""
+    return f"{front}{split_prompt(text, head).before}{ANALYSE_MARKER}"
 
 
 def cut_reflection(written: str) -> str:
@@ -134,7 +135,3 @@ def resolve_label(text: str, offered: Mapping[str, str]) -> str | None:
             return label
     label = text.strip(".").partition(".")[0].strip()
     return label if label in offered else None
-
-
-def _in_front(instruction: str) -> str:
-    return f"{instruction}\n" if instruction else ""

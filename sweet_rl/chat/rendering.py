@@ -63,11 +63,7 @@ def _watch() -> None:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """A block in which a template is rendered.
-
-    Raises:
-        RanAway: it took too long.
-    """
+    """A block in which a template is rendered."""
     if SandboxedEnvironment.call_binop is _apply:
         SandboxedEnvironment.intercepted_binops = frozenset({"*", "**"})
         SandboxedEnvironment.call_binop = _bounded  # type: ignore[method-assign]

@@ -102,9 +102,6 @@ class TurnTemplate:
         """The assistant's turns from the message `first` on.
 
         A message's thoughts are its `reasoning_content`, or stand in its content between tags.
-
-        Raises:
-            UsageError: the template refuses the messages.
         """
         found: list[Turn] = []
         for place, message in enumerate(messages):
@@ -142,10 +139,6 @@ class TurnTemplate:
 
         Anything may stand before what the template writes (a hidden solution). Where a prompt ends with
         another word than the template's, the whole text is one turn. The last turn is closed unless `cut`.
-
-        Raises:
-            UnparsableError: no turn is found, or the template writes turns in different ways and does not
-                write this text.
         """
         begin, header = self._marks.begin, self.header
         if prompt and self._marks_at.search(begin) and text.startswith(begin):  # the whole dialogue again
@@ -169,15 +162,7 @@ class TurnTemplate:
         return Turn(prompt, lead, text, "" if cut else self.end, ids)
 
     def parse(self, text: str, *, open_turn: bool = False) -> list[Message]:
-        """The messages for which the template writes exactly this text, user and assistant in turns.
-
-        Args:
-            text: begins where the template begins. Blanks behind the last turn's end are of no account.
-            open_turn: it ends where the assistant is about to speak, not with a turn of the assistant.
-
-        Raises:
-            UnparsableError: there are none.
-        """
+        """The messages for which the template writes exactly this text, user and assistant in turns."""
         problem = f"it does not begin as that does, with {self._marks.begin[:60]!r}"
         for with_system in (False, True):
             messages = self._divided(text, with_system=with_system, open_turn=open_turn)
@@ -226,11 +211,7 @@ class TurnTemplate:
         return prompt.endswith(self._marks.opens) or prompt.endswith(self.header)
 
     def opened(self, prompt: str) -> str:
-        """A prompt of this template up to where the assistant speaks, which may be missing at its end.
-
-        Raises:
-            UnparsableError: it ends elsewhere.
-        """
+        """A prompt of this template up to where the assistant speaks, which may be missing at its end."""
         opens, header = self._marks.opens, self.header
         if prompt.endswith(header):
             return prompt
@@ -382,11 +363,7 @@ def turn_end(tokenizer: Any) -> str:
 
 
 def between_marks(header: str, end: str, prompt: str, text: str, *, cut: bool = False) -> list[Turn]:
-    """The turns behind `prompt` in a text that is what a model read, each between a header and an end.
-
-    Raises:
-        UnparsableError: there is none.
-    """
+    """The turns behind `prompt` in a text that is what a model read, each between a header and an end."""
     whole, found, position = prompt + text.rstrip("\n"), list[Turn](), 0
     while (at := whole.find(header, position)) >= 0:
         start = at + len(header)

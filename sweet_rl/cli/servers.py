@@ -16,7 +16,7 @@ from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-    from sweet_rl.policies.vllm_server import VLLMServer
+    from sweet_rl.policies.vllm import VLLMServer
 
 
 DEFAULT_KEY_VAR: Final = "OPENAI_API_KEY"
@@ -103,7 +103,7 @@ def client_of(
 
 def vllm_server(model: str, flags: VLLM) -> VLLMServer:
     """A vLLM server that is not started yet; its output while it loads goes to standard error."""
-    from sweet_rl.policies.vllm_server import VLLMServer
+    from sweet_rl.policies.vllm import VLLMServer
 
     return VLLMServer(
         model,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from sweet_rl import tracking
-from sweet_rl.chat.names import SMOLLM2, model_path
+from sweet_rl.chat.formats import SMOLLM2, model_path
 from sweet_rl.cli.parse import Facets, Options, bound, flag_of, with_defaults
 from sweet_rl.errors import (
     BudgetSpent,

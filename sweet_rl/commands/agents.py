@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from sweet_rl import tracking
 from sweet_rl.chat import TokenizerChat, load_tokenizer, tokenizer_digest
-from sweet_rl.chat.names import folder_of
+from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.servers import asked_with, client_of, fields_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, missing_package, no_such

@@ -17,8 +17,7 @@ from sweet_rl.cli.progress import progress
 from sweet_rl.errors import UsageError, missing_package, suggestion
 from sweet_rl.flags import any_of
 from sweet_rl.records import check_yaml
-from sweet_rl.trackers import KINDS
-from sweet_rl.tracking import Destination
+from sweet_rl.tracking import KINDS, Destination
 from sweet_rl.types import Json
 from sweet_rl.worlds import all_worlds, own_options, world_of
 

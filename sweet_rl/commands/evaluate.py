@@ -22,12 +22,11 @@ from sweet_rl.evaluation.report import measures_of
 from sweet_rl.flags import flags_of
 from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
 from sweet_rl.grading import GRADERS, fields_by
-from sweet_rl.grading.identity import graded_with_own
-from sweet_rl.grading.report import failed_words, repeats_words
-from sweet_rl.grouping import group_by_identity, group_by_task, repeats_of
+from sweet_rl.grading.report import failed_words, graded_with_own, repeats_words
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair, margin_pairs, pair_rows
 from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
+from sweet_rl.records.rows import group_by_identity, group_by_task, repeats_of
 from sweet_rl.runs import new_file
 from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory

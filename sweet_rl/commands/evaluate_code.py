@@ -17,8 +17,7 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.models import NoSandbox
 from sweet_rl.flags.shared import Compatible, Evaluation, FanOut, Quiet, Regrade
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
-from sweet_rl.grading.identity import graded_with
-from sweet_rl.grading.report import Report, shown, summarise
+from sweet_rl.grading.report import Report, graded_with, shown, summarise
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs

@@ -21,9 +21,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import Device, Metric
 from sweet_rl.flags.shared import BatchSize, Evaluation, FanOut, Margin, Quiet, Regrade, TempPath
-from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages import need_page_metrics
-from sweet_rl.grading.report import shown
+from sweet_rl.grading.report import graded_with, shown
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
 from sweet_rl.types import Failure, Json
@@ -140,7 +139,7 @@ def _at_once(flags: PageGradingFlags) -> int:
 async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | None = None) -> None:
     """Grade, save, print and pair."""
     from sweet_rl.grading.pages.grader import PageGrader, row_fields
-    from sweet_rl.grading.pages.looks import Looks
+    from sweet_rl.grading.pages.metrics import Looks
     from sweet_rl.grading.pages.report import page_report
 
     with graded_file(job.saved_path, job.k) as file:
@@ -178,7 +177,10 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
     if cosines:
         print(f"Average cosine similarity: {sum(cosines) / len(cosines):.4f}")
     else:
-        print(f"No average cosine similarity without --clip_model: {job.rewarded} is the reward above.")
+        print(
+            "No average cosine similarity: it needs a picture model (--clip_model openai/clip-vit-base-patch32, "
+            f"as published). The reward above is {job.rewarded}."
+        )
     write_report(job.saved_path, job.report_path, report.to_json() | {"not_gradable": reasons})
     _write_pairs(file, job)
 

@@ -15,7 +15,7 @@ from pkgutil import resolve_name
 from typing import Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat.names import (
+from sweet_rl.chat.formats import (
     FETCHED,
     SMOLLM2,
     SMOLLM2_GGUF,

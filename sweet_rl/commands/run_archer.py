@@ -482,8 +482,9 @@ def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
     ):
         if failed := sum(row.get(name, 0) for row in rows):
             print(f"{failed} games failed, and {what}: {save_path / 'failures.jsonl'}")
+    games = [save_path / f"{name}.jsonl" for name in ("evaluations", "trajectories")]
     print(
         f"{config['iterations']} iterations are done. The policy is in {save_path / 'final'}, the numbers "
         f"are in {save_path / 'metrics.jsonl'}; read the games with: "
-        f"sweet-rl visualize_dialogue_histories {save_path / 'evaluations.jsonl'}"
+        f"sweet-rl visualize_dialogue_histories {next((path for path in games if path.exists()), games[1])}"
     )

@@ -40,8 +40,7 @@ from sweet_rl.flags.shared import (
     Quiet,
     Seeded,
 )
-from sweet_rl.preferences.candidates import sample_turns
-from sweet_rl.preferences.offline_turns import OfflineTurn, offline_turns, sampled_row
+from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
 from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
 from sweet_rl.runs import HOW_TO_MIX, check_settings, open_journal

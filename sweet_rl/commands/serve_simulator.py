@@ -10,7 +10,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import Listening, Quiet, Seeded, WorldName
-from sweet_rl.users.faults import DEFAULT_FAULTS
+from sweet_rl.users.protocol import DEFAULT_FAULTS
 from sweet_rl.worlds import first_for, world_of
 
 
@@ -59,8 +59,8 @@ def serve_simulator(flags: SimulatorFlags, /) -> None:
     named = flags.api_key_var
     if named is not None and not os.environ.get(named):
         raise UsageError(f"--api_key_var {named}: this environment variable is not set, or is empty.")
-    from sweet_rl.users.faults import FaultProfile, parse_faults
-    from sweet_rl.users.server_process import serve
+    from sweet_rl.users.protocol import FaultProfile, parse_faults
+    from sweet_rl.users.server import serve
 
     fault_profile = FaultProfile(
         latency_median_ms=flags.latency_median_ms,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweet_rl.chat.names import user_cache
+from sweet_rl.chat.formats import user_cache
 from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,

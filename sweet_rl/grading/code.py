@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, Self
 
-from sweet_rl.grading.extraction import forbidden_word, lenient_code, published_code
+from sweet_rl.grading import forbidden_word, lenient_code, published_code
 from sweet_rl.grading.hidden_tests import (
     Plan,
     Reference,
@@ -29,8 +29,7 @@ from sweet_rl.grading.hidden_tests import (
     why_not_gradable,
 )
 from sweet_rl.grading.sandbox import Job, Outcome, Sandbox, TestValue
-from sweet_rl.grading.sandbox.guest.literal import CUT, literal
-from sweet_rl.grading.sandbox.guest.wire import unpack
+from sweet_rl.grading.sandbox.guest.wire import CUT, literal, unpack
 from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -71,7 +70,7 @@ def row_fields(grades: Grades, grading: str, graded_with: Mapping[str, Json]) ->
     Args:
         grades: of an answer.
         grading: which of them is the reward.
-        graded_with: what made them (`sweet_rl.grading.identity`).
+        graded_with: what made them (`sweet_rl.grading.report`).
     """
     values: dict[str, float | None] = {way: getattr(grades, way).value for way in WAYS}
     fields: dict[str, Json] = {

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sweet_rl.grading.sandbox.guest.programs import VALUES
+from sweet_rl.grading.sandbox.guest.run import VALUES
 
 _CALL = re.compile(r"\s*([^\W\d]\w*)\((.*)\)\s*", re.DOTALL)
 _MORE_THAN_A_CALL = re.compile(r"==|!=|[<>\\]|\)\s*[-+*/%&|^@.\[(]")
@@ -137,13 +137,7 @@ def halves(expression: str, meaning: Meaning, whole: frozenset[Place] = frozense
 
 
 def around(expression: str, places: frozenset[Place], *, only_read: bool) -> frozenset[Place]:
-    """The parts that these stand in, but for comparisons: what is done with a value, to be done inside.
-
-    Args:
-        expression: a test.
-        places: of parts that run inside.
-        only_read: leave out all but reading an attribute or an item, and calling a method without arguments.
-    """
+    """The parts that these stand in, but for comparisons: what is done with a value, to be done inside."""
     tree, found = read(expression), set()
     nodes = [] if tree is None else list(ast.walk(tree))
     parents: dict[Any, ast.AST] = {child: node for node in nodes for child in ast.iter_child_nodes(node)}

@@ -23,7 +23,7 @@ from sweet_rl.grading.expressions import (
     root,
 )
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
-from sweet_rl.grading.sandbox.guest.kinds import MODULE
+from sweet_rl.grading.sandbox.guest.values import MODULE
 from sweet_rl.grading.sandbox.guest.wire import ARRAY, unpack
 from sweet_rl.types import Task
 

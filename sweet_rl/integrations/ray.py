@@ -25,7 +25,7 @@ from typing import Any
 
 from sweet_rl.browsers import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
-from sweet_rl.chat.names import folder_of
+from sweet_rl.chat.formats import folder_of
 from sweet_rl.commands.agents import Player, make_policy
 from sweet_rl.commands.evaluate_code import sandbox_of
 from sweet_rl.commands.rank_best_of_n import scorers_of

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Handler
 
-    from sweet_rl.preferences.credit import View
-    from sweet_rl.preferences.dialogue_credit import DialogueCritic
+    from sweet_rl.preferences.credit import DialogueCritic, View
     from sweet_rl.serving import Limits
 
 
@@ -133,7 +132,7 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     from sweet_rl.chat import TokenizerChat
     from sweet_rl.cli.servers import key_in
     from sweet_rl.commands.credit import facts_of, models_of
-    from sweet_rl.preferences.dialogue_credit import DialogueCritic
+    from sweet_rl.preferences.credit import DialogueCritic
     from sweet_rl.runs.reading import trained_from
 
     key_in(scorers.api_key_var)
@@ -166,7 +165,7 @@ def credit_application(
     """Credit over HTTP: dialogues in, the advantage of every agent turn out, with what it was computed by (`facts`).
 
     `POST /credit` takes `{"dialogues": [{"hidden": text or null, "messages": [...]}, ...]}`; `GET /health` says that the server
-    is there. `host` is whose names it answers to. What is computed, and in which unit: `sweet_rl.preferences.dialogue_credit`.
+    is there. `host` is whose names it answers to. What is computed, and in which unit: `sweet_rl.preferences.credit`.
     """
     import asyncio
 
@@ -219,7 +218,7 @@ def credit_application(
 
 def _read(body: bytes) -> tuple[list[str | None], list[list[Message]]]:
     """What a request asks about."""
-    from sweet_rl.preferences.dialogue_credit import hidden_of, messages_of
+    from sweet_rl.preferences.credit import hidden_of, messages_of
 
     try:
         asked = json.loads(body)

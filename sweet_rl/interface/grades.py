@@ -17,8 +17,8 @@ from sweet_rl.contracts import Grader
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.grading import GRADERS, fields_by
 from sweet_rl.grading.code import CodeGrader, Way, row_fields
-from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages import need_page_metrics
+from sweet_rl.grading.report import graded_with
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.interface.parts import check_kinds, episodes_in, shown, tasks_in
 from sweet_rl.interface.sync import in_thread
@@ -291,7 +291,7 @@ async def _graded(
     episodes: Sequence[Trajectory], metric: str, flags: RenderFlags, folder: Path | None
 ) -> list[dict[str, Json]]:
     from sweet_rl.grading.pages.grader import PageGrader, row_fields  # needs numpy
-    from sweet_rl.grading.pages.looks import Looks  # likewise
+    from sweet_rl.grading.pages.metrics import Looks  # likewise
 
     with tempfile.TemporaryDirectory(prefix="sweet_rl_pages_") as own:
         async with open_renderer(flags.rendering()) as renderer:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweet_rl.chat import as_json, with_system
-from sweet_rl.chat.names import folder_of
+from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.servers import key_in, vllm_server
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import SweetRLError, UsageError, no_such

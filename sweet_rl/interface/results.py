@@ -16,15 +16,25 @@ from sweet_rl.chat import TokenizerChat
 from sweet_rl.errors import DataError, UsageError, missing_package, no_such
 from sweet_rl.evaluation.comparison import Comparison, IntervalWay, Source, compared, opened
 from sweet_rl.evaluation.episodes import episodes_of
-from sweet_rl.grouping import group_by_task
 from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in, in_words_of_python
 from sweet_rl.interface.sync import in_thread
-from sweet_rl.preferences.credit import Advantage, Crediting, TurnCredit, check_reference, credited, own_turns
+from sweet_rl.preferences.credit import (
+    Advantage,
+    Crediting,
+    Dialogue,
+    DialogueCritic,
+    TurnCredit,
+    check_reference,
+    credited,
+    hidden_of,
+    messages_of,
+    own_turns,
+)
 from sweet_rl.preferences.credit import View as TurnView
-from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, hidden_of, messages_of
 from sweet_rl.preferences.ranking import Model, encoding_of
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.records import replace_rows, trajectory_to_row
+from sweet_rl.records.rows import group_by_task
 from sweet_rl.runs import new_file
 from sweet_rl.runs.facts import identity_of
 from sweet_rl.runs.reading import trained_from

@@ -17,18 +17,23 @@ from __future__ import annotations
 import csv
 import posixpath
 import re
+import tomllib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.resources import files
 from itertools import islice
 from random import Random
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.repositories import INDEX, make_repository
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds.auto_explore.repositories import Entry, is_allowed, kind_of, next_command, unwrap
 
+_TEXTS: Final[dict[str, Any]] = tomllib.loads(
+    files("sweet_rl.mini").joinpath("repository_teacher.toml").read_text("utf-8")
+)
 _DEFINED: Final = re.compile(
     r"^[^\S\n]*+(?:public |private |static |async )*(?:def|class|func|function|fn)\s+([A-Za-z]\w+)",
     re.MULTILINE,
@@ -98,17 +103,11 @@ def _about_code(content: str, draws: Random) -> list[_Fact]:
     facts = []
     for name in dict.fromkeys(_DEFINED.findall(content)):
         words = _words(name)
-        question = draws.choice(
-            (
-                f"Can you change how the service does this: {words}?",
-                f"I want to see the code for {words}. Where is it?",
-                f"Something seems wrong with {words}. Which code does it?",
-            )
-        )
+        question = _say("questions", "defined", draws, words=words)
         facts.append(_Fact(question, f"It is done by `{name}`.", _names(name)))
     for name, value in dict.fromkeys(_VALUE.findall(content)):
         words = _words(name)
-        question = draws.choice((f"What is the value of {words}?", f"Which {words} does the service use?"))
+        question = _say("questions", "value", draws, words=words)
         facts.append(_Fact(question, f"{name} is {value}.", _names(name)))
     return facts
 
@@ -178,21 +177,6 @@ def _words(name: str) -> str:
     return " ".join(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+", " ", name).lower().split()) or name
 
 
-_KEPT_IN: Final = {
-    "docs": "documentation doc guide manual office room person read written",
-    "config": "configured configuration port region settings value",
-    **dict.fromkeys(("src", "lib", "app", "core", "tools"), "code function class"),
-    "scripts": "script night run",
-    "data": "table data count row",
-    "notes": "meeting minutes promised agreed day",
-    "experiments": "experiment accuracy learning rate result",
-    "readme": "began licence license",
-    "changes": "since version changed supported",
-    "tests": "test tests",
-}
-"""What names of folders and files usually stand for."""
-
-
 class Clue(NamedTuple):
     """What speaks for a name: how many words of the question, and the first of them that is in it."""
 
@@ -253,7 +237,7 @@ class Explorer:
         self._listed = set[str]()
         self._is_folder: dict[str, bool] = {}
         self._opened: list[str] = []
-        self._content = ""
+        self.content = ""  # what the last command showed of a file
         self._pointer: Pointer | None = None
 
     def look(self, folder: str, entries: Sequence[Entry]) -> None:
@@ -269,7 +253,7 @@ class Explorer:
         One that says where things are is followed from a word of the question to an owner, and from there to a file beside it.
         """
         self._opened.append(path)
-        self._content = content
+        self.content = content
         is_index = posixpath.basename(path) == INDEX
         lines = dict(re.findall(r"^(\w+): (\S+)$", content, re.MULTILINE)) if is_index else {}
         for topic, owner in lines.items():
@@ -277,25 +261,21 @@ class Explorer:
                 self._pointer = Pointer(topic, owner, posixpath.join(posixpath.dirname(path), lines[owner]))
                 break
 
-    def forget_content(self) -> None:
-        """Forget the last shown content: another command came after it."""
-        self._content = ""
-
     def search(self, folder: str) -> Search:
         """The state of the search in a folder."""
-        found = next((path for path in self._opened if self._answering(path)), None)
+        # where another file says which one answers, that is the only way to know
+        told, inside = self._pointer, self._is_folder
+        found = next(
+            (
+                path
+                for path in self._opened
+                if (path == told.path if told else path in self._answers)
+                and (told or posixpath.join(posixpath.dirname(path), INDEX) not in inside)
+            ),
+            None,
+        )
         plan = self._plan(folder, found)
-        return Search(self._question, folder, tuple(self._opened), self._content, found, plan, self._pointer)
-
-    def _answering(self, path: str) -> bool:
-        """Whether one can know of an opened file that it answers.
-
-        Where another file says which one it is, that is the only way to know.
-        """
-        if self._pointer is not None:
-            return path == self._pointer.path
-        has_index = posixpath.join(posixpath.dirname(path), INDEX) in self._is_folder
-        return path in self._answers and not has_index
+        return Search(self._question, folder, tuple(self._opened), self.content, found, plan, told)
 
     def _plan(self, folder: str, found: str | None) -> Plan:
         if found is not None:
@@ -331,7 +311,7 @@ class Explorer:
             return Clue(1)
         spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name.rpartition(".")[0] or name)
         words = re.findall(r"[a-z]{2,}|\d+", spaced.lower())
-        usual = [word for one in words for word in _KEPT_IN.get(one, "").split()]
+        usual = [word for one in words for word in _TEXTS["kept_in"].get(one, "").split()]
         shared = [asked for asked in self._asked if any(alike(asked, word) for word in words)]
         meant = [asked for asked in self._asked if any(alike(asked, word) for word in usual)]
         return Clue(len({*shared, *meant}), shared[0] if shared else "")
@@ -368,20 +348,14 @@ def second_thought(search: Search, draws: Random) -> str:
     """The text after a wrong file was opened: why it is wrong, and how to continue."""
     if pointed := _pointed(search, draws):
         return pointed
-    wrong = posixpath.basename(search.opened[-1]) if search.opened else "this file"
+    name = posixpath.basename(search.opened[-1]) if search.opened else "this file"
     subject, there = _subject(search.question, draws), _in_order(search.content)
-    sentences = [
-        f"I opened {wrong}, but it does not answer the question about {subject}.",
-        f"{wrong} is the wrong file, the question about {subject} is still open.",
-    ]
     asked = _in_order(search.question) if there else []
     missing = next((word for word in asked if not any(alike(word, other) for other in there)), "")
-    if missing:  # a word of the question that the shown content has not, in no form
-        sentences += [
-            f"{wrong} is the wrong file: it says nothing about {missing}.",
-            f"{wrong} does not help: {missing} is not in it.",
-        ]
-    return f"{draws.choice(sentences)} {_next(search, draws)}"
+    kinds = ("wrong", "missing") if missing else ("wrong",)  # a word that the content has not, in no form
+    sentence = draws.choice([sentence for kind in kinds for sentence in _TEXTS["so_far"][kind]])
+    said = sentence.format(name=name, subject=subject, missing=missing)
+    return f"{said} {_next(search, draws)}"
 
 
 def _so_far(search: Search, draws: Random) -> str:
@@ -390,27 +364,12 @@ def _so_far(search: Search, draws: Random) -> str:
         name = posixpath.basename(search.found)
         if search.pointer is not None:
             return f"{INDEX} led to {name}."
-        return draws.choice(
-            (
-                f"{name} says it, so the file is found.",
-                f"{name} answers the question about {subject}.",
-                f"The content of {name} answers the question.",
-            )
-        )
+        return _say("so_far", "found", draws, name=name, subject=subject)
     if search.opened and search.content:
         return f"{posixpath.basename(search.opened[-1])} does not answer the question."
     where = f"{search.folder}/" if search.folder else "the root folder"
-    if search.opened:
-        return draws.choice(
-            (f"Nothing so far is about {subject}.", f"I am in {where}, {subject} is not found.")
-        )
-    return draws.choice(
-        (
-            f"The question is about {subject}. I am in {where}.",
-            f"I look for {subject} and have opened nothing yet.",
-            f"I am in {where} and need a file about {subject}.",
-        )
-    )
+    kind = "nothing_found" if search.opened else "nothing_opened"
+    return _say("so_far", kind, draws, where=where, subject=subject)
 
 
 def _pointed(search: Search, draws: Random) -> str:
@@ -435,20 +394,11 @@ def _next(search: Search, draws: Random) -> str:
     if word == "id":
         if search.found is None:
             return f"Nothing is left to open. {rest} is the best guess."
-        return draws.choice((f"Identify {rest} to finish.", f"Now identify {rest}.", f"I hand in {rest}."))
+        return _say("next", "id", draws, name=rest)
     if rest == "..":
-        where = f"{search.folder}/"
-        return draws.choice(
-            (
-                f"Nothing that is left in {where} fits better, so go back to the folder above.",
-                f"I look elsewhere than in {where}: go up one folder.",
-                f"Go back to the folder above {where}.",
-            )
-        )
+        return _say("next", "up", draws, where=f"{search.folder}/")
     why = _why(search, draws)
-    if word == "cd":
-        return draws.choice((f"Go into {rest}, {why}.", f"Next enter {rest}: {why}."))
-    return draws.choice((f"Open {rest}, {why}.", f"Next look into {rest}: {why}."))
+    return _say("next", "cd" if word == "cd" else "cat", draws, name=rest, why=why)
 
 
 def _why(search: Search, draws: Random) -> str:
@@ -459,21 +409,15 @@ def _why(search: Search, draws: Random) -> str:
     if clue.shared:
         return f"its name speaks of {clue.shared}"
     if command.endswith(INDEX):
-        reasons = ("it says where things are", "which says where everything is")
-    elif clue.words and command.startswith("cd "):
-        reasons = ("such things are kept there", "that is the usual place")
-    elif clue.words:
-        reasons = ("such things usually stand there", "that is the usual file for it")
-    elif others:
-        tries = (
-            "as the names do not tell which one it is",
-            "the names do not tell, so I try one",
-            "for a try",
-        )
-        return draws.choice(tries)
-    else:
-        reasons = ("it is what is left here", "there is no other one left here")
-    return draws.choice(reasons)
+        return _say("why", "index", draws)
+    if clue.words:
+        return _say("why", "usual_folder" if command.startswith("cd ") else "usual_file", draws)
+    return _say("why", "try" if others else "last", draws)
+
+
+def _say(part: str, kind: str, draws: Random, **values: str) -> str:
+    sentence: str = draws.choice(_TEXTS[part][kind])
+    return sentence.format(**values)
 
 
 def _subject(question: str, draws: Random) -> str:

@@ -171,9 +171,12 @@ class TokenPolicy:
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
         if self.max_context < 1 or len(self.prompt("a").ids) > self.max_context:
+            repair = "Shorten them, or raise max_context."
+            if self.max_context < max_context:
+                repair = f"The model reads {self._positions} tokens in all: shorten them, or take another policy_lm."
             raise UsageError(
                 f"max_new_tokens={max_new_tokens} and the template leave no room for an observation: prompts "
-                f"have {self.max_context} tokens at most. Shorten them, or raise max_context."
+                f"have {self.max_context} tokens at most. {repair}"
             )
 
     @property

@@ -1,20 +1,22 @@
 """Requests to OpenAI-compatible servers: pooled, paced, retried, counted, with classified failures.
 
-`client` sends; `limiter` finds out how many at once; `retry` decides what can pass and how long to wait;
-`replies` reads what comes back; `dialect` learns what a server takes; `urls` knows where, and how addresses may be
-seen; it alone is loaded without being asked for. What is asked and what is made of the answer belongs to
-`sweet_rl.users` and `sweet_rl.policies`.
+`client` sends; `retries` says what is tried again, when, and how many at once; `replies` reads what comes back;
+`dialect` learns what a server takes. Addresses are read here; the modules are loaded when they are needed.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from sweet_rl.openai_client.urls import base_url_from, shown
+import importlib
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client.client import ClientStats, OpenAIClient
     from sweet_rl.openai_client.replies import ChatReply
-    from sweet_rl.openai_client.retry import RequestFailed, RetryPolicy
+    from sweet_rl.openai_client.retries import RequestFailed, RetryPolicy
 
 __all__ = [
     "ChatReply",
@@ -32,4 +34,66 @@ _PLACES = {"ChatReply": "replies", "ClientStats": "client", "OpenAIClient": "cli
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES.get(name, 'retry')}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES.get(name, 'retries')}"), name)
+
+
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}+://)([^\s\"'`<>\\,/?#]*)([^\s\"'`<>\\,]*)")
+_SECRET: Final = re.compile(
+    r"""secret|token|passw|credential|api[-_.]?key|(?<![a-z])(key|auth|sk|pk|hf|ghp|gsk|xai)([-_=:]|$)
+    |[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}  # a UUID
+    |[a-z0-9]{20}|(?<![a-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{10}  # words that no person wrote""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_PLAIN: Final = frozenset({"api-version", "api_version", "version", "model", "deployment", "region"})
+"""Parameters of a query that are shown with their values; any other's value may be a key."""
+
+
+def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list[str]:
+    """Base URLs from flags: `base_url` (several are separated by commas), else `http://HOST:PORT/v1`."""
+    urls = [url.strip().rstrip("/") for url in (base_url or f"http://{hostname}:{port}/v1").split(",")]
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            parts.port  # noqa: B018 - raises where it is not a number
+        except ValueError:
+            parts = urlsplit("")
+        if "@" in parts.netloc or (hostname and "@" in hostname):
+            raise UsageError(
+                "A base URL must not hold a user name or password; keys come from the environment."
+            )
+        path_repeats = "//" in parts.path  # a whole URL was given where a host name belongs
+        if parts.scheme not in {"http", "https"} or not parts.hostname or path_repeats:
+            raise UsageError(f"A base URL looks like http://host:8000/v1, got {shown(url)!r}.")
+    return urls
+
+
+def shown(text: str) -> str:
+    """An address, or a text with addresses in it, without what looks like a secret.
+
+    Passwords, parts of a path that look like keys, and the values of a query (but for those of versions, models
+    and regions) are `[secret]`. An address is used as it was given, and shown like this: stored, printed, raised.
+    """
+    return _ADDRESS.sub(_without_secrets, text) if "://" in text else text
+
+
+def _without_secrets(address: re.Match[str]) -> str:
+    scheme, place, rest = address.groups()
+    if "@" in place:
+        place = f"[secret]@{place.rpartition('@')[2]}"
+    if not scheme.lower().startswith(("http", "ws")):
+        return f"{scheme}{place}{rest}"
+    whole = rest.rstrip(".;:!)}")
+    path, query, values = (
+        re.split(r"([?#])", whole, maxsplit=1) if re.search("[?#]", whole) else (whole, "", "")
+    )
+    parts, before = path.split("/"), ""
+    for number, part in enumerate(parts):
+        if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I)):
+            parts[number] = "[secret]"
+        before = part
+    pairs = [value.partition("=") for value in re.split("[&;#]", values)] if query else []
+    kept = [
+        f"{name}={value}" if name.lower() in _PLAIN else f"{name}=[secret]" if equals else "[secret]"
+        for name, equals, value in pairs
+    ]
+    return f"{scheme}{place}{'/'.join(parts)}{query}{'&'.join(kept)}{rest[len(whole) :]}"

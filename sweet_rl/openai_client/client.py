@@ -2,7 +2,7 @@
 
 One pool of connections for all episodes; a request goes to the endpoint with the fewest outstanding ones and,
 when it is tried again, to another one if there is one. How many are sent at once is found out from what each
-server does (`sweet_rl.openai_client.limiter`); waiting for a place counts against no time-out.
+server does (`sweet_rl.openai_client.retries`); waiting for a place counts against no time-out.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ import aiohttp
 
 from sweet_rl import tracking
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.openai_client import base_url_from, shown
 from sweet_rl.openai_client.dialect import Dialect
-from sweet_rl.openai_client.limiter import Limiter, limiter_of
 from sweet_rl.openai_client.replies import ChatReply, body_of, failed_status, read_chat, read_texts
-from sweet_rl.openai_client.retry import AttemptFailed, Refusals, RequestFailed, RetryPolicy, Spent
-from sweet_rl.openai_client.urls import base_url_from, shown
+from sweet_rl.openai_client.retries import (
+    AttemptFailed,
+    Limiter,
+    Refusals,
+    RequestFailed,
+    RetryPolicy,
+    Spent,
+    limiter_of,
+)
 from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
@@ -216,8 +223,12 @@ class OpenAIClient:
                     change = dialect.learn(wanted, sent, failed) if asking else None
                     if change is not None:
                         self.stats.retries["adapted"] += 1
-                        if change:
-                            self._tell_of_change(endpoint, change, failed)
+                        if (
+                            change
+                        ):  # said once, and recorded: the server is sent something else than was meant
+                            words = f"{shown(endpoint.base_url)} refused a request ({shown(failed.detail)}): {change}"
+                            self.stats.changes.append(words)
+                            print(f"{words}, from now on.", file=sys.stderr)
                         continue
                     alive = limiter.accepted_at >= spent.began
                     wait_s = self._until_it_is_up(endpoint, failed)
@@ -238,12 +249,6 @@ class OpenAIClient:
                     return result, sent
                 with limiter.rest():
                     await self._sleep(wait_s)
-
-    def _tell_of_change(self, endpoint: _Endpoint, change: str, failed: AttemptFailed) -> None:
-        """Once, on standard error and for the run's record, that a server is sent something else than was meant."""
-        words = f"{shown(endpoint.base_url)} refused a request ({shown(failed.detail)}): {change}"
-        self.stats.changes.append(words)
-        print(f"{words}, from now on.", file=sys.stderr)
 
     def _until_it_is_up(self, endpoint: _Endpoint, failed: AttemptFailed) -> float | None:
         """Seconds to wait for a server that has never answered and may be starting; None: it is not waited for."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from sweet_rl.chat import fold_system
-from sweet_rl.openai_client.retry import AttemptFailed
+from sweet_rl.openai_client.retries import AttemptFailed
 from sweet_rl.types import Json
 
 Fields = dict[str, Json]
@@ -104,13 +104,7 @@ class Dialect:
         return sent
 
     def learn(self, body: Mapping[str, Json], sent: Fields, failed: AttemptFailed) -> str | None:
-        """What a refusal teaches, in words; "" where another request has taught it already, None for nothing.
-
-        Args:
-            body: the request as it was given.
-            sent: as this server was sent it.
-            failed: its refusal.
-        """
+        """What a refusal teaches, in words; "" where another request has taught it already, None for nothing."""
         if failed.error is None or failed.kind not in {"bad_request", "server_error"}:
             return None
         if self.applied(body) != sent:
@@ -125,14 +119,7 @@ class Dialect:
 
 
 def _changes_for(sent: Fields, words: str, fields: tuple[str, ...], *, refused: bool) -> Iterator[Change]:
-    """What may make a server take the request, the likeliest first.
-
-    Args:
-        sent: the request.
-        words: of the refusal.
-        fields: that it points at, as paths.
-        refused: by its status; a template that fails may be reported as an error of the server.
-    """
+    """What may make a server take the request, the likeliest first."""
     roles = [message.get("role") for message in sent.get("messages") or () if isinstance(message, dict)]
     about_roles = any(re.search(r"\brole\b", field.partition("messages")[2]) for field in fields)
     about_roles |= re.search(r"\broles\b", words) is not None

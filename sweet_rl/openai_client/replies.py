@@ -9,57 +9,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sweet_rl.openai_client.retry import AttemptFailed, retry_after_s
+from sweet_rl.openai_client.retries import AttemptFailed, retry_after_s
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import FinishReason, Json
 
-_REASONS: Final[Mapping[FinishReason, frozenset[str]]] = {
-    FinishReason.STOP: frozenset(
-        ["stop", "eos", "eos_token", "end_turn", "stop_sequence", "stop_token", "complete"]
-    ),
-    FinishReason.LENGTH: frozenset(
-        [
-            "length",
-            "max_tokens",
-            "max_output_tokens",
-            "max_length",
-            "model_length",
-            "model_context_window_exceeded",
-        ]
-    ),
-    FinishReason.REFUSED: frozenset(
-        [
-            "refusal",
-            "content_filter",
-            "content_filtered",
-            "guardrail_intervened",
-            "safety",
-            "sensitive",
-            "recitation",
-            "blocklist",
-            "prohibited_content",
-            "spii",
-        ]
-    ),
-    FinishReason.TOOL_CALLS: frozenset(
-        ["tool_calls", "tool_use", "function_call", "malformed_function_call"]
-    ),
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    word: reason
+    for reason, words in (
+        (FinishReason.STOP, "stop eos eos_token end_turn stop_sequence stop_token complete"),
+        (
+            FinishReason.LENGTH,
+            "length max_tokens max_output_tokens max_length model_length model_context_window_exceeded",
+        ),
+        (
+            FinishReason.REFUSED,
+            "refusal content_filter content_filtered guardrail_intervened safety sensitive recitation blocklist "
+            "prohibited_content spii",
+        ),
+        (FinishReason.TOOL_CALLS, "tool_calls tool_use function_call malformed_function_call"),
+    )
+    for word in words.split()
 }
 """`finish_reason` as OpenAI, Anthropic, Google, Mistral, Cohere, TGI and others write it, in lower case."""
 
-_FAULTS: Final = frozenset(
-    [
-        "error",
-        "load",
-        "abort",
-        "aborted",
-        "cancelled",
-        "canceled",
-        "failed",
-        "insufficient_system_resource",
-        "network_error",
-    ]
-)
+_FAULTS: Final = (
+    "error", "load", "abort", "aborted", "cancelled", "canceled", "failed", "insufficient_system_resource",
+    "network_error",
+)  # fmt: skip
 """Reasons for which a reply ended because of the server: it was loading, shutting down, out of resources."""
 
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
@@ -121,13 +97,7 @@ def is_context_full(words: str) -> bool:
 
 
 def failed_status(status: int, headers: Mapping[str, str], body: Json) -> AttemptFailed:
-    """Sort an error: 408, 409, 425, 429 and 5xx can pass; what the request itself causes cannot.
-
-    Args:
-        status: of HTTP, or what the body says that it should have been.
-        headers: of the response.
-        body: as it came, or JSON.
-    """
+    """Sort an error: 408, 409, 425, 429 and 5xx can pass; what the request itself causes cannot."""
     error = server_error(body)
     can_pass = status in _PASSING or status >= 500
     kind = _KINDS.get(status, "server_error" if status >= 500 else "refused")
@@ -196,12 +166,7 @@ def _json_in(text: str) -> Json:
 
 
 def body_of(content: bytes) -> dict[str, Json]:
-    """The object of a successful response.
-
-    Raises:
-        AttemptFailed: it says that the request has failed, or is a page.
-        ValueError: it is no JSON.
-    """
+    """The object of a successful response."""
     if content.lstrip()[:1] == b"<":
         raise AttemptFailed(
             "malformed_reply",
@@ -273,12 +238,7 @@ def read_texts(data: Mapping[str, Json]) -> list[dict[str, Json]]:
 
 
 def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
-    """The first choice of a chat completion.
-
-    Args:
-        data: the response.
-        any_reply: silence, a refusal and a tool call are replies, too, as an agent's are; else they have failed.
-    """
+    """The first choice of a chat completion."""
     choice = _choices(data)[0]
     reason, message = _finish(choice), choice["message"]
     if message is None:
@@ -302,18 +262,16 @@ def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
         raise AttemptFailed("empty_reply", said, can_pass=True)
     if any_reply:
         return ChatReply(content, reason, thoughts)
-    kind, why = "", ""
+    kind = ""
     if reason is FinishReason.REFUSED:
         kind, why = "model_refused", f"the model or its provider's filter refused to reply: {content[:200]!r}"
     elif reason is FinishReason.TOOL_CALLS:
         kind, why = "tool_call", "the model called a tool instead of writing a text"
     elif empty and thoughts:
-        kind, why = (
-            "only_thoughts",
-            (
-                f"the model wrote thoughts, no answer (finish_reason {reason}); where its tokens were used up, "
-                f"allow more of them. It ends: {thoughts[-100:]!r}"
-            ),
+        kind = "only_thoughts"
+        why = (
+            f"the model wrote thoughts, no answer (finish_reason {reason}); where its tokens were used up, allow "
+            f"more of them. It ends: {thoughts[-100:]!r}"
         )
     elif empty:
         kind, why = "empty_reply", f"the model wrote nothing (finish_reason {reason})"
@@ -340,7 +298,7 @@ def _finish(choice: Mapping[str, Json]) -> FinishReason:
         raise AttemptFailed(
             "server_error", f"the server broke the reply off (finish_reason {said})", can_pass=True
         )
-    return next((reason for reason, words in _REASONS.items() if said in words), FinishReason.OTHER)
+    return _REASONS.get(said, FinishReason.OTHER)
 
 
 def _parts(message: Mapping[str, Json]) -> tuple[str | None, str | None, str | None]:

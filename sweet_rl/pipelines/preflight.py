@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from sweet_rl.chat.names import model_path
+from sweet_rl.chat.formats import model_path
 from sweet_rl.errors import SweetRLError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, shown

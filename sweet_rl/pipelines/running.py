@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sweet_rl import tracking
-from sweet_rl.chat.names import folder_of
+from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.process import settle
 from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError

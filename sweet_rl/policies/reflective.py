@@ -14,8 +14,8 @@ from dataclasses import replace
 from random import Random
 
 from sweet_rl.chat import ChatFormat
+from sweet_rl.chat.formats import LastObservation
 from sweet_rl.chat.reflect_format import ANALYSE_MARKER, cut_reflection, split_prompt
-from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy

@@ -1,16 +1,244 @@
-"""An agent in a vLLM server that it starts; for a running server use `sweet_rl.policies.openai`."""
+"""An agent in a vLLM server that it starts; for a running server use `sweet_rl.policies.openai`.
+
+The server is a child process: started, watched, restarted once, ended with this process. vLLM itself is not
+imported: the server runs in whatever Python environment has it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
 
-from sweet_rl.chat import ChatFormat, TokenizerChat
-from sweet_rl.errors import EpisodeError, ServiceError
+import aiohttp
+
+from sweet_rl.chat import ChatFormat, TokenizerChat, model_path
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+from sweet_rl.policies import parent_watchdog
 from sweet_rl.policies.openai import OpenAIPolicy
-from sweet_rl.policies.vllm_server import VLLMServer
 from sweet_rl.types import Completion, Generation, Observation
+
+_HOST = "127.0.0.1"
+_POLL_S = 0.25
+_PROGRESS_S = 5.0
+_STOP_S = 20.0
+_DYING_S = 5.0
+_TAIL_LINES = 15
+_CAUSE_LINES = 400
+
+
+class VLLMServer:
+    """Supervises `python -m vllm.entrypoints.openai.api_server` on a free port of the loopback interface.
+
+    The server runs in a process group of its own, which ends when this process does, however that happens.
+
+    Args:
+        python: interpreter of the environment that has vLLM. Default: this one.
+        tensor_parallel_size: GPUs that share one copy of the model.
+        data_parallel_size: copies of the model.
+        log_path: where its output goes, appended. Default: a new temporary file; either is kept.
+        max_restarts: how often a server that died is started again.
+        on_progress: called every few seconds while the model loads, with a line to show.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        python: str | None = None,
+        tensor_parallel_size: int = 1,
+        data_parallel_size: int = 1,
+        args: Sequence[str] = (),
+        log_path: str | Path | None = None,
+        start_timeout_s: float = 1800.0,
+        max_restarts: int = 1,
+        on_progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.model = str(model)
+        if log_path is None or not str(log_path):
+            handle, log_path = tempfile.mkstemp(prefix="sweet_rl-vllm-", suffix=".log")
+            os.close(handle)
+        self.log_path = Path(log_path)
+        self.starts = 0
+        self._python = python or sys.executable
+        self._args = [
+            *("--tensor-parallel-size", str(tensor_parallel_size)),
+            *("--data-parallel-size", str(data_parallel_size)),
+            *args,
+        ]
+        self._start_timeout_s = start_timeout_s
+        self._max_restarts = max_restarts
+        self._on_progress = on_progress
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._restarting = asyncio.Lock()
+
+    @property
+    def base_url(self) -> str:
+        """Where its OpenAI endpoints are; the same after a restart."""
+        return f"http://{_HOST}:{self._port}/v1"
+
+    @property
+    def _health_url(self) -> str:
+        return f"http://{_HOST}:{self._port}/health"
+
+    @property
+    def running(self) -> bool:
+        """Whether the server's process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start the server and return when it is healthy."""
+        if not self._port:
+            with socket.socket() as probe:
+                probe.bind((_HOST, 0))
+                self._port = probe.getsockname()[1]
+        self._launch()
+        self.starts += 1
+        try:
+            await self._wait_until_healthy()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def has_died(self) -> bool:
+        """Whether the server has ended; asked after a failed request.
+
+        One that no longer answers is given a few seconds to end: its sockets close before its processes do.
+        """
+        async with _session() as session:
+            for _ in range(round(_DYING_S / _POLL_S)):
+                if not self.running or await _answers(session, self._health_url):
+                    break
+                await asyncio.sleep(_POLL_S)
+        return not self.running
+
+    async def recover(self, starts_seen: int) -> None:
+        """Start a server that has died again; callers that find it started since `starts_seen` continue."""
+        async with self._restarting:
+            if self.running or self.starts != starts_seen:
+                return
+            status = self._process.returncode if self._process else None
+            if self.starts > self._max_restarts:
+                raise ServiceError(
+                    f"The vLLM server for {self.model!r} died (status {status}), again after a restart. "
+                    f"{self._log_tail()} What is finished is on disk: repair the cause and continue the run."
+                )
+            self._on_progress(f"The vLLM server died (status {status}); starting it again.")
+            await self.stop()
+            await self.start()
+
+    async def stop(self) -> None:
+        """End the server and every process it started: politely first, after a while not. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(process.wait, _STOP_S)
+        finally:
+            with suppress(ProcessLookupError, PermissionError):  # the group is empty
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _launch(self) -> None:
+        if shutil.which(self._python) is None:
+            raise UsageError(f"There is no interpreter {self._python!r} to run vLLM with.")
+        command = [
+            *(self._python, "-m", "vllm.entrypoints.openai.api_server"),
+            *("--model", model_path(self.model), "--served-model-name", self.model),
+            *("--host", _HOST, "--port", str(self._port)),
+            *self._args,
+        ]
+        try:
+            with self.log_path.open("ab") as log:
+                self._process = subprocess.Popen(  # the person's own interpreter
+                    [sys.executable, parent_watchdog.__file__, str(os.getpid()), *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise UsageError(
+                f"The log of vLLM cannot be written to {str(self.log_path)!r}: {error}"
+            ) from error
+
+    async def _wait_until_healthy(self) -> None:
+        began = shown = time.monotonic()
+        async with _session() as session:
+            while not (self.running and await _answers(session, self._health_url)):
+                if not self.running:
+                    raise ServiceError(
+                        f"The vLLM server for {self.model!r} did not start. {self._log_tail()}"
+                    )
+                now = time.monotonic()
+                if now - began > self._start_timeout_s:
+                    raise ServiceError(
+                        f"The vLLM server for {self.model!r} was not ready after "
+                        f"{self._start_timeout_s:g} s. {self._log_tail()}"
+                    )
+                if now - shown >= _PROGRESS_S:
+                    shown = now
+                    last = (self._last_lines(1) or [""])[0]
+                    self._on_progress(f"vLLM is loading {self.model} ({now - began:.0f} s): {last}")
+                await asyncio.sleep(_POLL_S)
+
+    def _log_tail(self) -> str:
+        """The end of the log in words, with what to do about the commonest cause."""
+        lines = self._last_lines(_TAIL_LINES)
+        hint = ""
+        if any("Available memory" in line for line in self._last_lines(_CAUSE_LINES)):
+            hint = (
+                "Too little memory is free for the share that vLLM wants. On a CPU set the environment "
+                "variable VLLM_CPU_KVCACHE_SPACE=2 (GiB); on a GPU pass --vllm_args="
+                '"--gpu-memory-utilization 0.5". '
+            )
+        if any("No module named" in line and "vllm" in line for line in lines):
+            hint = (
+                f"{self._python!r} has no vLLM: install it in an environment of its own and name that "
+                "environment's interpreter. "
+            )
+        return "\n".join([f"{hint}The end of its log ({self.log_path}):", *(f"  {line}" for line in lines)])
+
+    def _last_lines(self, count: int) -> list[str]:
+        text = self.log_path.read_bytes()[-65536:].decode("utf-8", "replace")
+        return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from transformers.utils.logging import (
 )
 
 from sweet_rl.chat import model_path
-from sweet_rl.chat.names import tell_of_search
+from sweet_rl.chat.formats import tell_of_search
 from sweet_rl.errors import UsageError, first_line
 
 

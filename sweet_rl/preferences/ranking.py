@@ -21,9 +21,9 @@ from sweet_rl.chat import TokenizerChat, TurnTemplate, load_tokenizer, tokenizer
 from sweet_rl.chat.formats import read_back
 from sweet_rl.chat.turns import turn_end
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.grouping import other_places
 from sweet_rl.preferences.candidates import Candidate, Candidates
 from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.statistics import other_places
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:

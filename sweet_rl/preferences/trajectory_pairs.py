@@ -35,7 +35,7 @@ def trajectory_pairs(
 
     Args:
         rewards: one for each row.
-        groups: row indices of each task's repeats (`sweet_rl.grouping.group_by_task`).
+        groups: row indices of each task's repeats (`sweet_rl.records.rows.group_by_task`).
         usable: False for rows that cannot stand in a pair (no final agent turn); default all.
     """
     pairs: list[TrajectoryPair] = []

@@ -1,7 +1,7 @@
 """Rows on disk: the only reader and writer of JSON Lines.
 
 `rows` turns JSON objects into the nouns of `sweet_rl.types` and back; `files` reads and replaces whole files;
-`journal` appends finished episodes so that nothing written is ever lost; `lock` keeps a second writer out.
+`journal` appends finished episodes so that nothing written is ever lost, and keeps a second writer out.
 """
 
 from sweet_rl.records.files import (

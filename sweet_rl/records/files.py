@@ -1,4 +1,4 @@
-"""Whole JSON Lines files: read with line numbers, replaced atomically.
+"""Whole files of rows: JSON Lines, read with line numbers and replaced atomically; tables of other kinds, read.
 
 Published behaviour: docs/published/sweet_rl.md#files.
 """
@@ -6,16 +6,20 @@ Published behaviour: docs/published/sweet_rl.md#files.
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
+import io
+import itertools
 import json
 import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn, TypeAlias, cast
 
-from sweet_rl.errors import DataError, StorageError, UsageError
+from sweet_rl.errors import DataError, StorageError, UsageError, first_line, missing_package
+from sweet_rl.network import without_hub_if_silent
 from sweet_rl.records.rows import task_from_row, trajectories_from_rows, unique_tasks
 from sweet_rl.types import Json, Task, Trajectory
 
@@ -211,3 +215,111 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+Rows: TypeAlias = Iterator[tuple[int, dict[str, Json]]]
+
+
+def rows_of(
+    name: str, *, most: int, split: str = "train", test_split: str = "test"
+) -> tuple[list[tuple[int, dict[str, Json]]], list[tuple[int, dict[str, Json]]]]:
+    """Numbered rows of a file or of a data set on the hub, and of its test split; at most `most` of each.
+
+    Args:
+        name: a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name
+            on the hub (`name@data_dir`).
+        most: rows of each.
+        split: of a data set on the hub.
+        test_split: of such a set, if it has one.
+
+    Raises:
+        UsageError: there is no such data, or a package is missing.
+        DataError: names the row that is no object.
+    """
+    suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
+    readers = {
+        "jsonl": read_rows,
+        "ndjson": read_rows,
+        "json": _read_json,
+        "csv": _read_csv,
+        "parquet": _read_parquet,
+    }
+    read = readers.get(suffix.rpartition(".")[2])
+    if read is None and Path(name).is_file():
+        raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
+    splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
+    rows, test = (list(itertools.islice(some, most)) for some in splits)
+    return rows, test
+
+
+def _text(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+        return (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"There is no file {path!r}. Check the path.") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read {path!r} as text: {first_line(error)}") from error
+
+
+def _read_json(path: str) -> Rows:
+    """A JSON file: one list of objects (numbered from 1), or one object a line."""
+    content = _text(path)
+    if not content.lstrip().startswith("["):
+        yield from read_rows(path)
+        return
+    try:
+        rows = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"is not JSON ({error})", path=path, repair="A list of objects is expected."
+        ) from None
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise DataError("must be an object", path=path, line=number, value=row)
+        yield number, row
+
+
+def _read_csv(path: str) -> Rows:
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    try:
+        for row in reader:
+            yield reader.line_num, dict(row)
+    except csv.Error as error:
+        raise DataError(f"is no CSV ({error})", path=path, line=reader.line_num) from error
+
+
+def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    """A Parquet file, its rows numbered from 1."""
+    try:
+        import pyarrow.parquet as parquet
+        from pyarrow import ArrowException
+    except ImportError as error:
+        raise missing_package("pyarrow", "datasets", needed_for=f"the Parquet file {path!r}") from error
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (OSError, ArrowException) as error:
+        raise UsageError(f"Cannot read {path!r} as a Parquet file: {first_line(error)}") from error
+    yield from enumerate(rows, 1)
+
+
+def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
+    """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
+    path, _, data_dir = name.partition("@")
+    if not Path(path).is_dir():
+        without_hub_if_silent()
+    try:
+        import datasets
+    except ImportError as error:
+        raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
+    try:
+        loaded = datasets.load_dataset(path, data_dir=data_dir or None)
+    except (OSError, ValueError, ConnectionError, datasets.exceptions.DatasetsError) as error:
+        raise UsageError(
+            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json, .csv or "
+            ".parquet file, or a dataset that is in the local cache or on the hub."
+        ) from error
+    if split not in loaded:
+        raise UsageError(f"The dataset {name!r} has no split {split!r}; it has {', '.join(loaded)}.")
+    return enumerate(loaded[split], 1), enumerate(loaded.get(test_split) or [], 1)

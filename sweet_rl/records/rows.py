@@ -1,4 +1,4 @@
-"""JSON objects to dataclasses and back, with errors that name file, line, field, value and repair.
+"""JSON objects to dataclasses and back, with errors that name file, line, field, value and repair; which rows are repeats of a task.
 
 Published files and ours are read by the same functions: what a published row lacks (`task_id`,
 `sample_index`, `stop_reason`, ...) is derived or left empty, what it has beyond that is carried along.
@@ -31,20 +31,10 @@ from sweet_rl.types import (
 
 T = TypeVar("T")
 
-_TRAJECTORY_FIELDS = frozenset(
-    {
-        "task",
-        "dialogue_history",
-        "answer",
-        "reward",
-        "task_id",
-        "sample_index",
-        "stop_reason",
-        "error",
-        "failures",
-        "provenance",
-    }
-)
+_TRAJECTORY_FIELDS = (
+    "task", "dialogue_history", "answer", "reward", "task_id", "sample_index", "stop_reason", "error", "failures",
+    "provenance",
+)  # fmt: skip
 
 _OF_TURNS = (
     "token_ids", "logprobs", "finish_reason", "reward", "reflection", "reflection_input", "thoughts",
@@ -362,3 +352,63 @@ def _message_to_row(message: Message) -> dict[str, Json]:
 
 def _compact(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value not in (None, "")}
+
+
+def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | None = None) -> list[list[int]]:
+    """Row indices of each task, in order of the tasks' first rows, its `k` repeats in order.
+
+    Args:
+        trajectories: all rows of a file.
+        k: repeats of each task.
+        path: the file, for the error.
+
+    Raises:
+        DataError: the rows do not form groups of `k`; names the first task that has another number of rows.
+    """
+    rows = len(trajectories)
+    if k < 1 or rows % k:
+        raise DataError(
+            f"holds {rows} rows, which is not a multiple of k",
+            path=path,
+            value=k,
+            repair="Give --k the number of repeats (--repeats) that the file was made with.",
+        )
+    if _in_published_order(trajectories, k):
+        num_tasks = rows // k
+        return [list(range(task, rows, num_tasks)) for task in range(num_tasks)]
+    groups = group_by_identity(trajectories)
+    for members in groups:
+        if len(members) != k:
+            first = min(members)
+            raise DataError(
+                f"has {len(members)} rows for one task where k = {k} are expected",
+                path=path,
+                line=first + 1,
+                field="task",
+                value=trajectories[first].task.task_id,
+                repair="Give --k the number of repeats, or finish the run with --to_continue.",
+            )
+    return groups
+
+
+def group_by_identity(trajectories: Sequence[Trajectory]) -> list[list[int]]:
+    """Row indices of each task, in order of the tasks' first rows, as many repeats as there are, in order."""
+    groups: dict[str, list[int]] = {}
+    for index, trajectory in enumerate(trajectories):
+        groups.setdefault(trajectory.task.task_id, []).append(index)
+    return [sorted(members, key=lambda i: trajectories[i].sample_index) for members in groups.values()]
+
+
+def repeats_of(groups: Sequence[Sequence[int]]) -> int | None:
+    """How many repeats every task has; None where they differ."""
+    sizes = {len(group) for group in groups}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _in_published_order(trajectories: Sequence[Trajectory], k: int) -> bool:
+    """The published check: each row has the description of the row `num_tasks` before it."""
+    num_tasks = len(trajectories) // k
+    return all(
+        earlier.task.problem_description == later.task.problem_description
+        for earlier, later in zip(trajectories, trajectories[num_tasks:], strict=False)
+    )

@@ -199,6 +199,8 @@ def teach_all(
 ) -> None:
     """Work on all that is planned and has no result yet, with one teacher and a progress bar."""
     todo = jobs.missing(planned)
+    if flags.teacher == "embedded" and not quiet:
+        print("The embedded teacher answers; with --teacher openai --base_url URL --model NAME a model does.")
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
 
     def everything(teacher: Teacher) -> Awaitable[None]:

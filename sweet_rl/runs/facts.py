@@ -23,7 +23,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from sweet_rl.chat.names import model_path
+from sweet_rl.chat.formats import model_path
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 from sweet_rl.version import __version__

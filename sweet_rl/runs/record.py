@@ -22,8 +22,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
 
-from sweet_rl import trackers
-from sweet_rl.chat.names import folder_of
+from sweet_rl.chat.formats import folder_of
 from sweet_rl.errors import BudgetSpent, StorageError, UsageError, first_line
 from sweet_rl.flags.shared import Budget
 from sweet_rl.openai_client import shown
@@ -31,7 +30,7 @@ from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
 from sweet_rl.runs.facts import digest_of, now, of_open_file
 from sweet_rl.runs.reading import Price, added, cost_of, maker_of, place_of, read_record, summed
-from sweet_rl.tracking import RECORD, Destination, Progress, Usage
+from sweet_rl.tracking import RECORD, Destination, Progress, Tracker, Usage, open_trackers, usable_trackers
 from sweet_rl.types import Json
 
 FORMAT: Final = 1
@@ -92,7 +91,7 @@ class Record:
         self._step_logged: int | None = None
         self._newest: dict[str, float] = {}
         self._destination = Destination()
-        self._trackers: list[trackers.Tracker] = []
+        self._trackers: list[Tracker] = []
 
     def uses(self, usage: Usage) -> None:
         """A model has been opened."""
@@ -157,7 +156,7 @@ class Record:
     def logs_to(self, destination: Destination) -> None:
         """Send numbers there, from the first output on."""
         if self._writes_here:
-            self._destination = trackers.usable(destination)
+            self._destination = usable_trackers(destination)
 
     def _tick(self) -> None:
         """Take what the progress says, if it has moved: its own numbers, and for trackers speed and tokens."""
@@ -271,7 +270,7 @@ class Record:
         for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
             torn.unlink(missing_ok=True)
         if self._keeper is None:  # the first output: trackers are beside it, or in it where it is a folder
-            self._trackers = trackers.opened(
+            self._trackers = open_trackers(
                 self._destination,
                 folder=place.with_name(place.name.removesuffix(RECORD) + "tensorboard"),
                 run=self.id,
@@ -457,7 +456,7 @@ class Record:
         return without_secrets(text, keys)
 
 
-def _warn(tracker: trackers.Tracker, error: Exception) -> None:
+def _warn(tracker: Tracker, error: Exception) -> None:
     print(
         f"{type(tracker).__name__} has failed and gets no more numbers: {first_line(error)} The run goes on.",
         file=sys.stderr,

@@ -111,7 +111,7 @@ def demo(flags: DemoFlags, /) -> None:
     from sweet_rl.studies.sweet.pages import why_no_pages
     from sweet_rl.studies.sweet.recipe import rounds
     from sweet_rl.studies.sweet.results import results
-    from sweet_rl.users.server_process import start_server
+    from sweet_rl.users.server import start_server
 
     def beside_committed(found: Results) -> Results:
         full = read_full_study(COMMITTED)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.chat.names import model_path
+from sweet_rl.chat.formats import model_path
 from sweet_rl.errors import DataError, NonFiniteError, StorageError, UsageError, first_line
 from sweet_rl.records import locked, replace_rows, sync_path
 from sweet_rl.runs.facts import digest_of

@@ -19,7 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from sweet_rl.chat import tokenizer_digest
-from sweet_rl.chat.names import model_path
+from sweet_rl.chat.formats import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.training import forward, models, sharding

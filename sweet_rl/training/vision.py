@@ -274,7 +274,7 @@ def _bytes_of(source: str) -> bytes:
 
 def _decode(data: bytes) -> Image.Image:
     try:
-        from sweet_rl.grading.pages.pictures import BrokenPicture, decode  # for those who have pictures
+        from sweet_rl.grading.pages.metrics import BrokenPicture, decode  # for those who have pictures
     except ImportError as error:
         raise missing_package("pillow", "pages", needed_for="data with pictures") from error
     try:

@@ -1,8 +1,8 @@
 """Simulated humans without a model, and an echo, behind real OpenAI endpoints.
 
 Any OpenAI client can talk to it: /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}, /health,
-and /stats of our own. Replies come from `World.served_human`, deliberate faults from
-`sweet_rl.users.faults`; what requests and replies look like from `sweet_rl.users.protocol`.
+and /stats of our own. Replies come from `World.served_human`, what requests and
+replies look like, and deliberate faults, from `sweet_rl.users.protocol`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,26 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from sweet_rl.errors import ServiceError
 from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json
-from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.users.protocol import (
+    Fault,
+    FaultProfile,
     Request,
     RequestProblem,
     ServedMessage,
@@ -31,6 +39,9 @@ from sweet_rl.users.protocol import (
     reply_body,
     stream_body,
 )
+
+if TYPE_CHECKING:
+    from sweet_rl.users.protocol import Speaker
 
 _MAX_REPLY: Final = 16 * 2**20
 """Characters of all choices of a reply."""
@@ -248,3 +259,59 @@ async def _drip(request: web.Request, content: bytes, kind: str, seconds: float)
         await response.write(content[position : position + 1])
         await asyncio.sleep(seconds / len(content))
     return response
+
+
+_READY = "Serving "
+
+
+async def serve(
+    speakers: Mapping[str, Speaker],
+    fault_profile: FaultProfile,
+    host: str,
+    port: int,
+    *,
+    api_key: str | None = None,
+    quiet: bool = False,
+) -> None:
+    """Serve until SIGINT or SIGTERM; prints one line once requests are accepted."""
+    from sweet_rl import serving  # the parent of a server process needs none of it
+    from sweet_rl.users.server import SimulatorServer
+
+    def ready(actual: int) -> None:
+        if not quiet:
+            models = ", ".join([*speakers, "echo"])
+            print(f"{_READY}{models} at http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)
+
+    app = SimulatorServer(speakers, fault_profile, host=host, api_key=api_key).application()
+    await serving.serve(app, host, port, on_ready=ready)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A simulator server in a child process."""
+
+    base_url: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServer]:
+    """Run the simulator server in a child process for the length of a `with` block."""
+    command = [sys.executable, "-m", "sweet_rl", "serve_simulator", "--port", str(port)]
+    for name, value in flags.items():
+        command += [f"--{name}", str(value)]
+    with tempfile.TemporaryFile("w+") as log:  # a pipe that is not read would fill up
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line.startswith(_READY):
+                log.seek(0)
+                raise ServiceError(f"The simulator server did not start: {log.read().strip()}")
+            yield RunningServer(line.partition(" at ")[2].split(" ", 1)[0], process)
+        finally:
+            process.terminate()
+            try:
+                process.communicate(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()

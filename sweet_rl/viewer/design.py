@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
-from sweet_rl.grading.pages.drafts import Draft, drafts_of
+from sweet_rl.grading.pages import Draft, drafts_of
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
 from sweet_rl.viewer.rows import floors_of, metric_of, row_of
 
@@ -230,7 +230,7 @@ class DesignContents:
         pictures = dict(zip(wanted, found, strict=True))
         if renderer is None or not self._metrics:
             return _Seen(drafts, pictures)
-        from sweet_rl.grading.pages.turns import grade_drafts  # looking needs no numpy
+        from sweet_rl.grading.pages.grader import grade_drafts  # looking needs no numpy
 
         return _Seen(drafts, pictures, await grade_drafts(trajectory, renderer, self._folder))
 

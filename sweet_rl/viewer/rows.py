@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sweet_rl.errors import DataError
-from sweet_rl.grading.extraction import published_code
+from sweet_rl.grading import published_code
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.records import trajectory_from_row
 from sweet_rl.records.files import parse_line

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-from sweet_rl.chat.transcripts import LastObservation
+from sweet_rl.chat.formats import LastObservation
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy

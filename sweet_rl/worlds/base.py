@@ -11,9 +11,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from sweet_rl.chat.formats import ChatFormat
+from sweet_rl.chat.formats import ChatFormat, WholeTranscript
 from sweet_rl.chat.reflect_format import CHOICES
-from sweet_rl.chat.transcripts import WholeTranscript
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flags_of as settings_flags

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import ClassVar, Final
 
-from sweet_rl.chat.transcripts import LastObservation
+from sweet_rl.chat.formats import LastObservation
 from sweet_rl.contracts import Env, User
 from sweet_rl.worlds.base import World
 from sweet_rl.worlds.options import Options

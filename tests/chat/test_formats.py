@@ -1,12 +1,35 @@
-"""Prompts, held to the goldens; templates that refuse or drop a system message."""
+"""Prompts, held to the goldens; templates that refuse, drop a system message or run away; transcripts and Reflect-RL's texts."""
 
 import json
+import threading
+import time
 
 import pytest
 
-from sweet_rl.chat import EMBEDDED, InstructedChat, PlainChat, TokenizerChat, load_tokenizer, with_system
+from sweet_rl.chat import (
+    EMBEDDED,
+    InstructedChat,
+    PlainChat,
+    TokenizerChat,
+    load_tokenizer,
+    rendering,
+    with_system,
+)
+from sweet_rl.chat.formats import LastObservation, WholeTranscript, model_path
+from sweet_rl.chat.reflect_format import (
+    ACTION_MARKER,
+    ANALYSE_MARKER,
+    CHOICES,
+    cut_reflection,
+    policy_prompt,
+    reflection_prompt,
+    resolve_label,
+    sft_texts,
+    split_prompt,
+)
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message
+from sweet_rl.worlds import world_of
 from tests.tiny_models import BEGIN, tiny_tokenizer
 
 SYSTEM, USER, REPLY = Message("system", "Rules."), Message("user", "Hi."), Message("assistant", "Yes?")
@@ -135,3 +158,161 @@ def test_a_dialogue_whose_ends_alone_are_too_long_is_told_of_once(caplog):
 def test_instructions_that_leave_no_room_are_refused():
     with pytest.raises(UsageError, match=r"max_context=20 has no room for a dialogue: .* begins with \d\d"):
         InstructedChat(TokenizerChat.from_pretrained(EMBEDDED), "Ask, and ask, and ask again. " * 9, 20)
+
+
+def dialogue(*contents):
+    return [Message(("user", "assistant")[index % 2], content) for index, content in enumerate(contents)]
+
+
+RULES = Message("system", "Be brief.")
+
+
+def test_last_observation():
+    assert LastObservation().render([RULES, *dialogue("A hall.", "go north", "A cave.")]) == "A cave."
+    assert LastObservation().render([]) == ""
+
+
+def test_whole_transcript():
+    assert WholeTranscript().render([RULES, *dialogue("A hall.", "north")]) == "A hall.\nnorth\n"
+    assert WholeTranscript().render([]) == ""
+
+
+SAID = "{{ messages[0]['content'] }}"
+TEMPLATES = {
+    "a long range": "{% for i in range(10**9) %}x{% endfor %}",
+    "a range of a range": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "messages by messages": "{% for i in range(9999) %}{% for a in messages %}{% for j in range(9999) %}{% endfor %}{% endfor %}{% endfor %}",
+    "a text times a number": "{{ 'a' * 10**9 }}",
+    "by and by": "{% set n = 1000 %}{{ 'a' * n * n * n * n }}",
+    "a list times a number": "{{ ([0] * 1000000000)|length }}",
+    "a power": "{{ 10**10**9 }}",
+    "a macro of itself": "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+    "a tree of macros": "{% macro f(x) %}{% if x > 0 %}{{ f(x - 1) }}{{ f(x - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "a long text": "{% for i in range(9999) %}{% for j in range(999) %}0123456789{% endfor %}{% endfor %}",
+    "many brackets": "{{ " + "(" * 10_000 + ")" * 10_000 + " }}",
+    "many blocks": "{% if a %}" * 3_000 + "{% endif %}" * 3_000,
+}
+
+
+@pytest.fixture
+def tokenizer():
+    return load_tokenizer(model_path(EMBEDDED))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_it_is_stopped(tokenizer, name, monkeypatch):
+    monkeypatch.setattr(rendering, "SECONDS", 0.5)
+    tokenizer.chat_template = TEMPLATES[name] + SAID
+    started = time.monotonic()
+    with pytest.raises(UsageError, match=r"The chat template of '.*agent' runs away: .*chat_template\.jinja"):
+        TokenizerChat(tokenizer)
+    assert time.monotonic() - started < 20
+
+
+def test_memory_is_bounded(tokenizer, monkeypatch):
+    monkeypatch.setattr(rendering, "MEMORY", 2**26)
+    kept = "{% set kept = namespace(all=[]) %}{% for i in range(99999) %}{% for j in range(99999) %}"
+    tokenizer.chat_template = kept + "{% set kept.all = kept.all + ['a' * 10000] %}{% endfor %}{% endfor %}"
+    with pytest.raises(UsageError, match="runs away"):
+        TokenizerChat(tokenizer)
+
+
+def test_it_may_run_in_a_thread_and_another_goes_on(tokenizer, monkeypatch):
+    monkeypatch.setattr(rendering, "SECONDS", 0.5)
+    good = TokenizerChat(tokenizer)
+    expected, errors = good.render([Message("user", "Hi.")]), []
+    other = load_tokenizer(model_path(EMBEDDED))
+    other.chat_template = TEMPLATES["a range of a range"] + SAID
+
+    def work():
+        try:
+            TokenizerChat(other)
+        except UsageError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while thread.is_alive():
+        assert good.render([Message("user", "Hi.")]) == expected
+    assert len(errors) == 1
+    assert not rendering._running
+
+
+def test_what_templates_reckon_with_is_as_it_was(tokenizer):
+    tokenizer.chat_template = (
+        "{{ 3 * 4 }} {{ 2**10 }} {{ 'ab' * 3 }} {{ ([1] * 2)|length }} {{ 2 * 1.5 }}" + SAID
+    )
+    assert TokenizerChat(tokenizer).render([Message("user", "Hi.")]) == "12 1024 ababab 2 3.0Hi."
+
+
+TAXI = world_of("dangerous_taxi").action_head
+EXPLORE = world_of("auto_explore").action_head
+
+
+@pytest.fixture(scope="module")
+def recorded(shared):
+    return json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())
+
+
+def test_labels():
+    assert (len(CHOICES), len(set(CHOICES))) == (252, 252)
+    assert (CHOICES[0], CHOICES[199], CHOICES[200], CHOICES[-1]) == ("0", "199", "a", "Z")
+
+
+def test_explore_training_texts(recorded):
+    """From the recorded plain text: prompt and label; the two others follow from it."""
+    golden = recorded["gen_sft_auto_explore"]
+    for plain, reflected, policy in zip(
+        *(golden[file] for file in ("sft.jsonl", "sft_reflection.jsonl", "sft_policy.jsonl")), strict=True
+    ):
+        text, label = plain["text"].split(ACTION_MARKER)
+        reflection = reflected["text"].split(ANALYSE_MARKER)[1]
+        assert sft_texts(text, EXPLORE, reflection, label) == (
+            plain["text"],
+            reflected["text"],
+            policy["text"],
+        )
+
+
+def test_the_recorded_prompt_of_a_game(shared):
+    run = json.loads((shared / "goldens/reflect_rl/rl_loop_and_plots.json").read_text())
+    prompt = run["first_detail_prompt"]
+    text = prompt.replace("<GAME_INSTRUCTION>\n", "").replace(f"{ANALYSE_MARKER}reflection text ", "")
+    text = text.removesuffix(ACTION_MARKER)
+    assert policy_prompt(text, TAXI, "reflection text ", instruction="<GAME_INSTRUCTION>") == prompt
+
+
+def test_prompts_by_hand():
+    text = "You see this.\nThe actions you can take now is:\nAction 0: stay\n"
+    assert split_prompt(text, TAXI) == (
+        "You see this.",
+        "\nThe actions you can take now is:\nAction 0: stay\n",
+    )
+    assert reflection_prompt(text, TAXI) == "You see this. # Analyze:\n"
+    assert policy_prompt(text, TAXI) == f"{text} # Action:\n"
+    assert policy_prompt(text, TAXI, "", instruction="Hi") == (
+        "Hi\nYou see this. # Analyze:\n\nThe actions you can take now is:\nAction 0: stay\n # Action:\n"
+    )
+    assert policy_prompt("All of it.", None, "Hm.") == "All of it. # Analyze:\nHm. # Action:\n"
+
+
+def test_the_list_is_the_last_one_in_the_text():
+    text = f"A file that says{EXPLORE}\n0. nothing\n{EXPLORE}\n0. cd docs\n"
+    assert split_prompt(text, EXPLORE).after == f"{EXPLORE}\n0. cd docs\n"
+
+
+def test_a_reflection_ends_where_it_acts():
+    assert cut_reflection("Go on. # Action:\n3 # Action: 4") == "Go on. "
+    assert cut_reflection("Go on.") == "Go on."
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        *((said, "1") for said in ("1", " 1 ", "1. id x", "1.", "id x", ".1")),
+        ("cat a.b", "0"),
+        *((said, None) for said in ("2", "", "id", "1 id x")),
+    ],
+)
+def test_labels_as_agents_write_them(said, label):
+    assert resolve_label(said, {"0": "cat a.b", "1": "id x"}) == label

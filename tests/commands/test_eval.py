@@ -12,7 +12,7 @@ import pytest
 from sweet_rl.cli.parse import read, values_of
 from sweet_rl.commands.eval import eval as evaluate
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 
 SMALL = {"model": "expert", "tasks": "mini:test", "num_tasks": 8, "quiet": True}
 

@@ -9,9 +9,9 @@ import pytest
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.preferences.offline_turns import offline_turns
+from sweet_rl.preferences.candidates import offline_turns
 from sweet_rl.records import read_rows, replace_rows
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 from sweet_rl.worlds.frontend_design.stages import judge_html
 
 

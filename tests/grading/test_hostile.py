@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.grading import forbidden_word
 from sweet_rl.grading.code import CodeGrader
-from sweet_rl.grading.extraction import forbidden_word
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
 from tests.conftest import ROOT
@@ -106,7 +106,7 @@ def test_a_reference_that_loops_costs_its_neighbours_no_time(ground):
 
 def test_grades_come_while_later_answers_are_still_to_be_read(ground, monkeypatch):
     monkeypatch.setattr("sweet_rl.grading.code._WINDOW", 4)
-    monkeypatch.setattr("sweet_rl.grading.sandbox.queue._LOOKAHEAD", 4)
+    monkeypatch.setattr("sweet_rl.grading.sandbox.jobs._LOOKAHEAD", 4)
     read = []
 
     def trajectories():

@@ -16,10 +16,8 @@ import pytest
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox
-from sweet_rl.grading.sandbox.bootstrap import MODULES
-from sweet_rl.grading.sandbox.clock import children_of
 from sweet_rl.grading.sandbox.guest import isolation
-from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection
+from sweet_rl.grading.sandbox.worker import MODULES, WorkerProcess, check_protection, children_of
 from sweet_rl.types import Task, Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,10 +76,10 @@ def test_landlock_hides_a_package_among_others(tmp_path):
     (tmp_path / "lib" / "site" / "link").symlink_to("/etc")
     code = f"""
 import os
-from sweet_rl.grading.sandbox.guest import landlock, libc
+from sweet_rl.grading.sandbox.guest import isolation, libc
 libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 lib = {str(tmp_path / "lib")!r}
-if landlock.restrict([lib], [lib + "/site/hidden"], None, "/dev/null"):
+if isolation.restrict([lib], [lib + "/site/hidden"], None, "/dev/null"):
     for path in "site/shown/__init__.py", "beside.txt", "site/hidden/__init__.py", "site/link/passwd":
         try:
             print(open(lib + "/" + path).read())

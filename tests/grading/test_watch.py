@@ -11,8 +11,7 @@ import pytest
 
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, pool, worker
-from sweet_rl.grading.sandbox.clock import MOST_THREADS, TestClock, WakingTime, children_of
-from sweet_rl.grading.sandbox.worker import WorkerProcess
+from sweet_rl.grading.sandbox.worker import MOST_THREADS, TestClock, WakingTime, WorkerProcess, children_of
 from tests.conftest import ROOT
 from tests.grading.attacks import TABLE
 from tests.grading.environments import ENVIRONMENTS, why_not
@@ -95,14 +94,14 @@ def test_a_worker_without_room_for_a_child_ends_itself_and_no_other():
     """A fork that fails gives -1, and to end -1 is to kill all that the user has."""
     script = """
         import socket
-        from sweet_rl.grading.sandbox.guest import descriptors, libc, zygote
+        from sweet_rl.grading.sandbox.guest import isolation, libc, run
         libc.fork = lambda: -1
         libc.end = lambda child: print("kills", child, flush=True)
         control, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        outside.send(zygote.NEXT)
+        outside.send(run.NEXT)
         outside.shutdown(socket.SHUT_WR)
-        pairs = descriptors.Pairs()
-        zygote._serve(control, zygote._Children(False, pairs, pairs.make, [], bytes))
+        pairs = isolation.Pairs()
+        run._serve(control, run._Children(False, pairs, pairs.make, [], bytes))
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -6,8 +6,8 @@ from random import Random
 from sweet_rl.mini.backend.extras import PLAYERS
 from sweet_rl.policies.scripted import TeacherPolicy
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserReply, derive_seed
-from sweet_rl.users.faults import FaultProfile
-from sweet_rl.users.server_process import serve
+from sweet_rl.users.protocol import FaultProfile
+from sweet_rl.users.server import serve
 
 
 def say(messages):

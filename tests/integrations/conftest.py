@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import sweet_rl
-from sweet_rl.users.server_process import start_server
+from sweet_rl.users.server import start_server
 from tests.conftest import ROOT
 from tests.integrations.agent import policy
 

@@ -138,7 +138,7 @@ def test_grpo_takes_three_steps(url, tmp_path):
     datasets, trl = pytest.importorskip("datasets"), pytest.importorskip("trl")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from sweet_rl.chat.names import EMBEDDED, model_path
+    from sweet_rl.chat.formats import EMBEDDED, model_path
     from sweet_rl.integrations.trl import Rollout, total
 
     seen = []
@@ -181,7 +181,7 @@ def test_what_the_agent_is_told_is_no_part_of_the_loss():
     pytest.importorskip("trl")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from sweet_rl.chat.names import EMBEDDED, model_path
+    from sweet_rl.chat.formats import EMBEDDED, model_path
     from sweet_rl.integrations.trl import Rollout
 
     path = model_path(EMBEDDED)

@@ -37,7 +37,7 @@ from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 from tests.users.serving import serving
-from tests.users.test_vision_user import strict_server
+from tests.users.test_model import strict_server
 
 GB = 1e9
 LLAMA = Size(8_030_261_248, 32, 4096)

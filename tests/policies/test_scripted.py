@@ -1,4 +1,4 @@
-"""The agents without a model, and the questions that one of them asks."""
+"""The agents without a model, the questions that one of them asks, and agents that reflect."""
 
 import ast
 import asyncio
@@ -8,17 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet_rl.errors import UsageError
-from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, skill_of
-from sweet_rl.types import FinishReason
+from sweet_rl.chat.reflect_format import (
+    ACTION_MARKER,
+    ANALYSE_MARKER,
+    policy_prompt,
+    reflection_prompt,
+)
+from sweet_rl.contracts import Policy
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError
+from sweet_rl.mini.backend.human import ScriptedHuman
+from sweet_rl.mini.objects.oracle import ObjectOracle
+from sweet_rl.policies.reflective import ReflectivePolicy, SampledPolicy
+from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, TeacherPolicy, skill_of
+from sweet_rl.records import trajectory_from_row, trajectory_to_row
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Generation, StopReason
+from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.backend_programming.world import (
     ABOUT_FUNCTION,
     MAX_QUESTIONS,
+    BackendEnv,
     QuestionerPolicy,
     plan_questions,
     read_signature,
     stub,
 )
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
+from sweet_rl.worlds.text_game_env import TextGameEnv
+from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
 
 REQUEST = (
     "Price my cart.The signature of the function is: def price(items, discount=0.1, *, unit: str = 'a)')"
@@ -128,3 +147,197 @@ def test_how_often_a_player_does_what_is_best():
         skill_of("driver", "pilot", None, skills)
     with pytest.raises(UsageError, match=r"skill must be from 0 to 1, got 1.5"):
         skill_of("driver", "random", 1.5, skills)
+
+
+TAXI = ACTION_HEAD
+
+
+class Reflector:
+    """Counts what it has been shown, and says so."""
+
+    name = "thinker"
+
+    def __init__(self, text="Turn {turn}: {last}", trouble=None):
+        self.text, self.trouble, self.seen, self.closed = text, trouble, [], False
+
+    async def act(self, observation):
+        self.seen.append(observation)
+        if self.trouble is not None:
+            raise self.trouble
+        last = observation.messages[-1].content
+        text = self.text.format(turn=observation.turn, last=last.splitlines()[0][:30])
+        return Generation(f"<{last}>", Completion(text))
+
+    async def close(self):
+        self.closed = True
+
+
+class Echo:
+    """An agent that keeps what it was shown."""
+
+    name = "echo"
+
+    def __init__(self, says="0"):
+        self.says, self.seen, self.closed = says, [], False
+
+    async def act(self, observation):
+        self.seen.append(observation)
+        return Generation(observation.messages[-1].content, Completion(self.says))
+
+    async def close(self):
+        self.closed = True
+
+
+def played(policy: Policy, make_env, source, limit=2):
+    done = []
+
+    async def keep(trajectory):
+        done.append(trajectory)
+
+    tasks = load_tasks(source, num_tasks=limit)
+    asyncio.run(
+        rollout(schedule(tasks, 1), make_env=make_env, policy=policy, on_finished=keep, concurrency=4)
+    )
+    return done
+
+
+def turns(trajectory):
+    return [entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
+
+
+def test_in_colbench():
+    thinker, agent = Reflector(), QuestionerPolicy(num_questions=2)
+    human = ScriptedHuman()
+    policy = ReflectivePolicy(agent, thinker, request="Think first.")
+    assert policy.name == "questioner after reflections of thinker"
+    plain = played(agent, lambda: BackendEnv(human, max_turns=4), "mini:test")
+    done = played(policy, lambda: BackendEnv(human, max_turns=4), "mini:test")
+    for trajectory, without in zip(done, plain, strict=True):
+        first, second, *_ = turns(trajectory)
+        description = trajectory.task.problem_description
+        assert first.reflection == f"Turn 0: {description.splitlines()[0][:30]}"
+        assert first.reflection_input == f"<{description}\n\nThink first.>"
+        assert f"{description}{ANALYSE_MARKER}{first.reflection}" in first.input
+        reply = trajectory.dialogue_history[2].content
+        assert second.reflection_input == f"<{reply}\n\nThink first.>"
+        assert second.reflection.startswith("Turn 1: ")
+        assert first.reflection not in second.input  # only the current one is shown
+        # neither the human nor the answer knows of it
+        assert [entry.role for entry in trajectory.dialogue_history] == [
+            entry.role for entry in without.dialogue_history
+        ]
+        assert not any(ANALYSE_MARKER in entry.content for entry in trajectory.dialogue_history)
+        assert trajectory.answer is not None
+        assert trajectory_from_row(trajectory_to_row(trajectory)) == trajectory
+
+
+def test_in_twenty_questions():
+    guesser = TeacherPolicy(
+        lambda seen: "Is it alive?" if "Turn 0" in seen.messages[-1].content else "Is it big?"
+    )
+    policy = ReflectivePolicy(guesser, Reflector())
+    oracle = ObjectOracle()
+    (trajectory,) = played(policy, lambda: TwentyQuestionsEnv(oracle, max_turns=3), "twenty-questions", 1)
+    assert [turn.content for turn in turns(trajectory)] == ["Is it alive?", "Is it big?", "Is it big?"]
+    assert [turn.reflection[:7] for turn in turns(trajectory)] == ["Turn 0:", "Turn 1:", "Turn 2:"]
+    assert trajectory.reward == -3
+
+
+def test_in_the_taxi_the_reflection_stands_before_the_actions():
+    thinker, agent = Reflector("Drive on. # Action:\n5"), Echo("0")
+    game = TaxiGame()
+    text = game.begin(246, "full")
+    policy = ReflectivePolicy(agent, thinker, head=TAXI, instruction=game.instruction)
+    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=1)), "taxi:full:any", 1)
+    shown = agent.seen[0].messages[-1].content
+    assert "The actions" not in thinker.seen[0].messages[-1].content
+    said = trajectory.dialogue_history[0].content
+    assert f"{shown}{ACTION_MARKER}" == policy_prompt(said, TAXI, "Drive on. ", instruction=game.instruction)
+    assert turns(trajectory)[0].reflection == "Drive on. "
+    assert text.splitlines()[-1] == shown.splitlines()[-1]
+
+
+def test_the_reflection_model_never_sees_a_list_of_actions():
+    thinker = Reflector()
+    policy = ReflectivePolicy(TaxiDriver(), thinker, head=TAXI)
+    played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
+    assert [len(seen.messages) for seen in thinker.seen] == [1, 3]
+    for seen in thinker.seen:
+        assert not any("The actions" in message.content for message in seen.messages)
+        assert seen.messages[0].content.startswith("You have already completed")
+
+
+def test_the_published_prompts_from_two_samplers():
+    """Both models continue plain text: exactly the prompts of training and evaluation."""
+
+    class Sampler:
+        def __init__(self, text):
+            self.name, self.text, self.asked, self.closed = "model", text, [], False
+
+        async def sample(self, prompts, n, *, seeds=None):
+            self.asked += [(prompt, seed) for prompt, seed in zip(prompts, seeds, strict=True)]
+            return [[Completion(self.text)] * n for _ in prompts]
+
+        async def close(self):
+            self.closed = True
+
+    thinks, acts, game = Sampler("Hm. # Action: 2"), Sampler("0"), TaxiGame()
+    policy = ReflectivePolicy(
+        SampledPolicy(acts, ACTION_MARKER, instruction=game.instruction),
+        SampledPolicy(thinks, ANALYSE_MARKER, instruction=game.instruction),
+        head=TAXI,
+    )
+    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
+    said = [entry.content for entry in trajectory.dialogue_history if entry.role == "user"]
+    for number, turn in enumerate(turns(trajectory)):
+        reflect = reflection_prompt(said[number], TAXI, instruction=game.instruction)
+        assert turn.reflection_input == thinks.asked[number][0] == reflect
+        act = policy_prompt(said[number], TAXI, "Hm. ", instruction=game.instruction)
+        assert turn.input == acts.asked[number][0] == act
+    seeds = [seed for sampler in (thinks, acts) for _, seed in sampler.asked]
+    assert len(set(seeds)) == len(seeds)
+    asyncio.run(policy.close())
+    assert (thinks.closed, acts.closed) == (True, True)
+
+
+def test_a_reflection_that_fails_is_recorded_and_the_agent_goes_on():
+    trouble = EpisodeError(StopReason.CONTEXT_FULL, Failure("context_full", "too long"))
+    policy = ReflectivePolicy(TaxiDriver(), Reflector(trouble=trouble), head=TAXI)
+    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
+    assert trajectory.error is None
+    assert trajectory.failures == tuple(
+        Failure("context_full", "reflection: too long", turn=turn) for turn in (0, 1)
+    )
+    for turn in turns(trajectory):
+        assert (turn.reflection, turn.reflection_input) == (None, None)
+        assert f"{ANALYSE_MARKER}{TAXI}" in turn.input  # an empty analysis, as where none is asked for
+
+
+def test_a_dead_reflection_model_ends_the_run():
+    policy = ReflectivePolicy(TaxiDriver(), Reflector(trouble=ServiceError("gone")), head=TAXI)
+    with pytest.raises(ServiceError, match="gone"):
+        played(policy, lambda: TextGameEnv(TaxiGame), "taxi", 1)
+
+
+@pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0, 0), (0.5, 60, 140), (1.0, 200, 200)])
+def test_share_of_turns(share, low, high):
+    thinker = Reflector()
+    policy = ReflectivePolicy(Echo("fly"), thinker, head=TAXI, reflect_prob=share)
+    done = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=4)), "taxi", 50)
+    reflected = sum(turn.reflection is not None for trajectory in done for turn in turns(trajectory))
+    assert reflected == len(thinker.seen)
+    assert low <= reflected <= high
+    again = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=4)), "taxi", 50)
+    assert {one.key: turns(one) for one in again} == {one.key: turns(one) for one in done}
+
+
+def test_no_share():
+    with pytest.raises(UsageError, match="reflect_prob"):
+        ReflectivePolicy(Echo(), Reflector(), reflect_prob=1.2)
+
+
+def test_both_parts_are_closed():
+    agent, thinker = Echo(), Reflector()
+    asyncio.run(ReflectivePolicy(agent, thinker).close())
+    assert agent.closed
+    assert thinker.closed

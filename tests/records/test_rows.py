@@ -1,24 +1,34 @@
-"""Rows to nouns and back: round trips, and errors that name file, line, field, value and repair."""
+"""Rows to nouns and back, and errors that name file, line, field, value and repair; files that change; YAML that no reader survives."""
 
 import copy
 import json
+import os
+import re
+import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet_rl.errors import DataError
+from sweet_rl.commands.archer_config import _compose
+from sweet_rl.commands.evaluation import graded_file
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.online.reflect.runs import SETTINGS, read_settings
+from sweet_rl.pipelines.pipeline import _parse
 from sweet_rl.records import (
     load_tasks_file,
     load_trajectories,
     read_rows,
+    replace_rows,
+    stamp_of,
     task_from_row,
     trajectories_from_rows,
     trajectory_from_row,
     trajectory_to_row,
     unique_tasks,
 )
-from sweet_rl.types import AgentTurn, StopReason
+from sweet_rl.types import AgentTurn, Message, StopReason, Task, Trajectory
 
 TASK = {"problem_description": "p", "ground_truth": "g", "test_cases": {"test1": "f(1)"}, "level": 3}
 ROW = {
@@ -220,3 +230,126 @@ def test_reflections_must_be_text():
 def test_public_data_count_their_tasks():
     row = copy.deepcopy(ROW) | {"task_id": 3}
     assert trajectory_from_row(row).task.task_id == "3"
+
+
+HIDDEN = "def f(a):\n    return a\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "episodes.jsonl"
+    about = {
+        "task_id": "t",
+        "problem_description": "A function.",
+        "ground_truth": HIDDEN,
+        "test_cases": {"f": "f(1)"},
+    }
+    task = Task("t", "A function.", HIDDEN, HIDDEN, {"f": "f(1)"}, about)
+    played = Trajectory(task, (Message("user", "Hi."), AgentTurn("assistant", HIDDEN)), HIDDEN)
+    replace_rows(file, [trajectory_to_row(played)])
+    return file
+
+
+def swapped(file):
+    other = file.with_name("other")
+    other.write_bytes(file.read_bytes())
+    other.replace(file)
+
+
+def edited(file):
+    before = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"Hi.", b"Ho."))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+
+
+WAYS = {
+    "a row more": lambda file: file.write_bytes(file.read_bytes() * 2),
+    "one letter": edited,
+    "another file": swapped,
+    "removed": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("saved", [False, True])
+def test_it_is_not_overwritten(path, way, saved):
+    with (
+        pytest.raises(UsageError, match="has changed since it was read") as error,
+        graded_file(str(path), None) as file,
+    ):
+        if saved:  # what this run itself has written is no change of another's
+            file.update(0, {"reward": 0.5})
+            file.save()
+        file.update(0, {"reward": 1.0})
+        WAYS[way](path)
+        there = path.read_bytes() if path.exists() else None
+        file.save()
+    assert (path.read_bytes() if path.exists() else None) == there
+    (kept,) = path.parent.glob("*.kept_*.jsonl")
+    assert str(kept) in str(error.value)
+    assert [row["reward"] for _, row in read_rows(kept)] == [1.0]
+    assert not list(path.parent.glob("*.tmp"))
+
+
+def test_it_is_compared_right_before_it_is_replaced(path):
+    def rows():
+        yield {"a": 1}
+        path.write_text(json.dumps({"another": "program"}))  # while ours is being written
+
+    with pytest.raises(UsageError, match="has changed since it was read"):
+        replace_rows(path, rows(), stamp_of(path))
+    assert json.loads(path.read_text()) == {"another": "program"}
+
+
+def test_what_has_not_changed_is_replaced(path):
+    stamp = replace_rows(path, [{"a": 1}], stamp_of(path))
+    assert stamp == stamp_of(path)
+    replace_rows(path, [{"a": 2}], stamp)
+    assert [row for _, row in read_rows(path)] == [{"a": 2}]
+
+
+MANY = 100_000
+NAMES = "abcdefghijkl"
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in pairwise(NAMES)
+)
+FILES = {
+    "an alias of itself": ("a: &a\n  b: *a\n", 2),
+    "a list of itself": ("\n- &a [*a]\n", 2),
+    "a bomb": (BOMB, 6),
+    "doubled": ("a0: &x0 [1]\n" + "".join(f"a{i}: &x{i} [*x{i - 1}, *x{i - 1}]\n" for i in range(1, 60)), 15),
+    "brackets": ("a: 1\nb: " + "[" * MANY + "]" * MANY, 2),
+    "brackets that stay open": ("a: " + "[" * MANY, 1),
+    "braces": ("a: " + "{a: " * MANY, 1),
+    "dashes": ("- " * MANY, 1),
+    "questions": ("? " * MANY, 1),
+    "steps": ("".join(" " * i + "a:\n" for i in range(3_000)), 51),
+    "merged": ("a: &a {x: 1}\nb:\n  <<: [" + "*a, " * MANY + "]\n", 3),
+    "a long number": ("a: " + "9" * MANY, 1),
+    "a number of sixties": ("a: " + "1:" * MANY + "1", 1),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("reader", ["pipeline", "setting.yml", "archer"])
+def test_a_hostile_file_is_refused(tmp_path, name, reader):
+    text, line = FILES[name]
+    file = tmp_path / (SETTINGS if reader == "setting.yml" else "mine.yaml")
+    file.write_text(text)
+    _compose("archer_debug", (), None)  # hydra is loaded before the clock runs
+    read = {
+        "pipeline": lambda: _parse(file),
+        "setting.yml": lambda: read_settings(tmp_path),
+        "archer": lambda: _compose("mine", (), str(tmp_path)),
+    }[reader]
+    started = time.monotonic()
+    with pytest.raises(UsageError, match=rf"{re.escape(str(file))}, line {line}: this cannot be read"):
+        read()
+    assert time.monotonic() - started < 2
+
+
+def test_a_file_of_ours_is_read(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, z: 3}\nc: *a\nd: '" + "9" * 5_000 + "'\n"
+    )
+    assert set(_parse(tmp_path / "mine.yaml").mapping) == {"a", "b", "c", "d"}

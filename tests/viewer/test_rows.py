@@ -10,7 +10,7 @@ import pytest
 import sweet_rl
 from sweet_rl.commands.view import visualize_dialogue_histories
 from sweet_rl.evaluation.episodes import read_episodes
-from sweet_rl.grading.extraction import published_code
+from sweet_rl.grading import published_code
 from sweet_rl.records import load_trajectories
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.rows import LAYOUTS, kind_of_trajectories, rewards_turns

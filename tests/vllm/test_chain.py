@@ -12,7 +12,7 @@ from sweet_rl.commands.generate_random_pairs_from_ranks import generate_random_p
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.commands.simulate_interactions import simulate_interactions
-from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.policies.vllm import VLLMServer
 from tests.tiny_models import save_tiny_llama
 from tests.vllm.test_vllm import ARGS, CONTEXT, PYTHON
 

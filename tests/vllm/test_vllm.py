@@ -17,8 +17,7 @@ from sweet_rl.chat import TokenizerChat
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.policies.openai import OpenAIPolicy
-from sweet_rl.policies.vllm import VLLMPolicy
-from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
 from sweet_rl.types import FinishReason, Message, Observation, StopReason
 from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama

@@ -30,7 +30,7 @@ from sweet_rl.worlds.twenty_questions.world import (
     yes_or_no,
     yes_or_no_published,
 )
-from tests.chat.test_transcripts import RULES, dialogue
+from tests.chat.test_formats import RULES, dialogue
 
 OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
 TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]

@@ -1,20 +1,67 @@
 """Pages to scores: how much the answer's picture and its elements agree with the target's.
 
-`pictures` decodes and scales; `visual` compares pixels, `elements` what the browser says stands where;
-`metrics` puts both together; `embedding` asks a CLIP model; `grader` does it for trajectories; `report` is
-the table; `judge` compares two runs page by page. Definitions and blind spots: docs/frontend.md.
+`metrics` compares pixels, and `elements` what the browser says stands where; `embedding` asks a CLIP model; `grader`
+does it for trajectories and for drafts; `report` is the table; `judge` compares two runs page by page. The drafts of a
+dialogue are here: looking at them needs no package. Definitions and blind spots: docs/frontend.md.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import missing_package
+from sweet_rl.types import NO_ANSWER, Json, Trajectory
 
 
 def need_page_metrics() -> None:
-    """Make sure that pages can be compared.
-
-    Raises:
-        UsageError: numpy or Pillow is missing.
-    """
+    """Make sure that pages can be compared."""
     try:
         import sweet_rl.grading.pages.metrics  # noqa: F401
     except ImportError as error:
         raise missing_package(error.name or "pillow", "pages", needed_for="Comparing pages") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One turn's page.
+
+    `turn` counts agent turns from 0; `image` is the picture's path as in the row; `failure` is the
+    recorded kind of what kept the page from being rendered.
+    """
+
+    turn: int
+    html: str
+    image: str | None = None
+    failure: str | None = None
+
+
+def drafts_of(trajectory: Trajectory) -> list[Draft]:
+    """Every turn with a page, in order.
+
+    Rows of ours name each draft's picture (`drafts`); a published row names that of the last page only, as
+    its answer.
+    """
+    replies = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
+    pages = [(turn, html) for turn, content in enumerate(replies) if (html := extract_html(content)[1])]
+    recorded = _recorded(trajectory.extra.get("drafts"))
+    if recorded is None:
+        last = trajectory.answer if trajectory.answer not in {None, "", NO_ANSWER} else None
+        return [Draft(turn, html, last if turn == pages[-1][0] else None) for turn, html in pages]
+    return [Draft(turn, html, *recorded.get(turn, (None, None))) for turn, html in pages]
+
+
+def _recorded(drafts: Json) -> dict[int, tuple[str | None, str | None]] | None:
+    """Picture and failure by turn; other people's files may hold anything under that name."""
+    if not isinstance(drafts, list):
+        return None
+    return {
+        draft["turn"]: (_text(draft.get("image")), _text(draft.get("failure")))
+        for draft in drafts
+        if isinstance(draft, Mapping) and isinstance(draft.get("turn"), int)
+    }
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.network import without_hub_if_silent
 
 Tiles: TypeAlias = NDArray[np.float32]
 """What a model is given of one picture: shape (tiles, 3, height, width)."""
@@ -77,15 +78,21 @@ class ClipEmbedder:
         self._torch = torch
         self._batch_size, self._long_page = batch_size, long_page
         self._device = _device(torch, device)
+        if not Path(model).exists():
+            without_hub_if_silent()
         try:
             processors: Any = AutoImageProcessor
             models: Any = AutoModel
             self._processor = processors.from_pretrained(model, backend="pil")
             self._model = models.from_pretrained(model, dtype=torch.float32)
         except (OSError, ValueError, KeyError) as error:
-            place = "no such folder, and " if not Path(model).exists() else ""
+            why = (
+                str(error).splitlines()[0]
+                if Path(model).exists()
+                else "no such folder, nor in the local cache or on the hub"
+            )
             raise UsageError(
-                f"--clip_model {model!r} cannot be loaded ({place}{str(error).splitlines()[0]}). Give the "
+                f"--clip_model {model!r} cannot be loaded ({why}). Give the "
                 "folder of a CLIP or SigLIP model, or a hub name like openai/clip-vit-base-patch32."
             ) from error
         if not hasattr(self._model, "get_image_features"):

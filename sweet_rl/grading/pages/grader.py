@@ -2,6 +2,8 @@
 
 A task's repeats are graded together, so that its target is rendered and looked at once. Nothing here is
 asked twice of the same bytes: the renderer caches, and so do looks.
+
+Published behaviour: docs/published/sweet_rl.md#files, #grading-pages.
 """
 
 from __future__ import annotations
@@ -9,27 +11,133 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
-from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed
+from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
 from sweet_rl.concurrency import for_each
-from sweet_rl.grading.pages.answers import Shown, answer_html, answer_picture
+from sweet_rl.grading.pages import Draft, drafts_of
 from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
-from sweet_rl.grading.pages.looks import Looks
-from sweet_rl.grading.pages.metrics import PageView, compare, view_of
-from sweet_rl.grading.pages.pictures import (
+from sweet_rl.grading.pages.metrics import (
     WIDTH,
     BrokenPicture,
+    Looks,
+    PageView,
     Pixels,
     black,
     blank,
+    compare,
     decode,
     pixels_of,
     scale,
+    view_of,
 )
-from sweet_rl.types import Failure, Json, Trajectory
+from sweet_rl.types import NO_ANSWER, Failure, Json, Trajectory
+
+_MOST_BYTES = 200_000_000
+
+
+class Shown(StrEnum):
+    """Whether there is a picture; a black one replaces a missing one."""
+
+    PICTURE = "picture"
+    NONE = "none"
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPicture:
+    """The picture that is judged: its bytes, its scaled pixels, and itself where that was asked for."""
+
+    shown: Shown
+    data: bytes = b""
+    pixels: Pixels | None = None
+    image: Image.Image | None = None
+    failure: Failure | None = None
+
+
+def answer_picture(answer: str | None, folder: Path, looks: Looks, *, decoded: bool = False) -> AnswerPicture:
+    """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute."""
+    if answer is None or answer in {NO_ANSWER, ""}:
+        return AnswerPicture(Shown.NONE)
+    try:
+        path = folder / answer
+        if not path.is_file():
+            return AnswerPicture(Shown.MISSING, failure=Failure("missing_picture", answer[:300]))
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)  # what is cut off there is broken
+        image = decode(data) if decoded else None
+        return AnswerPicture(Shown.PICTURE, data, looks.of(data, image), image)
+    except (BrokenPicture, OSError, ValueError) as error:
+        return AnswerPicture(Shown.BROKEN, failure=Failure("broken_picture", f"{answer[:200]}: {error}"))
+
+
+def answer_html(trajectory: Trajectory) -> str | None:
+    """The page whose picture is the answer; None where the dialogue holds none.
+
+    In our rows `drafts` names the turn that gave the picture; else it is the last turn with a page.
+    """
+    replies = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
+    turn = _turn_of_answer(trajectory.extra.get("drafts"), trajectory.answer)
+    if turn is not None and turn < len(replies):
+        page = extract_html(replies[turn])[1]
+        if page is not None:
+            return page
+    pages: Sequence[str | None] = [extract_html(content)[1] for content in replies]
+    return next((page for page in reversed(pages) if page is not None), None)
+
+
+def _turn_of_answer(drafts: Json, answer: str | None) -> int | None:
+    """The agent turn, from 0, of the last draft with this picture; None where the row does not say."""
+    if not isinstance(drafts, list) or answer is None:
+        return None
+    turns = [
+        draft.get("turn") for draft in drafts if isinstance(draft, dict) and draft.get("image") == answer
+    ]
+    return turns[-1] if turns and isinstance(turns[-1], int) and turns[-1] >= 0 else None
+
+
+async def grade_drafts(
+    trajectory: Trajectory, renderer: Renderer, folder: Path, looks: Looks | None = None
+) -> dict[int, dict[str, float]]:
+    """The metrics without weights of every draft that has a picture, by turn; empty without a target.
+
+    As the grader does for the answer: pixels are those of the picture in the row, elements those of the page
+    rendered again; a page that cannot be rendered again has 0 for text and layout.
+    """
+    looks = looks or Looks()
+    try:
+        page = await renderer.render(trajectory.task.ground_truth)
+        target = view_of(await asyncio.to_thread(looks.of, page.image), page)
+    except (RenderFailed, BrokenPicture):
+        return {}
+    drafts = drafts_of(trajectory)
+    grades = await asyncio.gather(*(_grade(draft, target, renderer, folder, looks) for draft in drafts))
+    return {draft.turn: grade for draft, grade in zip(drafts, grades, strict=True) if grade is not None}
+
+
+async def _grade(
+    draft: Draft, target: PageView, renderer: Renderer, folder: Path, looks: Looks
+) -> dict[str, float] | None:
+    page: RenderedPage | None = None
+    try:
+        page = await renderer.render(draft.html)
+    except RenderFailed:
+        if draft.image is None:
+            return None
+
+    def look() -> dict[str, float] | None:
+        pixels = answer_picture(draft.image, folder, looks).pixels
+        if pixels is None and page is not None:
+            pixels = looks.of(page.image)
+        return compare(view_of(pixels, page), target) if pixels is not None else None
+
+    return await asyncio.to_thread(look)
+
 
 FLOORS = ("black picture", "blank page")
 """What saying nothing and drawing nothing would score, against each target."""
@@ -70,13 +178,7 @@ class _Unit:
 
 
 def row_fields(grades: PageGrades, metric: str, graded_with: Mapping[str, Json]) -> dict[str, Json]:
-    """The fields that grading gives a row; `reward` is null where the target has no picture.
-
-    Args:
-        grades: of the row.
-        metric: the one that becomes the reward.
-        graded_with: what the grades depend on besides the pages.
-    """
+    """The fields that grading gives a row; `reward` is null where the target has no picture."""
     details: dict[str, Json] = {"picture": grades.shown.value} if grades.shown else {}
     if grades.failures:
         details["failures"] = [
@@ -124,11 +226,7 @@ class PageGrader:
         self._black_tiles = embedder.prepare(black()) if embedder else None
 
     async def grade(self, trajectories: Sequence[Trajectory]) -> AsyncIterator[tuple[int, PageGrades]]:
-        """Yield (index, grades) for each trajectory, as they become known.
-
-        Raises:
-            UsageError, ServiceError: there is no browser.
-        """
+        """Yield (index, grades) for each trajectory, as they become known."""
         by_target: dict[str, list[int]] = {}
         for index, trajectory in enumerate(trajectories):
             by_target.setdefault(trajectory.task.ground_truth, []).append(index)
@@ -168,7 +266,7 @@ class PageGrader:
             target = await asyncio.to_thread(self._view, page)
         except (RenderFailed, BrokenPicture) as error:
             failure = _failure("target", error)
-            return _Unit(tuple(_Seen(row, _nothing(failure)) for row, _ in rows))
+            return _Unit(tuple(_Seen(row, PageGrades(None, {}, None, (failure,))) for row, _ in rows))
         seen = [await self._see_answer(row, trajectory, target) for row, trajectory in rows]
         blank_tiles = self._embedder.prepare(blank(page.width, page.height)) if self._embedder else None
         return _Unit(tuple(seen), target.tiles, blank_tiles)
@@ -256,10 +354,6 @@ def _with(grades: PageGrades, value: float, floors: Sequence[float]) -> PageGrad
         name: {"clip": floor} | dict(grades.floors[name]) for name, floor in zip(FLOORS, floors, strict=True)
     }
     return replace(grades, values={"clip": value} | dict(grades.values or {}), floors=known)
-
-
-def _nothing(failure: Failure) -> PageGrades:
-    return PageGrades(None, {}, None, (failure,))
 
 
 def _failure(whose: str, error: RenderFailed | BrokenPicture) -> Failure:

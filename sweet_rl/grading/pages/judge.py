@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from PIL import Image
 
-from sweet_rl.grading.pages.pictures import decode
+from sweet_rl.grading.pages.metrics import decode
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.statistics import Estimate, share_over_tasks
 from sweet_rl.types import Failure, Json
@@ -61,11 +61,7 @@ class VisionJudge:
         self._client, self._prompt, self._max_tokens = client, prompt, max_tokens
 
     async def compare(self, target: bytes, first: bytes, second: bytes, *, order: str) -> Verdict:
-        """One request; PNG pictures in the order in which they are shown.
-
-        Raises:
-            ServiceError: no server answers, or it refuses every request.
-        """
+        """One request; PNG pictures in the order in which they are shown."""
         pictures = zip(_CAPTIONS, (target, first, second), strict=True)
         content = [_text(self._prompt)]
         for caption, picture in pictures:
@@ -123,11 +119,7 @@ def by_grade(first: float, second: float, margin: float) -> Outcome:
 
 
 def for_judge(data: bytes, most_pixels: int) -> bytes:
-    """A picture as the judge is sent it: PNG in RGB, scaled down to `most_pixels` at most.
-
-    Raises:
-        BrokenPicture: it cannot be decoded.
-    """
+    """A picture as the judge is sent it: PNG in RGB, scaled down to `most_pixels` at most."""
     image = decode(data)
     if image.width * image.height > most_pixels:
         scale = (most_pixels / (image.width * image.height)) ** 0.5

@@ -1,16 +1,348 @@
-"""The metrics that need no model, and their combination."""
+"""How much two pictures of pages agree: decoded, scaled to one width and kept, compared by pixels and elements.
+
+Scaled pictures are kept on disk, so that one that was looked at once is not decoded again: one file for each, under the
+digest of its bytes and of what decides about scaling: the scaled pixels, deflated, a tenth of the picture's size. Any of
+them may be deleted at any time.
+
+Pages are mostly paper. A plain average over all pixels would find any two pages alike, an empty one included, so both
+measures of pixels (symmetric, in [0, 1], 1 for equal pictures) look at what is *on* the paper: structure is weighed by
+contrast, colour is counted as ink. What a comparison needs of one picture alone is computed once, in `Canvas`; a target
+is compared with many.
+
+Published behaviour: docs/published/sweet_rl.md#grading-pages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import io
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
+import PIL
+from numpy.typing import NDArray
+from PIL import Image
 
 from sweet_rl.browsers.page import RenderedPage
 from sweet_rl.grading.pages.elements import Elements, elements_of, layout_agreement, text_agreement
-from sweet_rl.grading.pages.pictures import Pixels
-from sweet_rl.grading.pages.visual import Canvas, colour, structure
+from sweet_rl.records import replace_file
+
+Pixels: TypeAlias = NDArray[np.float32]
+"""Shape (height, width, 3), red, green, blue, each in [0, 1]."""
+
+Scaled: TypeAlias = NDArray[np.uint8]
+"""A picture of `WIDTH` pixels of width; shape (height, WIDTH, 3), each 0 to 255."""
+
+WIDTH = 256
+"""Pixels of width that every picture is scaled to before pixels are compared."""
+
+MAX_HEIGHT = 8 * WIDTH
+"""What is below is not looked at: at 1366 pixels of width that is beyond 10,900 pixels."""
+
+_MAX_PIXELS = 120_000_000
+"""A picture that claims more is not decoded: a small file can hold a very large one."""
+
+
+class BrokenPicture(Exception):
+    """These bytes are no picture that can be decoded."""
+
+
+def decode(data: bytes) -> Image.Image:
+    """A picture in RGB; transparent parts are white, as in a browser's window."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise BrokenPicture(f"{image.width} x {image.height} pixels are too many")
+            image.load()
+            if image.has_transparency_data:
+                drawn = image.convert("RGBA")
+                paper = Image.new("RGBA", drawn.size, "white")
+                return Image.alpha_composite(paper, drawn).convert("RGB")
+            return image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise BrokenPicture(str(error) or type(error).__name__) from error
+
+
+def black() -> Image.Image:
+    """The replacement for an answer without a picture."""
+    return Image.new("RGB", (224, 224), "black")
+
+
+def blank(width: int, height: int) -> Image.Image:
+    """A white picture of this size in pixels, as of a page with nothing on it."""
+    return Image.new("RGB", (width, height), "white")
+
+
+def scale(image: Image.Image) -> Scaled:
+    """Scale to `WIDTH` pixels of width, both ways alike; what does not fill a last row is left out."""
+    height = min(max(1, image.height * WIDTH // image.width), MAX_HEIGHT)
+    shown = min(image.height, height * image.width / WIDTH)
+    scaled = image.resize(
+        (WIDTH, height), Image.Resampling.BOX, box=(0, 0, image.width, shown), reducing_gap=2.0
+    )
+    return np.asarray(scaled, np.uint8)
+
+
+def pixels_of(scaled: Scaled) -> Pixels:
+    """The same as numbers in [0, 1]."""
+    pixels: Pixels = scaled.astype(np.float32) / np.float32(255)
+    return pixels
+
+
+def continued(pixels: Pixels, height: int) -> Pixels:
+    """The picture, continued in white to `height` rows."""
+    if len(pixels) == height:
+        return pixels
+    below = np.ones((height - len(pixels), *pixels.shape[1:]), np.float32)
+    return np.concatenate([pixels, below])
+
+
+_WAY = f"box {WIDTH} {MAX_HEIGHT} Pillow {PIL.__version__}\0".encode()
+"""What decides about the scaled pixels, besides the picture; change the word where `scale` changes."""
+
+_ROW = WIDTH * 3
+"""Bytes of a row."""
+
+
+class Looks:
+    """Scaled pictures, made or read.
+
+    Args:
+        render_cache: folder that keeps rendered pages; gets a folder `looks`. None: nothing is kept.
+    """
+
+    def __init__(self, render_cache: Path | None = None) -> None:
+        self._folder = None if render_cache is None else render_cache.expanduser() / "looks"
+
+    def of(self, picture: bytes, decoded: Image.Image | None = None) -> Pixels:
+        """The scaled pixels of a picture file."""
+        path = self._path(picture)
+        scaled = None if path is None else _read(path)
+        if scaled is None:
+            scaled = scale(decode(picture) if decoded is None else decoded)
+            if path is not None:
+                replace_file(path, [zlib.compress(scaled.tobytes(), 1)])
+        return pixels_of(scaled)
+
+    def _path(self, picture: bytes) -> Path | None:
+        if self._folder is None:
+            return None
+        digest = hashlib.sha256(_WAY)
+        digest.update(picture)
+        name = digest.hexdigest()[:32]
+        return self._folder / name[:2] / f"{name}.zz"
+
+
+def _read(path: Path) -> Scaled | None:
+    """The pixels of a file; None where there is none, or where it is damaged (zlib has a check sum)."""
+    try:
+        unpacking = zlib.decompressobj()
+        data = unpacking.decompress(path.read_bytes(), MAX_HEIGHT * _ROW)
+    except (OSError, zlib.error):
+        return None
+    if not unpacking.eof or not data or len(data) % _ROW:
+        return None
+    return np.frombuffer(data, np.uint8).reshape(-1, WIDTH, 3)
+
+
+_WINDOW = 7
+_C1 = 0.01**2
+"""Keeps the comparison of brightness steady for dark windows (Wang et al. 2004, values in [0, 1])."""
+
+_FLAT = 1e-3
+"""A standard deviation below this is none: a quarter of a grey level."""
+
+_SCALES = 3
+_BLOCK = 4
+_LEVELS = 8
+_GREY = np.array([0.299, 0.587, 0.114], np.float32)
+
+_KEPT_HEIGHTS = 2
+"""Heights whose windows a picture keeps: its own, and that of what it was compared with last."""
+
+_Plane = NDArray[np.float32]
+_Values = NDArray[np.float64]
+
+
+class Canvas:
+    """A picture, and what comparisons need of it: computed once, kept as long as the picture."""
+
+    def __init__(self, pixels: Pixels) -> None:
+        self.pixels = pixels
+        self._windows: dict[int, tuple[Windows, ...]] = {}
+
+    @property
+    def height(self) -> int:
+        """Rows of pixels."""
+        return len(self.pixels)
+
+    @cached_property
+    def ink(self) -> Pixels:
+        """What white paper lacks, in blocks of 4 x 4 pixels; the last row of them is filled up with white."""
+        whole = continued(self.pixels, self.height + -self.height % _BLOCK)
+        sums = np.zeros((len(whole) // _BLOCK, whole.shape[1] // _BLOCK, 3), np.float32)
+        for row, column in product(range(_BLOCK), repeat=2):
+            sums += whole[row::_BLOCK, column::_BLOCK]
+        ink: Pixels = (1 - sums / np.float32(_BLOCK**2)).astype(np.float32, copy=False)
+        return ink
+
+    @cached_property
+    def palette(self) -> _Values:
+        """Ink by colour: each pixel's ink is shared among the eight nearest of 8 x 8 x 8 colours."""
+        rgb = self.pixels[::2, ::2].reshape(-1, 3)
+        ink = (1 - rgb).sum(axis=1) / np.float32(3)
+        place = rgb[ink > 0] * (_LEVELS - 1)
+        lower = np.minimum(place.astype(np.intp), _LEVELS - 2)
+        upper = place - lower
+        reds, greens, blues = np.stack([1 - upper, upper]).transpose(2, 0, 1)
+        reds = reds * ink[ink > 0]
+        first = lower @ np.array([_LEVELS**2, _LEVELS, 1])
+        palette = np.zeros(_LEVELS**3)
+        for red, green, blue in product((0, 1), repeat=3):
+            index = first + (red * _LEVELS**2 + green * _LEVELS + blue)
+            share = reds[red] * greens[green] * blues[blue]
+            palette += np.bincount(index, weights=share, minlength=_LEVELS**3)
+        return palette
+
+    def windows(self, height: int) -> tuple[Windows, ...]:
+        """The windows of the grey picture at each scale, continued in white to this height in pixels."""
+        known = self._windows.get(height)
+        if known is None:
+            plane: _Plane = continued(self.pixels, height) @ _GREY
+            scales = [windows_of(plane)]
+            while len(scales) < _SCALES:
+                plane = _halved(plane)
+                scales.append(windows_of(plane))
+            known = tuple(scales)
+            self._windows = dict([*self._windows.items(), (height, known)][-_KEPT_HEIGHTS:])
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A grey picture, and the mean and variance of each of its windows."""
+
+    plane: _Plane | _Values
+    mean: _Values
+    variance: _Values
+
+    def deviation(self) -> _Values:
+        """The standard deviation of each window; 0 for those that are flat."""
+        deviation = np.sqrt(self.variance)
+        deviation[deviation < _FLAT] = 0
+        return deviation
+
+    def uneven_rows(self) -> NDArray[np.bool_]:
+        """Which rows of windows are more than paper alone, or black alone."""
+        low, high = (
+            np.lib.stride_tricks.sliding_window_view(ends, min(_WINDOW, len(ends)))
+            for ends in (self.plane.min(axis=1), self.plane.max(axis=1))
+        )
+        rows: NDArray[np.bool_] = (low.min(axis=1) < 1) & (high.max(axis=1) > 0)
+        return rows
+
+
+def windows_of(plane: _Plane | _Values) -> Windows:
+    """All whole windows of 7 x 7 pixels; a plane smaller than that is one window."""
+    mean = _window_means(plane)
+    return Windows(plane, mean, np.maximum(_window_means(plane * plane) - mean * mean, 0))
+
+
+def structure(first: Canvas, second: Canvas) -> float:
+    """Structural similarity of the grey pictures, weighed by contrast, averaged over three scales.
+
+    At each scale (full, half, quarter): the similarity (Wang et al. 2004) of every 7 x 7 window, negative
+    ones as 0, in a mean weighed by the larger of the two standard deviations. The constant that steadies
+    contrast is 0: windows without contrast have no weight, and a page with nothing on it gets nothing. Where
+    no window of either picture has contrast, only their brightness is compared.
+    """
+    height = max(first.height, second.height)
+    scales = zip(first.windows(height), second.windows(height), strict=True)
+    return float(np.mean([weighed_similarity(one, other) for one, other in scales]))
+
+
+def colour(first: Canvas, second: Canvas) -> float:
+    """Overlap of ink: where it is, and how much of each colour there is; the mean of both.
+
+    Ink is what white paper lacks (1 minus red, green and blue). *Where*: in blocks of 4 x 4 pixels, the sum
+    of the smaller ink over the sum of the larger one, for each channel. *How much*: pixels sorted into
+    8 x 8 x 8 colours by weight of their ink (each shared among its nearest colours); smaller over larger
+    again. An empty page has no ink, and nothing in common with any other.
+    """
+    rows = min(len(first.ink), len(second.ink))
+    below = first.ink[rows:] if len(first.ink) > rows else second.ink[rows:]  # beside it there is only paper
+    placed = _overlap([(first.ink[:rows], second.ink[:rows]), (below, np.zeros_like(below))])
+    return (placed + _overlap([(first.palette, second.palette)])) / 2
+
+
+def weighed_similarity(first: Windows, second: Windows) -> float:
+    """The similarity of all windows at one scale, in a mean weighed by contrast."""
+    weight = np.maximum(first.deviation(), second.deviation())
+    total = weight.sum()
+    if total == 0:
+        return float(np.clip(_brightness(first.mean, second.mean).mean(), 0, 1))
+    rows = np.flatnonzero(first.uneven_rows() & second.uneven_rows())
+    if len(rows) == 0:  # beside what is even nothing is alike
+        return 0.0
+    band = slice(rows[0], rows[-1] + 1)
+    pixels = slice(rows[0], rows[-1] + _WINDOW)
+    one, other = first.mean[band], second.mean[band]
+    covariance = _window_means(first.plane[pixels] * second.plane[pixels]) - one * other
+    variances = np.maximum(first.variance[band] + second.variance[band], _FLAT**2)
+    similarity = np.clip(_brightness(one, other) * (2 * covariance / variances), 0, 1)
+    return float(np.clip((similarity * weight[band]).sum() / total, 0, 1))
+
+
+def _brightness(first: _Values, second: _Values) -> _Values:
+    brightness: _Values = (2 * first * second + _C1) / (first * first + second * second + _C1)
+    return brightness
+
+
+def _window_means(plane: _Plane | _Values) -> _Values:
+    """Means over all whole windows; a plane smaller than a window is one window."""
+    height, width = (min(_WINDOW, size) for size in plane.shape)
+    rows, columns = plane.shape
+    across = _sums(plane.astype(np.float64).ravel(), width, step=1)  # the last ones of a row reach into
+    sums = np.empty((rows - height + 1) * columns)  # the next row: they are cut off below
+    sums[: len(sums) - width + 1] = _sums(across, height, step=columns)
+    means: _Values = sums.reshape(-1, columns)[:, : columns - width + 1] / (height * width)
+    return means
+
+
+def _sums(values: _Values, count: int, *, step: int) -> _Values:
+    """For each place the sum of `count` values, `step` apart."""
+    length = len(values) - (count - 1) * step
+    sums = values[:length].copy()
+    for index in range(1, count):
+        sums += values[index * step : index * step + length]
+    return sums
+
+
+def _halved(plane: _Plane) -> _Plane:
+    """Means of 2 x 2 pixels; an odd last row or column is left out (unless it is all there is)."""
+    if len(plane) == 1:
+        plane = np.concatenate([plane, plane])
+    even = plane[: len(plane) - len(plane) % 2, : plane.shape[1] - plane.shape[1] % 2]
+    pairs = even[:, ::2] + even[:, 1::2]
+    sums = pairs[::2] + pairs[1::2]
+    halved: _Plane = sums / sums.dtype.type(4)
+    return halved
+
+
+def _overlap(pairs: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]]) -> float:
+    """Sum of the smaller over sum of the larger; two times nothing is alike."""
+    smaller = larger = 0.0
+    for first, second in pairs:
+        smaller += float(np.minimum(first, second).sum(dtype=np.float64))
+        larger += float(np.maximum(first, second).sum(dtype=np.float64))
+    return smaller / larger if larger > 0 else 1.0
+
 
 PARTS = ("ssim", "colour", "text", "layout")
 """What `combined` is the mean of."""
@@ -39,21 +371,14 @@ def compare(answer: PageView, target: PageView) -> dict[str, float]:
 
     Where the elements of the answer are not known, text and layout are 0.
     """
-    values = _of_pixels(answer.look, target.look)
+    look, wanted = answer.look, target.look
+    if look.pixels.shape == wanted.pixels.shape and np.array_equal(look.pixels, wanted.pixels):
+        values = {"ssim": 1.0, "colour": 1.0}
+    else:
+        values = {"ssim": structure(look, wanted), "colour": colour(look, wanted)}
     if answer.elements is None or target.elements is None:
         values |= {"text": 0.0, "layout": 0.0}
     else:
         values["text"] = text_agreement(answer.elements, target.elements)
         values["layout"] = layout_agreement(answer.elements, target.elements)
-    return with_combined(values)
-
-
-def with_combined(values: Mapping[str, float]) -> dict[str, float]:
-    """The values with `combined`, the plain mean of the parts, before them."""
-    return {"combined": sum(values[name] for name in PARTS) / len(PARTS)} | dict(values)
-
-
-def _of_pixels(answer: Canvas, target: Canvas) -> dict[str, float]:
-    if answer.pixels.shape == target.pixels.shape and np.array_equal(answer.pixels, target.pixels):
-        return {"ssim": 1.0, "colour": 1.0}
-    return {"ssim": structure(answer, target), "colour": colour(answer, target)}
+    return {"combined": sum(values[name] for name in PARTS) / len(PARTS)} | values

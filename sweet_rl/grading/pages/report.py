@@ -63,15 +63,7 @@ def page_report(
     metric: str,
     failed: int = 0,
 ) -> PageReport:
-    """Fold graded rows into a report; rows without a number are left out.
-
-    Args:
-        rows: with `reward`, and where they were graded here `grades` and `floors`.
-        groups: row indices of each task's repeats. Intervals treat tasks, not rows, as independent.
-        k: repeats of each task; None where they differ.
-        metric: which one is the reward.
-        failed: rows of episodes that failed, which are in no group.
-    """
+    """Fold graded rows into a report; rows without a number are left out."""
     lines = {}
     for name in METRICS:
         values = [(row.get("grades") or {}).get(name) for row in rows]

@@ -21,13 +21,12 @@ from types import TracebackType
 from typing import Self
 
 from sweet_rl.errors import SandboxError, without_linux
-from sweet_rl.grading.sandbox.clock import WakingTime
 from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
-from sweet_rl.grading.sandbox.jobs import Job, Outcome, Program, Reply, TestValue
-from sweet_rl.grading.sandbox.queue import Assignment, JobQueue
+from sweet_rl.grading.sandbox.jobs import Assignment, Job, JobQueue, Outcome, Program, Reply, TestValue
 from sweet_rl.grading.sandbox.worker import (
     ENDS_S,
     PATIENCE_S,
+    WakingTime,
     WorkerProcess,
     check_protection,
     default_workers,
@@ -168,9 +167,6 @@ class Sandbox:
         """Run jobs side by side; yield their results, one for each test, in the order of the jobs.
 
         Those of the job that `Job.then` has made of them follow in the same list.
-
-        Raises:
-            SandboxError: workers do not come up any more, or die without any answer's doing.
         """
         if any(worker.work is not None for worker in self._workers):
             raise RuntimeError("this sandbox is running other jobs: take all their results first")

@@ -1,8 +1,18 @@
-"""One warm worker process: started bare, isolated by itself; it forks and kills on request."""
+"""One warm worker process: started bare, isolated by itself, it forks and kills on request; and a clock for each test.
+
+The interpreter gets `guest` as compiled code in one message, under its own short name. Read from its files there, it
+would be compiled anew wherever there is no up-to-date bytecode beside them; the litter of that, and of the search for
+files, lies between the objects that every fork has to copy by the page.
+
+A test's time is processor time, and wall time in which it could have run. Waiting for a core, or for the disk, is the
+machine's doing and not the test's; nor is it one's own while somebody has stopped us or the child. All is seen from
+outside, in what the kernel says of the child's threads; nothing of it is the child's own word.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import marshal
 import os
 import socket
@@ -10,14 +20,196 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection, Sequence
-from functools import cache
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib.abc import InspectLoader
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from sweet_rl.errors import SandboxError
-from sweet_rl.grading.sandbox.bootstrap import first_message, start_code
-from sweet_rl.grading.sandbox.clock import children_of
-from sweet_rl.grading.sandbox.guest.zygote import NEXT, READY, RETIRED
+from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
+from sweet_rl.grading.sandbox.guest.run import NEXT, READY, RETIRED
+
+_PACKAGE = "sweet_rl.grading.sandbox.guest"
+
+MODULES = (
+    "",
+    ".libc",
+    ".values",
+    ".wire",
+    ".isolation",
+    ".seccomp",
+    ".run",
+)
+"""All of the package, each after those that it imports."""
+
+MOST_BYTES = 1 << 20
+
+_START = """
+import _socket, marshal, sys, types
+control = _socket.socket(fileno={descriptor})
+modules, settings = marshal.loads(control.recv({most_bytes}))
+for name, code in modules:
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__package__ = "guest"
+    module.__path__ = []
+    setattr(sys.modules["guest"], name.rpartition(".")[2], module)
+    exec(code, vars(module))
+del modules, code, module
+sys.modules["guest.run"].main(control, settings)
+"""
+
+
+def start_code(descriptor: int) -> str:
+    """What the interpreter is to run that has inherited the control socket under this number."""
+    return _START.format(descriptor=descriptor, most_bytes=MOST_BYTES)
+
+
+def first_message(settings: dict[str, Any]) -> bytes:
+    """What that code reads from the control socket: the guest, and the settings of `guest.run.main`."""
+    return marshal.dumps((_guest(), settings))
+
+
+@lru_cache(maxsize=1)
+def _guest() -> list[tuple[str, CodeType]]:
+    return [("guest" + name, _code(_PACKAGE + name)) for name in MODULES]
+
+
+def _code(name: str) -> CodeType:
+    spec = importlib.import_module(name).__spec__
+    loader = spec.loader if spec is not None else None
+    code = loader.get_code(name) if isinstance(loader, InspectLoader) else None
+    if code is None:
+        raise ImportError(f"The sandbox needs the code of {name}, and {loader} has none to give.", name=name)
+    return code
+
+
+_HELD, _RUNS = frozenset("DTt"), "R"  # by the disk, by whoever has stopped it
+_LATE_S = 0.05  # that we may be late for the next look, by our own doing
+
+
+class WakingTime:
+    """Seconds in which this process could look after others.
+
+    A stop of it (Ctrl-Z, a frozen container, a closed lid), or a caller who is slow to ask for the
+    next result, is no time: nothing that has come meanwhile could be seen.
+    """
+
+    def __init__(self) -> None:
+        self._seconds, self._seen = 0.0, time.monotonic()
+
+    def now(self, slept_s: float = 0.0) -> float:
+        """The time; since the last look we have meant to sleep for so long."""
+        seen = time.monotonic()
+        self._seconds += min(seen - self._seen, slept_s + _LATE_S)
+        self._seen = seen
+        return self._seconds
+
+
+@dataclass(slots=True)
+class TestClock:
+    """One test's time. `start` it, `look` now and then.
+
+    Args:
+        started: when the test was begun, in waking seconds.
+        computed_s: processor time of all of the child's threads since then, at the last look.
+        waited_s: time by the clock since then, without that in which it was ready and the machine was not.
+        runs: whether it was running, or about to, at the last look.
+        threads: how many it had then.
+    """
+
+    __test__ = False  # not a pytest class
+
+    started: float = 0.0
+    computed_s: float = 0.0
+    waited_s: float = 0.0
+    runs: bool = False
+    threads: int = 0
+    _looked: float = 0.0
+    _computed_before: float = 0.0
+    _delays: dict[str, float] = field(default_factory=dict)
+
+    def start(self, now: float, process: int | None = None) -> None:
+        """Start the clock of a test; with the child's number where it has been computing before."""
+        self.started = self._looked = now
+        self.computed_s = self.waited_s = 0.0
+        self._computed_before = _computed(process) if process is not None else 0.0
+        self._delays = {thread: delay for thread, delay, _ in _seen(_threads(process))}
+
+    def look(self, now: float, process: int | None) -> None:
+        """See what has been used until now."""
+        names = _threads(process)
+        threads = _seen(names)
+        passed = now - self._looked
+        delays = {thread: delay for thread, delay, _ in threads}
+        delayed = max(
+            (delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0
+        )
+        if any(state in _HELD for _, _, state in threads):
+            delayed = passed
+        self.threads = len(names)
+        self.runs = any(state == _RUNS for _, _, state in threads)
+        self.waited_s += max(0.0, passed - delayed)
+        self.computed_s = _computed(process) - self._computed_before if process is not None else 0.0
+        self._delays |= delays
+        self._looked = now
+
+
+def _computed(process: int) -> float:
+    """Processor time of a process: its clock's number is made from its own (clock_getcpuclockid)."""
+    try:
+        return time.clock_gettime((~process << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+def _threads(process: int | None) -> list[str]:
+    """Where the kernel tells of each thread."""
+    folder = f"/proc/{process}/task"
+    try:
+        return [f"{folder}/{thread}" for thread in os.listdir(folder)] if process is not None else []
+    except OSError:
+        return []
+
+
+def _seen(threads: list[str]) -> list[tuple[str, float, str]]:
+    """Of each thread its place, the seconds that it has waited for a core, and its state."""
+    found = []
+    for thread in threads[:MOST_THREADS]:
+        with suppress(OSError, IndexError):  # it has ended meanwhile
+            state = Path(f"{thread}/stat").read_text().rpartition(")")[2].split()[0]
+            found.append((thread, _delay(f"{thread}/schedstat"), state))
+    return found
+
+
+def _delay(path: str) -> float:
+    """Seconds waited for a core; 0 where the kernel does not count them."""
+    try:
+        return int(Path(path).read_text().split()[1]) * 1e-9
+    except OSError:
+        return 0.0
+
+
+def children_of(process: int) -> list[int]:
+    """The processes that this one has started."""
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:  # a kernel without that file: ask everybody
+        return [
+            int(stat.parent.name) for stat in Path("/proc").glob("[0-9]*/stat") if _parent(stat) == process
+        ]
+
+
+def _parent(stat: Path) -> int:
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
 
 PATIENCE_S = 60.0
 """For a worker to come up or to have its next child ready, and for a child to take its job."""
@@ -32,11 +224,7 @@ def default_workers() -> int:
 
 
 def check_protection(layers: Collection[str], *, unsafe: bool) -> None:
-    """Refuse to run hostile code with too little around it.
-
-    Raises:
-        SandboxError: files, network or other processes are not out of reach, and `unsafe` is not set.
-    """
+    """Refuse to run hostile code with too little around it."""
     missing = [
         what
         for what, ways in (
@@ -101,11 +289,7 @@ class WorkerProcess:
             self.control.send(first_message(settings))
 
     def layers(self) -> list[str]:
-        """The protection that is active inside; waits until the worker is up.
-
-        Raises:
-            SandboxError: it does not start; carries its output.
-        """
+        """The protection that is active inside; waits until the worker is up."""
         self.control.settimeout(PATIENCE_S)
         try:
             message = self.control.recv(4096)
@@ -188,16 +372,9 @@ def readable_folders() -> list[str]:
     system = [path for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64") if Path(path).is_dir()]
     shared = [str(sysconfig.get_config_var("LIBDIR") or "")]
     folders = sorted({*system, *(os.path.realpath(path) for path in [*import_path(), *shared] if path)})
-    return _outermost([folder for folder in folders if Path(folder).is_dir()])
-
-
-def _outermost(folders: Sequence[str]) -> list[str]:
     kept: list[str] = []
-    for folder in folders:
-        if not any(_is_below(folder, other) and not Path(other).is_symlink() for other in kept):
+    for folder in filter(os.path.isdir, folders):
+        place = os.path.realpath(folder)
+        if not any(f"{place}/".startswith(f"{other}/") and not os.path.islink(other) for other in kept):
             kept.append(folder)
     return kept
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return os.path.realpath(path) == folder or os.path.realpath(path).startswith(folder + "/")

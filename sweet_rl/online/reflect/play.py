@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol
 
 from sweet_rl.chat.reflect_format import cut_reflection, policy_prompt, reflection_prompt
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.grouping import other_places
 from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.statistics import other_places
 from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Compat, Task, derive_seed
 from sweet_rl.worlds import Level, LevelRequest

@@ -11,8 +11,7 @@ from typing import Any
 
 from sweet_rl.chat import ChatFormat, TokenizerChat
 from sweet_rl.interface.sync import wait_for
-from sweet_rl.policies.vllm import VLLMPolicy
-from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
 from sweet_rl.types import Message, derive_seed
 
 Dialogue = str | Sequence[Mapping[str, str]]

@@ -13,12 +13,11 @@ from functools import cache
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded
 from sweet_rl.errors import DataError
-from sweet_rl.grouping import other_places
 from sweet_rl.mini.objects.asker import guess
 from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.preferences.ranking import moved
 from sweet_rl.records import load_trajectories, replace_file
-from sweet_rl.statistics import area_under_curve
+from sweet_rl.statistics import area_under_curve, other_places
 from sweet_rl.studies.archer.recipe import TASKS, learner_of
 from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.question_games.game import SOLVED_REWARD

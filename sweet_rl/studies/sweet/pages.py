@@ -144,7 +144,7 @@ async def _grades_by_turn(rows: Sequence[Trajectory], study: Study) -> list[dict
     """The combined metric of every draft, by turn, for each row."""
     from sweet_rl.browsers import open_renderer
     from sweet_rl.browsers.page import RenderFlags
-    from sweet_rl.grading.pages.turns import grade_drafts
+    from sweet_rl.grading.pages.grader import grade_drafts
 
     settings = RenderFlags(browsers=1, render_cache=str(page_cache(study))).rendering()
     async with open_renderer(settings) as renderer:

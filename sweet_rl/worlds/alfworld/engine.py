@@ -35,9 +35,8 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from sweet_rl.errors import EpisodeError, SweetRLError, missing_package
+from sweet_rl.processes import WorkerPool, work
 from sweet_rl.types import Failure, Json, StopReason, derive_seed
-from sweet_rl.workers import WorkerPool
-from sweet_rl.workers.serving import work
 
 
 class EngineState(NamedTuple):
@@ -164,12 +163,16 @@ class Library:
             package = (error.name or "alfworld").partition(".")[0]
             raise missing_package(package, "alfworld", needed_for="The household world") from None
         textgen._parse_and_convert = _remembered(textgen._parse_and_convert, deepcopy)
-        textgen.copy_context = _own_context
+        textgen.copy_context = lambda context: {  # not its entities, which are read only
+            **context,
+            "variables": dict(context["variables"]),
+            "mapping": dict(context["mapping"]),
+        }
         logic._parse_and_convert = _remembered(logic._parse_and_convert, copy)
         # whole grammars, which nobody changes: games whose task is the same sentence have the same one
         pddl_logic._parse_and_convert = lru_cache(maxsize=32)(pddl_logic._parse_and_convert)
-        self._translate: Callable[..., tuple[Any, str]] = fast_downward.pddl2sas
-        once = lru_cache(maxsize=1)(self._translate)
+        self.translate: Callable[..., tuple[Any, str]] = fast_downward.pddl2sas
+        once = lru_cache(maxsize=1)(self.translate)
         fast_downward.pddl2sas = lambda domain, problem, **_: once(domain, problem)
         self.holder: object = None
         self.operator: Callable[[int, bytes, int], Any] = fast_downward.Operator
@@ -188,19 +191,6 @@ class Library:
             info.name = names.demangle_alfred_name(info.id)
         self.holder = holder
         return env
-
-    def for_planner(self, domain: str, problem: str) -> bytes:
-        """A problem in the planner's form, without what cannot matter to a plan.
-
-        `load` gives the planner the form in which a game is played: it takes half of the time to load a game, and
-        most games are never planned.
-        """
-        return self._translate(domain, problem, optimize=True)[1].encode()
-
-
-def _own_context(context: Mapping[str, Any]) -> dict[str, Any]:
-    """TextWorld's `copy_context`, which copies all entities of a context; they are read only."""
-    return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
 
 
 def _remembered(parse: Callable[..., Any], copied: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -270,7 +260,9 @@ class LoadedGame:
             self._go_to(before)
             if self._for_planner is None:
                 data = self._env._game_data
-                self._for_planner = self._library.for_planner(data["pddl_domain"], data["pddl_problem"])
+                # without what cannot matter to a plan; it takes half of the time to load a game, and most are never planned
+                form = self._library.translate(data["pddl_domain"], data["pddl_problem"], optimize=True)
+                self._for_planner = form[1].encode()
             self._state.downward_lib.load_sas_replan(self._for_planner)
             plan: list[str] = self._state.replan(self._env._entity_infos)
             commands = tuple(" ".join(command.split()) for command in plan)

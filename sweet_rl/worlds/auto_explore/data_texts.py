@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import posixpath
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -84,7 +84,7 @@ class ExploreTalk:
     def _step(self, said: str) -> GameStep:
         moved = self.game.step(said)
         self.cost += moved.cost
-        self._explorer.forget_content()
+        self._explorer.content = ""
         return moved
 
     async def turn(self, *, wrong: bool = False) -> Turn:
@@ -148,15 +148,12 @@ def plan_lessons(
             planned[f"{name} positive"] = Lesson(index, task)
         if negatives:
             have = sum(info.startswith("negative") for info, _ in there)
-            for number, at in list(enumerate(_wrong_places(task)))[have:MAX_NEGATIVES]:
+            path = enumerate(played_path(task["optimal_path"]))
+            files = [at for at, command in path if command.startswith("cat ")]
+            places = [at for at in files for _ in range(NEGATIVES_PER_FILE)]
+            for number, at in list(enumerate(places))[have:MAX_NEGATIVES]:
                 planned[f"{name} negative{number}"] = Lesson(index, task, at, number)
     return planned
-
-
-def _wrong_places(task: Mapping[str, Any]) -> Iterator[int]:
-    for at, command in enumerate(played_path(task["optimal_path"])):
-        if command.startswith("cat "):
-            yield from [at] * NEGATIVES_PER_FILE
 
 
 def task_id_of(task: Mapping[str, Json]) -> str:

@@ -231,18 +231,18 @@ class Sandbox:
             if not isinstance(rng, Random) and self._leaveout > 0:
                 rng = Random(derive_seed(rng, "leave out", folder))
             if isinstance(rng, Random):  # as published it draws even where nothing is left out
-                found = tuple(
-                    entry
-                    for entry in found
-                    if self._stays(posixpath.join(folder, entry.name)) or rng.random() >= self._leaveout
-                )
+                left = list[Entry]()
+                for entry in found:
+                    path = posixpath.join(folder, entry.name)
+                    ends = (
+                        "" if self._compat == "published" else "/"
+                    )  # there a letter keeps what begins with it
+                    stays = any(f"{kept}{ends}".startswith(f"{path}{ends}") for kept in self._keep)
+                    if stays or rng.random() >= self._leaveout:
+                        left.append(entry)
+                found = tuple(left)
             self._left[folder] = found
         return self._left[folder]
-
-    def _stays(self, path: str) -> bool:
-        if self._compat == "published":
-            return any(kept.startswith(path) for kept in self._keep)
-        return any(kept == path or kept.startswith(f"{path}/") for kept in self._keep)
 
     def at(self, path: str) -> Literal["file", "folder", ""]:
         """What there is at a path."""

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.errors import missing_package
-from sweet_rl.workers import WorkerPool
-from sweet_rl.workers.serving import Methods, work
+from sweet_rl.processes import Methods, WorkerPool, work
 
 TIMEOUT_S = 60.0
 """For one command, which takes milliseconds: a worker that needs longer hangs."""

@@ -16,7 +16,7 @@ from sweet_rl.cli.progress import judge_failed, progress, write_report
 from sweet_rl.cli.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, suggestion
-from sweet_rl.grading.pages.answers import answer_picture
+from sweet_rl.grading.pages.grader import answer_picture
 from sweet_rl.grading.pages.judge import (
     ORDERS,
     Outcome,
@@ -28,8 +28,7 @@ from sweet_rl.grading.pages.judge import (
     win_rate,
     without_asking,
 )
-from sweet_rl.grading.pages.looks import Looks
-from sweet_rl.grading.pages.pictures import BrokenPicture
+from sweet_rl.grading.pages.metrics import BrokenPicture, Looks
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.runs import new_file

@@ -19,7 +19,7 @@ from pkgutil import resolve_name
 from random import Random
 from typing import Any, ClassVar, Final, TypeVar
 
-from sweet_rl.chat.transcripts import without_system
+from sweet_rl.chat.formats import without_system
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags import no_flag

@@ -27,7 +27,7 @@ from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, missing_package
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy, base_url_from, shown
 from sweet_rl.openai_client.replies import failed_status
-from sweet_rl.openai_client.retry import AttemptFailed
+from sweet_rl.openai_client.retries import AttemptFailed
 from sweet_rl.prompts import check_placeholders, fill, load_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
 from sweet_rl.users.model import ask

@@ -28,7 +28,7 @@ from html.parser import HTMLParser
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from sweet_rl.chat.transcripts import without_system
+from sweet_rl.chat.formats import without_system
 from sweet_rl.types import Message
 
 Options = Mapping[str, str]

@@ -15,7 +15,7 @@ from yarl import URL
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import RequestFailed, RetryPolicy, shown
 from sweet_rl.openai_client.replies import failed_status
-from sweet_rl.openai_client.retry import AttemptFailed
+from sweet_rl.openai_client.retries import AttemptFailed
 from sweet_rl.types import Failure
 from sweet_rl.worlds.webshop.pages import Address, OddPage
 

@@ -14,7 +14,7 @@ from sweet_rl.commands.reflect_evaluate import evaluate_gpt
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation, StepResult, StopReason
-from sweet_rl.users.faults import Fault, FaultProfile
+from sweet_rl.users.protocol import Fault, FaultProfile
 from sweet_rl.worlds import World
 from sweet_rl.worlds.alfworld.data import alfworld_gen_sft, alfworld_reflection
 from sweet_rl.worlds.auto_explore.data_texts import success_by_level
@@ -269,11 +269,8 @@ def test_models_play_the_taxi(here, capsys):
     with talking(lambda prompt: "Action: 0") as url:
         evaluate_gpt(runs=5, extra="full", teacher="openai", base_url=url, model="m", quiet=True)
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Measured")]
-    assert [line.partition(",")[0] for line in said[:2]] == [
-        "Measured: the embedded player",
-        "Measured: chance",
-    ]
-    assert said[2] == f"Measured: the model m at {url}."
+    measured = ["Measured: the embedded player", "Measured: chance", f"Measured: the model m at {url}."]
+    assert [line.partition(",")[0] for line in said] == measured
     lines = Path("result.txt").read_text().splitlines()
     assert lines[0].startswith("taxi pickup embedded: success 5/5")
     assert lines[1].startswith("taxi dropoff random: success")
@@ -314,29 +311,23 @@ def test_wrong_flags_are_refused_before_anything_is_made(here, work, message):
     assert not Path("data/taxi").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_a_world_that_cannot_be_measured_so_says_why(here):
+    for flags, message in (
         ({"scenario": "auto_explore"}, "auto_explore has no expert"),
         ({"scenario": "lantern", "random": True}, "lantern offers no labels"),
         ({"scenario": "alfworld", "extra": "full"}, "--extra belongs to the world dangerous_taxi"),
-    ],
-)
-def test_a_world_that_cannot_be_measured_so_says_why(here, flags, message):
-    with pytest.raises(UsageError, match=message):
-        evaluate_gpt(runs=1, quiet=True, **flags)
-
-
-def test_chance_plays_any_world_of_labels(here):
-    evaluate_gpt(runs=2, scenario="auto_explore", random=True, quiet=True)
+    ):
+        with pytest.raises(UsageError, match=message):
+            evaluate_gpt(runs=1, quiet=True, **flags)
+    evaluate_gpt(runs=2, scenario="auto_explore", random=True, quiet=True)  # chance plays any world of labels
     assert Path("result.txt").read_text().startswith("auto_explore random: success 0/2")
 
 
-@pytest.mark.parametrize("content", ["{", '{"a": 1}', "[1]", "[NaN]"])
-def test_a_file_that_holds_no_records_is_named(here, content):
-    Path("tasks.json").write_text(content)
-    with pytest.raises(DataError, match=r"tasks\.json"):
-        split_data("tasks.json")
+def test_a_file_that_holds_no_records_is_named(here):
+    for content in ("{", '{"a": 1}', "[1]", "[NaN]"):
+        Path("tasks.json").write_text(content)
+        with pytest.raises(DataError, match=r"tasks\.json"):
+            split_data("tasks.json")
 
 
 def test_success_is_counted_by_level():
@@ -372,9 +363,8 @@ def test_a_repository_may_be_called_data(here, capsys):
 
 
 def test_the_taxis_tasks_are_those_that_are_said(here):
-    with pytest.raises(
-        UsageError, match=r"has tasks of dropoff, and --extra is pickup\. Add --extra dropoff"
-    ):
+    wanted = r"has tasks of dropoff, and --extra is pickup\. Add --extra dropoff"
+    with pytest.raises(UsageError, match=wanted):
         evaluate_gpt(runs=2, tasks="taxi:dropoff:test", random=True, quiet=True)
     evaluate_gpt(runs=2, tasks="taxi:dropoff:test", extra="dropoff", random=True, quiet=True)
     evaluate_gpt(runs=2, tasks="taxi:none:test", extra="none", random=True, output="none", quiet=True)

@@ -5,8 +5,7 @@ from dataclasses import replace
 from PIL import Image, ImageDraw
 
 from sweet_rl.browsers import Box, RenderedPage
-from sweet_rl.grading.pages.metrics import view_of
-from sweet_rl.grading.pages.pictures import pixels_of, scale
+from sweet_rl.grading.pages.metrics import pixels_of, scale, view_of
 
 WHITE, GREEN, GREY, DARK = (255, 255, 255), (16, 185, 129), (243, 244, 246), (31, 41, 55)
 

@@ -1,16 +1,27 @@
-"""Trajectories to grades with a stand-in for the browser: what is shown, what goes wrong, how often is rendered."""
+"""Trajectories to grades with a stand-in for the browser; what is not computed twice; the embedding of pictures."""
 
 import asyncio
+import io
+import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from sweet_rl.grading.pages.answers import answer_html
-from sweet_rl.grading.pages.grader import FLOORS, PageGrader
-from sweet_rl.grading.pages.metrics import WEIGHT_FREE
+from sweet_rl.browsers import Box, RenderedPage, RenderSettings, open_renderer
+from sweet_rl.browsers.chromium import Chromium
+from sweet_rl.errors import UsageError
+from sweet_rl.grading.pages import metrics
+from sweet_rl.grading.pages.embedding import ClipEmbedder, cosine, squares
+from sweet_rl.grading.pages.grader import FLOORS, PageGrader, answer_html
+from sweet_rl.grading.pages.metrics import WEIGHT_FREE, BrokenPicture, Looks, decode, pixels_of, scale
 from sweet_rl.records import trajectories_from_rows, trajectory_from_row
+from sweet_rl.worlds import load_tasks
 from tests.browsers.fake_renderer import FakeRenderer
+from tests.conftest import ROOT
+from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, draw, moved
 from tests.grading.pages.runs import FAR, NEAR, TARGET, row
+from tests.grading.pages.tiny_clip import save_tiny_clip
 
 
 class Brightness:
@@ -181,3 +192,226 @@ def test_who_stops_listening_leaves_nothing_running(tmp_path):
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(look_at_the_first())
+
+
+@pytest.fixture
+def plain_grades(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    from _plain_pages import plain_grades
+
+    return plain_grades
+
+
+class Album:
+    """Renders what was put into it."""
+
+    def __init__(self, pages):
+        self.pages = pages
+
+    async def render(self, html):
+        return next(page for name, page in self.pages.items() if f"[{name}]" in html)
+
+
+def in_png(image, boxes=()):
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return RenderedPage(out.getvalue(), *image.size, tuple(boxes))
+
+
+def noise(height):
+    pixels = np.random.default_rng(height).integers(0, 256, (height, 400, 3), np.uint8)
+    return in_png(Image.fromarray(pixels), [Box("p", 0, 0, 400, height, "noise")])
+
+
+def pages_by_hand():
+    """Low and high, dark and white, plain and busy, and what is nearly even."""
+    nearly = Image.new("RGB", (1366, 768), (200, 200, 200))
+    nearly.paste((201, 200, 200), (300, 300, 700, 500))
+    return {
+        "shop": in_png(draw(SHOP), SHOP),
+        "moved": in_png(draw(moved(SHOP, 12, 40), height=1401), moved(SHOP, 12, 40)),
+        "dark": in_png(draw(SHOP, paper=DARK, height=640), SHOP),
+        "green": in_png(Image.new("RGB", (1366, 768), GREEN)),
+        "white": in_png(Image.new("RGB", (1366, 2000), "white")),
+        "black": in_png(Image.new("RGB", (1366, 1371), "black")),
+        "nearly even": in_png(nearly),
+        "thin": in_png(Image.new("RGB", (1366, 3), "red")),
+        "high": in_png(draw(SHOP, width=300, height=4000), SHOP),
+        "noise": noise(333),
+        "more noise": noise(90),
+    }
+
+
+def graded(pairs, pages, folder, looks):
+    """The grades of (answer, target) by name, each answer's picture a file."""
+    rows = []
+    for number, (answer, target) in enumerate(pairs):
+        (folder / f"{number}.png").write_bytes(pages[answer].image)
+        task = {"task_id": str(number), "problem_description": "A page.", "ground_truth": f"<html>[{target}]"}
+        said = {"role": "assistant", "content": f"<html>[{answer}]</html>"}
+        rows.append({"task": task, "dialogue_history": [said], "answer": f"{number}.png"})
+
+    async def grade():
+        grader = PageGrader(Album(pages), folder=folder, looks=looks)
+        return [found async for found in grader.grade(trajectories_from_rows(list(enumerate(rows))))]
+
+    return dict(asyncio.run(grade()))
+
+
+def all_agree(pairs, pages, folder, plain_grades):
+    found = graded(pairs, pages, folder, Looks(folder / "cache"))
+    assert graded(pairs, pages, folder, Looks(folder / "cache")) == found  # read again
+    for number, (answer, target) in enumerate(pairs):
+        wanted = plain_grades(pages[answer].image, pages[answer], pages[target])
+        grades = {"answer": found[number].values, **found[number].floors}
+        assert set(grades) == {"answer", *FLOORS} == set(wanted)
+        for name, values in grades.items():
+            assert dict(values) == pytest.approx(wanted[name], abs=1e-6), (answer, target, name)
+
+
+def test_grades_and_floors_are_those_of_the_plain_arithmetic(tmp_path, plain_grades):
+    pages = pages_by_hand()
+    pairs = [(answer, target) for target in pages for answer in ("shop", "nearly even", target)]
+    all_agree(pairs, pages, tmp_path, plain_grades)
+
+
+def test_grades_of_real_pages_are_those_of_the_plain_arithmetic(tmp_path, plain_grades, shared):
+    try:
+        Chromium.find()
+    except UsageError as error:
+        pytest.skip(str(error))
+    texts = [
+        task.ground_truth
+        for task in load_tasks(str(shared / "data/colbench/frontend_tasks_500.jsonl"), num_tasks=12)
+    ]
+
+    async def render():
+        async with open_renderer(RenderSettings()) as renderer:
+            return await asyncio.gather(*map(renderer.render, texts))
+
+    pages = dict(zip(map(str, range(12)), asyncio.run(render()), strict=True))
+    pairs = [(str(number), str((number + 1) % 12)) for number in range(12)]
+    all_agree(pairs, pages, tmp_path, plain_grades)
+
+
+def test_a_picture_that_was_looked_at_is_not_decoded_again(tmp_path, monkeypatch):
+    page = pages_by_hand()["shop"]
+    first = Looks(tmp_path).of(page.image)
+    assert np.array_equal(first, pixels_of(scale(decode(page.image))))
+    monkeypatch.setattr(metrics, "decode", None)
+    assert np.array_equal(Looks(tmp_path).of(page.image), first)
+
+
+def test_a_look_that_is_damaged_is_made_anew(tmp_path):
+    page = pages_by_hand()["shop"]
+    looks = Looks(tmp_path)
+    wanted = looks.of(page.image)
+    (file,) = tmp_path.rglob("*.zz")
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    for damage in (b"", whole[:-1], whole[:middle], flipped, b"nothing"):
+        file.write_bytes(damage)
+        assert np.array_equal(looks.of(page.image), wanted)
+        assert file.read_bytes() == whole
+
+
+def test_what_is_no_picture_has_no_look_and_nothing_is_kept_without_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BrokenPicture):
+        Looks(tmp_path / "cache").of(b"no picture")
+    Looks().of(pages_by_hand()["thin"].image)
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.fixture(scope="module", params=["clip", "siglip"])
+def folder(request, tmp_path_factory):
+    return str(save_tiny_clip(tmp_path_factory.mktemp(request.param), request.param))
+
+
+def embed(embedder, *images):
+    return embedder.embed([embedder.prepare(image) for image in images])
+
+
+def test_published_preprocessing_and_features(folder):
+    """What the model's own processor and model give, one picture at a time."""
+    import torch
+    from transformers import AutoImageProcessor, AutoModel
+
+    images = [draw(SHOP), draw(moved(SHOP, 60), height=1500), draw(SHOP[:3], width=400)]
+    vectors = embed(ClipEmbedder(folder, device="cpu", batch_size=2), *images)
+    processor, model = (
+        AutoImageProcessor.from_pretrained(folder, backend="pil"),
+        AutoModel.from_pretrained(folder),
+    )
+    with torch.inference_mode():
+        for image, vector in zip(images, vectors, strict=True):
+            features = model.get_image_features(**processor(images=image, return_tensors="pt")).pooler_output
+            np.testing.assert_allclose(vector, features[0].numpy(), rtol=1e-4, atol=1e-5)
+    assert not np.allclose(vectors[0], vectors[1])
+
+
+def test_a_picture_is_exactly_like_itself_whatever_the_batch(folder):
+    embedder = ClipEmbedder(folder, device="cpu")
+    first, other, again = embed(embedder, draw(SHOP), draw(SHOP[:2]), draw(SHOP))
+    assert cosine(first, again) == 1
+    assert 0 <= cosine(first, other) < 1
+
+
+def test_center_sees_the_middle_of_a_long_page_and_tile_all_of_it(tmp_path):
+    folder = str(save_tiny_clip(tmp_path, "clip"))
+    long = draw(SHOP, width=400, height=2000)
+    end_changed = long.copy()
+    end_changed.paste("red", (0, 1800, 400, 2000))
+    center, tile = ClipEmbedder(folder, device="cpu"), ClipEmbedder(folder, device="cpu", long_page="tile")
+    assert cosine(*embed(center, long, end_changed)) == 1
+    assert cosine(*embed(tile, long, end_changed)) < 1 - 1e-4
+    square = draw(SHOP, width=300, height=300)
+    np.testing.assert_array_equal(*[embed(way, square)[0] for way in (center, tile)])
+
+
+def test_the_tiles_vector_is_the_mean_of_unit_vectors(tmp_path):
+    folder = str(save_tiny_clip(tmp_path, "clip"))
+    page = draw(SHOP, width=400, height=1000)
+    center, tile = ClipEmbedder(folder, device="cpu"), ClipEmbedder(folder, device="cpu", long_page="tile")
+    parts = embed(center, *[page.crop((0, top, 400, top + 400)) for top in (0, 400, 600)])
+    expected = np.mean([part / np.linalg.norm(part) for part in parts], axis=0)
+    np.testing.assert_allclose(embed(tile, page)[0], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "starts"),
+    [((10, 10), [0]), ((10, 25), [0, 10, 15]), ((25, 10), [0, 10, 15]), ((10, 20), [0, 10])],
+)
+def test_squares(size, starts):
+    image = Image.new("RGB", size)
+    for y in range(size[1]):
+        for x in range(size[0]):
+            image.putpixel((x, y), (x, y, 0))
+    tiles = squares(image)
+    assert [tile.size for tile in tiles] == [(10, 10)] * len(starts)
+    assert [max(tile.getpixel((0, 0))) for tile in tiles] == starts
+
+
+def test_a_very_long_page_has_sixteen_squares():
+    tiles = squares(Image.new("RGB", (10, 5000)))
+    assert len(tiles) == 16
+
+
+def test_cosine_by_hand():
+    def vector(*values):
+        return np.array(values, np.float32)
+
+    assert cosine(vector(3, 0), vector(0.6, 0.8)) == pytest.approx(0.6)
+    assert cosine(vector(1, 0), vector(-1, 0.001)) == 0
+    assert cosine(vector(0, 0), vector(1, 0)) == 0
+    assert cosine(vector(2, 1), vector(4, 2)) == pytest.approx(1)
+
+
+def test_what_is_no_clip_model_is_said(tmp_path):
+    from tests.tiny_models import save_tiny_llama
+
+    with pytest.raises(UsageError, match="no such folder"):
+        ClipEmbedder(str(tmp_path / "nowhere"), device="cpu")
+    with pytest.raises(UsageError, match="CLIP"):
+        ClipEmbedder(str(save_tiny_llama(tmp_path / "llama")), device="cpu")

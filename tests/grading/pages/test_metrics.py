@@ -9,11 +9,22 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sweet_rl.browsers import Box, RenderedPage
-from sweet_rl.grading.pages import visual
+from sweet_rl.grading.pages import metrics
 from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
-from sweet_rl.grading.pages.metrics import PARTS, WEIGHT_FREE, compare, view_of
-from sweet_rl.grading.pages.pictures import WIDTH, BrokenPicture, black, blank, decode, scale
-from sweet_rl.grading.pages.visual import Canvas, windows_of
+from sweet_rl.grading.pages.metrics import (
+    PARTS,
+    WEIGHT_FREE,
+    WIDTH,
+    BrokenPicture,
+    Canvas,
+    black,
+    blank,
+    compare,
+    decode,
+    scale,
+    view_of,
+    windows_of,
+)
 from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, WHITE, draw, moved, page, seen
 
 NOTHING = view_of(seen(blank(1366, 768)), RenderedPage(b"", 1366, 768))
@@ -54,8 +65,8 @@ def test_range_and_symmetry_for_any_two_pages(first, second):
 def test_a_page_is_exactly_like_itself(one):
     assert set(compare(one, one).values()) == {1.0}
     again = (
-        visual.structure(one.look, one.look),
-        visual.colour(one.look, one.look),
+        metrics.structure(one.look, one.look),
+        metrics.colour(one.look, one.look),
     )
     assert again == pytest.approx((1, 1), abs=1e-9)  # also without the short cut for equal pictures
 
@@ -178,15 +189,15 @@ def flat(red, green, blue, height=8):
 
 
 def test_colour_by_hand():
-    assert visual.colour(flat(1, 1, 1), flat(1, 1, 1)) == 1
-    assert visual.colour(flat(0, 0, 0), flat(1, 1, 1)) == 0
+    assert metrics.colour(flat(1, 1, 1), flat(1, 1, 1)) == 1
+    assert metrics.colour(flat(0, 0, 0), flat(1, 1, 1)) == 0
     # ink (0, 0, 1) in (0, 1, 1): half of it in place, no colour in common
-    assert visual.colour(flat(1, 1, 0), flat(1, 0, 0)) == pytest.approx(0.25)
+    assert metrics.colour(flat(1, 1, 0), flat(1, 0, 0)) == pytest.approx(0.25)
     half = Canvas(np.concatenate([flat(0, 0, 0, 4).pixels, flat(1, 1, 1, 4).pixels]))
-    assert visual.colour(half, Canvas(half.pixels[::-1])) == pytest.approx(
+    assert metrics.colour(half, Canvas(half.pixels[::-1])) == pytest.approx(
         0.5
     )  # the same colours, nowhere in place
-    assert visual.colour(half, flat(0, 0, 0)) == pytest.approx(0.5)
+    assert metrics.colour(half, flat(0, 0, 0)) == pytest.approx(0.5)
 
 
 def test_structure_by_hand():
@@ -202,13 +213,13 @@ def test_structure_by_hand():
             value = brightness * 2 * covariance / (a.var() + b.var())
             weight = max(a.std(), b.std())
             total, weights = total + max(value, 0) * weight, weights + weight
-    assert visual.weighed_similarity(windows_of(one), windows_of(other)) == pytest.approx(total / weights)
+    assert metrics.weighed_similarity(windows_of(one), windows_of(other)) == pytest.approx(total / weights)
 
 
 def test_structure_of_tiny_and_flat_pictures():
     for height in (1, 2, 3, 13):
-        assert 0 <= visual.structure(flat(0, 0, 0, height), flat(1, 1, 1, 1)) < 0.01
-        assert visual.structure(flat(0.5, 0.5, 0.5, height), flat(0.5, 0.5, 0.5, height)) == pytest.approx(1)
+        assert 0 <= metrics.structure(flat(0, 0, 0, height), flat(1, 1, 1, 1)) < 0.01
+        assert metrics.structure(flat(0.5, 0.5, 0.5, height), flat(0.5, 0.5, 0.5, height)) == pytest.approx(1)
 
 
 def test_pictures_of_every_kind_are_decoded_and_others_said():

@@ -28,8 +28,8 @@ from sweet_rl.mini.backend.facts import facts_of
 from sweet_rl.mini.backend.human import MAX_HIDDEN, ScriptedHuman, context_of
 from sweet_rl.types import Message, UserContext
 from sweet_rl.users.protocol import ServedMessage
-from tests.users.test_server_endpoints import HIDDEN, PROMPT, chat
-from tests.users.test_server_endpoints import ask as ask_server
+from tests.users.test_server import HIDDEN, PROMPT, chat
+from tests.users.test_server import ask as ask_server
 
 HUMAN = ScriptedHuman()
 WELL_POSED = json.loads(Path(__file__).with_name("well_posed.json").read_text())

@@ -1,22 +1,30 @@
 """Isolates a process from the machine with what the kernel offers and the user may use.
 
 Each layer is tried on its own; what must be there is decided outside (`sweet_rl.grading.sandbox.worker`).
-Namespaces take away the file system, the network and other processes; Landlock takes away files where mount
-namespaces are missing (`guest.landlock`); resource limits and seccomp bound what is left.
+Namespaces take away the file system, the network and other processes. Landlock needs neither privileges nor
+namespaces: in an ordinary container, where those are refused, it is what keeps files out of reach. Resource limits and
+seccomp bound what is left.
+
+The open files of a child: none shared with the next child, and no sockets. A socket's inode number comes from a counter
+of the whole machine: who makes many tells it to all who make one later. So a child can make none (`guest.seccomp`), its
+own have numbers from `HIDDEN` on, and a descriptor from there on cannot be asked for its inode, or be copied to a number
+below. asyncio, which wakes itself up through a pair of sockets, is handed copies of a pair that the child was born with.
 """
 
 from __future__ import annotations
 
+import _socket  # its sockets ask the kernel nothing when they are made
 import ctypes
+import errno
 import os
 import resource
 import struct
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from . import libc
-from .descriptors import END
 
 _NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 _NEWUSER, _NEWPID, _NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -161,14 +169,6 @@ def _add_null(place: str) -> None:
         libc.mount("none", place, None, libc.MS_REMOUNT | libc.MS_BIND | flags)
 
 
-def unused_user() -> int:
-    """A user number that no one else has, so that limits which count by user are this worker's own.
-
-    Drawn by lot: answers see it, and a process number would show how many there have been.
-    """
-    return _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
-
-
 def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False) -> bool:
     """Give up every capability, for good, and become a user without other processes where we were root.
 
@@ -189,7 +189,9 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False
                 libc.prctl(_PR_CAPBSET_DROP, capability)
     is_own_user = False
     if os.geteuid() == 0 and all(map(_open_to_all, folders)):
-        user = unused_user()
+        # one that no one else has: limits which count by user are this worker's own. Drawn by lot, as answers see it,
+        # and a process number would show how many there have been
+        user = _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
         libc.prctl(_PR_SET_KEEPCAPS, 1)
         with suppress(OSError):
             os.setgroups([])
@@ -212,11 +214,6 @@ def die_with_parent() -> libc.Step:
     return libc.prepared("prctl", libc.PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (9, 0, 0, 0)))
 
 
-def hide_memory() -> None:
-    """Not to be traced or dumped by others of the same user."""
-    libc.prctl(libc.PR_SET_DUMPABLE, 0)
-
-
 def inherited_limits(memory_bytes: int) -> list[libc.Step]:
     """Bounds that a worker can live with itself, and that its children have from it."""
     return [
@@ -232,7 +229,7 @@ def limits_of_a_child(cpu_s: int, *, writable: bool, own_user: bool, own_namespa
 
     The kernel counts the threads of a user, for all of the user's processes; since 5.14 in each user namespace
     by themselves. Where they are not a worker's alone, a low bound would fail honest threads beside a busy
-    desktop: half of what the user may have is left, and the process outside counts (`sandbox.clock`).
+    desktop: half of what the user may have is left, and the process outside counts (`sandbox.worker`).
     """
     version = os.uname().release.split(".")
     by_namespace = (int(version[0]), int(version[1].partition("-")[0])) >= (5, 14)
@@ -250,3 +247,144 @@ def _limit(what: int, most: int) -> libc.Step:
     _, hard = resource.getrlimit(what)
     bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
     return libc.prepared("setrlimit", what, (ctypes.c_uint64 * 2)(bound, bound))
+
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_WRITE, _READ, _LIST = 1 << 1, 1 << 2, 1 << 3
+_REMOVE_FOLDER, _REMOVE_FILE, _MAKE_FOLDER, _MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
+_RENAME, _TRUNCATE = 1 << 13, 1 << 14  # from versions 2 and 3 on
+_FIRST_VERSIONS_RIGHTS = 13
+_NETWORK, _SCOPES = 0b11, 0b11  # from versions 4 (connect, bind) and 6 (abstract sockets, signals) on
+_NETWORK_VERSION, _SCOPE_VERSION = 4, 6
+
+
+def restrict(readable: Iterable[str], hidden: Iterable[str], writable: str | None, null: str) -> list[str]:
+    """From now on only this, for the calling process and all that it forks.
+
+    Args:
+        readable: folders.
+        hidden: folders below them, of which only the names can be read.
+        writable: a folder where files can be made.
+        null: a file that can be written to.
+
+    Returns:
+        The layers that are active: none, "Landlock", and the name of its scope where signals have one.
+    """
+    try:
+        version = libc.syscall("landlock", _CREATE, None, 0, 1)
+        rights = (
+            1 << (_FIRST_VERSIONS_RIGHTS + min(version - 1, 2))
+        ) - 1  # later versions know two rights more
+        ruleset = libc.syscall("landlock", _CREATE, *_attributes(version, rights), 0)
+        for path, wanted in _rules(readable, list(hidden)):
+            _allow(ruleset, path, wanted & rights)
+        if writable is not None:
+            files = _WRITE | _REMOVE_FOLDER | _REMOVE_FILE | _MAKE_FOLDER | _MAKE_FILE | _RENAME | _TRUNCATE
+            _allow(ruleset, writable, (_READ | _LIST | files) & rights)
+        with suppress(OSError):
+            _allow(ruleset, null, (_READ | _WRITE | _TRUNCATE) & rights)
+        libc.syscall("landlock", _RESTRICT, ruleset, 0)
+        os.close(ruleset)
+    except OSError:
+        return []
+    return ["Landlock", *(["signal scope"] if version >= _SCOPE_VERSION else [])]
+
+
+def _attributes(version: int, rights: int) -> tuple[bytes, int]:
+    """What the ruleset is about, as long as this version of the kernel's structure."""
+    attributes = struct.pack("Q", rights)
+    if version >= _NETWORK_VERSION:
+        attributes += struct.pack("Q", _NETWORK)
+    if version >= _SCOPE_VERSION:
+        attributes += struct.pack("Q", _SCOPES)
+    return attributes, len(attributes)
+
+
+def _rules(readable: Iterable[str], hidden: list[str]) -> Iterator[tuple[str, int]]:
+    """Paths and rights. A rule holds for all below it: beside what is hidden, each one gets its own."""
+    for path in readable:
+        below = [folder for folder in hidden if f"{folder}/".startswith(f"{path}/")]
+        if not below:
+            yield path, _READ | _LIST if os.path.isdir(path) else _READ
+        elif path not in hidden:
+            yield path, _LIST
+            neighbours = [entry.path for entry in os.scandir(path) if not entry.is_symlink()]
+            yield from _rules(neighbours, below)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    folder = os.open(path, os.O_PATH)
+    try:
+        rule = struct.pack("=Qi", rights, folder)
+        libc.syscall("landlock", _ADD, ruleset, 1, rule, 0)
+    finally:
+        os.close(folder)
+
+
+HIDDEN, END = 48, 64
+"""The descriptors of which nothing can be asked, and their end, which is that of all."""
+
+CHANNEL, _WAKE_ONE, _WAKE_OTHER = HIDDEN, HIDDEN + 1, HIDDEN + 2
+
+_NULL = "/dev/null"
+_DUPFD_CLOEXEC = 1030
+
+
+class Pairs:
+    """Two pairs of connected local streams, new ones for each child: to the process outside; asyncio's."""
+
+    def __init__(self) -> None:
+        size = ctypes.sizeof(ctypes.c_int)
+        numbers = (ctypes.c_int * 4)()
+        outer, *ends = (ctypes.c_int.from_buffer(numbers, at * size) for at in range(4))
+        kind = (_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
+        places = zip(ends, (CHANNEL, _WAKE_ONE, _WAKE_OTHER), strict=True)
+        self.outer = memoryview(outer).cast("B")
+        self.make = [libc.prepared("socketpair", *kind, ctypes.byref(numbers, at * size)) for at in (0, 2)]
+        self.close_ends = [libc.prepared("close", end) for end in ends]
+        self.close_outer = [libc.prepared("close", outer)]
+        self._arrange = [libc.prepared("dup2", *pair) for pair in places]
+
+    def arrangement(self) -> list[libc.Step]:
+        """What gives up all descriptors of a child but its ends, which get their places."""
+        if _can_open_null():  # needs no other
+            null = [libc.prepared("open", _NULL.encode(), os.O_RDWR), libc.prepared("dup2", 0, 1)]
+            return [*self._arrange, (os.closerange, (0, HIDDEN)), *null, libc.prepared("dup2", 0, 2)]
+        # the worker's own complaints go to a file, an answer's go nowhere
+        return [*self._arrange, libc.prepared("dup2", 1, 2), (os.closerange, (3, HIDDEN))]
+
+
+def _can_open_null() -> bool:
+    try:
+        os.close(os.open(_NULL, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def channel() -> _socket.socket:
+    """A child's end of its pair, as something to speak through once it is in its place."""
+    one, other = _pair()
+    os.dup2(one.fileno(), CHANNEL)
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, CHANNEL)
+    for number in (one.detach(), other.detach(), CHANNEL):
+        os.close(number)
+    return made
+
+
+def offer_wake_pair() -> None:
+    """From now on `socket.socketpair` gives asyncio copies of the child's pair, and fails for others."""
+    _socket.socketpair = _wake_pair
+
+
+def _wake_pair(*_: Any) -> tuple[_socket.socket, _socket.socket]:
+    if not sys._getframe(2).f_globals.get("__name__", "").startswith("asyncio."):
+        raise PermissionError(errno.EPERM, "no sockets in the sandbox")
+    import fcntl  # not in every worker's memory
+
+    kind = (_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
+    one, other = (fcntl.fcntl(end, _DUPFD_CLOEXEC, HIDDEN) for end in (_WAKE_ONE, _WAKE_OTHER))
+    return _socket.socket(*kind, one), _socket.socket(*kind, other)
+
+
+_pair = _socket.socketpair

@@ -4,7 +4,7 @@ A list of what is allowed rather than of what is not, so that a call that a late
 No call on it starts a process, reaches another one or leaves the machine, and none changes what another
 process could read: hence `fcntl` without locks, owners and leases, `futex` without what is keyed by a file,
 clocks of one's own only, no inode numbers of sockets, which are counted for the whole machine
-(`guest.descriptors`). Files are another layer's: mounts and Landlock.
+(`guest.isolation`). Files are another layer's: mounts and Landlock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from . import libc
-from .descriptors import END, HIDDEN
+from .isolation import END, HIDDEN
 
 _ALLOWED = {  # name: (number on x86_64, number on aarch64)
     "read": (0, 63), "readv": (19, 65), "pread64": (17, 67), "lseek": (8, 62), "close": (3, 57),

@@ -1,4 +1,4 @@
-"""Starting, watching and ending a server process, with a stand-in for vLLM (tests/vllm has the real one)."""
+"""Starting, watching and ending a server process, with a stand-in for vLLM (tests/vllm has the real one), and the agent in it."""
 
 import asyncio
 import os
@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.chat import EMBEDDED, PlainChat, model_path
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.openai_client import RetryPolicy
+from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
 
 
 @pytest.fixture
@@ -105,7 +107,7 @@ def test_loading_takes_too_long(fake):
 def test_a_start_tells_the_last_line_of_its_log_and_leaves_nothing_behind_when_cancelled(
     fake, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("sweet_rl.policies.vllm_server._PROGRESS_S", 0.1)
+    monkeypatch.setattr("sweet_rl.policies.vllm._PROGRESS_S", 0.1)
     said = []
 
     async def main():
@@ -143,7 +145,7 @@ def test_the_server_does_not_outlive_a_killed_run(fake, tmp_path):
     server = fake()
     code = (
         "import asyncio, sys\n"
-        "from sweet_rl.policies.vllm_server import VLLMServer\n"
+        "from sweet_rl.policies.vllm import VLLMServer\n"
         "async def main():\n"
         f"    await VLLMServer('M', python={server._python!r}, log_path={str(tmp_path / 'log')!r},\n"
         f"                     args={server._args[-2:]!r}).start()\n"
@@ -158,3 +160,51 @@ def test_the_server_does_not_outlive_a_killed_run(fake, tmp_path):
         assert all(map(alive, started))
         run.kill()
     wait_until_dead(started)
+
+
+@pytest.fixture
+def start(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_vllm.py")} "$@"\n')
+    python.chmod(0o755)
+
+    def make(model="M"):
+        server = VLLMServer(model, python=str(python), log_path=tmp_path / "log")
+        retry = RetryPolicy(attempts=2, first_wait_s=0.01)
+        return VLLMPolicy.start(server, chat_format=PlainChat(), retry=retry)
+
+    return make
+
+
+def test_a_server_that_dies_once_costs_nobody_a_turn(start, observe):
+    async def main():
+        policy = await start()
+        try:
+            first = (await policy.act(observe("Hi."))).completion.text
+            (sampled,) = await policy.sample(["Hi."], 1)
+            os.kill(int(first.removeprefix("pid ")), signal.SIGKILL)
+            turns = await asyncio.gather(*(policy.act(observe(f"Hi {i}.")) for i in range(5)))
+            with pytest.raises(ServiceError, match=r"died \(status 7\), again after a restart"):
+                await policy.act(observe("kill yourself"))
+        finally:
+            await policy.close()
+        return first, sampled[0].text, {turn.completion.text for turn in turns}
+
+    first, sampled, later = asyncio.run(main())
+    assert first == sampled
+    assert len(later) == 1  # all by the second server
+    assert first not in later
+
+
+def test_a_model_with_a_name_of_ours_is_served_under_that_name(start, observe, tmp_path):
+    """The server loads its folder; with no other name it would know nothing but the folder's."""
+
+    async def main():
+        policy = await start(EMBEDDED)
+        try:
+            return (await policy.act(observe("Hi."))).completion.text
+        finally:
+            await policy.close()
+
+    assert asyncio.run(main()).startswith("pid ")
+    assert f"--model {model_path(EMBEDDED)} " in (tmp_path / "log").read_text()

@@ -1,22 +1,20 @@
-"""A pool of worker processes, each answering one request at a time; does not know what they do.
-
-For engines that block and could crash or hang, so that they never run in the process that trains. Questions
-hold everything that is needed to answer them: whichever worker is free takes the next one, and a worker that
-dies spoils the one question that it was given, and is replaced.
-"""
+"""Worker processes that answer requests, for engines that block, could crash or hang."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import pickle
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
@@ -34,7 +32,7 @@ class WorkerPool:
     """Started when first needed, bound to no event loop, safe to be asked from many threads.
 
     Args:
-        module: run as `python -m MODULE FD FOLDER ARGUMENTS...`; see `sweet_rl.workers.serving`.
+        module: run as `python -m MODULE FD FOLDER ARGUMENTS...`; see `sweet_rl.processes`.
         arguments: given to every worker.
         workers: processes; None for one for each core, four at most.
         timeout_s: seconds until a question counts as hanging; the worker is stopped then.
@@ -69,13 +67,7 @@ class WorkerPool:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     def ask_now(self, *question: Any, label: str = "", timeout_s: float | None = None) -> Any:
-        """What a worker answers, once one is free.
-
-        Args:
-            question: a method's name and its arguments.
-            label: names the question in messages; default: its method.
-            timeout_s: another limit than the pool's.
-        """
+        """What a worker answers, once one is free."""
         with self._places:
             try:
                 worker = self._idle.get_nowait()
@@ -157,3 +149,54 @@ class _Worker:
             return self._process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             return None
+
+
+Methods = Mapping[str, Callable[..., Any]]
+"""What may be asked, by name."""
+
+
+def work(start: Callable[..., Methods]) -> None:
+    """The whole life of a worker process. Arguments: the pipe's descriptor, a folder, the pool's own.
+
+    It works in the folder, and removes it: an engine that writes files writes them there. The pool removes
+    what is left of a worker that was killed.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which closes the pipe
+    warnings.simplefilter("ignore")
+    descriptor, folder, *arguments = sys.argv[1:]
+    os.chdir(folder)
+    try:
+        serve(Connection(int(descriptor)), partial(start, *arguments))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def serve(pipe: Connection, start: Callable[[], Methods]) -> None:
+    """Answer questions `(method, *arguments)` until the other side closes the pipe.
+
+    What a method raises is sent instead of its answer.
+    """
+    methods: Methods | None = None
+    while True:
+        try:
+            method, *arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            if methods is None:
+                methods = start()
+            answer: Any = methods[method](*arguments)
+        except Exception as error:  # noqa: BLE001 - reaches the caller
+            answer = error
+        if isinstance(answer, Exception) and not _travels(answer):
+            answer = RuntimeError(f"{type(answer).__name__}: {answer}")
+        pipe.send(answer)
+
+
+def _travels(error: Exception) -> bool:
+    """Whether the other side can read it: some can be written only."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever its class does
+        return False
+    return True
