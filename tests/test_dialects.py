@@ -497,9 +497,9 @@ def test_fields_and_headers_of_ones_own_are_sent_and_null_leaves_a_field_out():
 def test_a_server_that_loads_is_waited_for_and_one_that_never_comes_up_is_not(capsys):
     loading = says(error("Loading model", code=503), status=503)
 
-    async def main(wait_s, *answers):
+    async def main(wait_s, *answers, attempts=2):
         async with serve(*answers) as (url, asked):
-            retry = RetryPolicy(attempts=2, server_wait_s=wait_s)
+            retry = RetryPolicy(attempts=attempts, server_wait_s=wait_s)
             client = OpenAIClient([url], retry=retry, sleep=lambda _: asyncio.sleep(0.01))
             try:
                 return (await client.chat(BODY)).content, len(asked)
@@ -513,6 +513,8 @@ def test_a_server_that_loads_is_waited_for_and_one_that_never_comes_up_is_not(ca
     assert asyncio.run(main(0, *[loading] * 8, says())) == ("server_error", 2)
     kind, asked = asyncio.run(main(0.1, loading))
     assert (kind, asked > 3) == ("server_error", True)
+    kind, asked = asyncio.run(main(0.1, loading, attempts=100))
+    assert (kind, asked < 60) == ("server_error", True)  # and when it is over, it is over
 
 
 def test_a_server_whose_process_starts_is_waited_for():

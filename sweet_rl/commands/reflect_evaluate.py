@@ -91,6 +91,10 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
             if not part.startswith(AGENT):
                 tracking.reads("checkpoints", part.removeprefix(LINEAR))
     reflector = flags.reflect_load_dir
+    if not (checkpoints or flags.load_dir or reflector):
+        raise UsageError(
+            "Name at least one checkpoint: POLICY, or POLICY+REFLECTION; the model itself is called base."
+        )
     named = checkpoints or (
         "+".join([flags.load_dir or "base", *([reflector or "base"] if flags.reflect or reflector else [])]),
     )

@@ -147,9 +147,11 @@ class RunFolder:
                 raise UsageError(
                     f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
                 ) from error
-        # A record alone is of a run that was stopped before it wrote its settings.
+        # A record and made models alone are of a run that was stopped before it wrote its settings.
         names = (entry.name for entry in self.path.iterdir())
-        if others := sorted(name for name in names if name != "run.json" and not name.endswith(".lock")):
+        if others := sorted(
+            name for name in names if name not in {"run.json", MODELS} and not name.endswith(".lock")
+        ):
             raise UsageError(
                 f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
                 "Name an empty or a new folder."

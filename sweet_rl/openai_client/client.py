@@ -232,7 +232,8 @@ class OpenAIClient:
                         continue
                     alive = limiter.accepted_at >= spent.began
                     wait_s = self._until_it_is_up(endpoint, failed)
-                    if wait_s is None:
+                    in_vain = self._waits_until is not None and not self._heard and failed.starting
+                    if wait_s is None and not in_vain:
                         wait_s = spent.wait_s(failed, self._jitter, alive=alive, closed=limiter.closed)
                     if wait_s is None:
                         failure = Failure(failed.kind, shown(failed.detail), failed.status, spent.requests)

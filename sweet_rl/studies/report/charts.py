@@ -264,8 +264,12 @@ def _svg(draw: Callable[[Any], None], label: str, width: int, height: int) -> Ma
 def _for_a_page(text: str, label: str) -> Markup:
     """An SVG file from its first attribute on: no names of its own but those it refers to, no colours."""
     text = text[text.index("<svg ") + 5 :]
-    own_parts = r"<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)"
-    text = re.sub(own_parts, "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)",
+        "",
+        text,
+        flags=re.DOTALL,
+    )
     text = re.sub(r'(?:xmlns|xmlns:xlink|width|height|version)="[^"]*" ?', "", text, count=5)
     text = re.sub(r' id="\w+_\d+"', "", text)
     own = hashlib.sha256((label + text).encode()).hexdigest()[:8]
