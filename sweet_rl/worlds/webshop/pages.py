@@ -275,6 +275,14 @@ class _NodeReader(HTMLParser):
         self.nodes: list[Node] = []
         self._open: list[tuple[str, NodeKind | None]] = []
         self._text: list[str] = []
+        self._unfinished = 0
+
+    def check_for_whole_start_tag(self, i: int) -> int:
+        end = super().check_for_whole_start_tag(i)
+        self._unfinished += end < 0
+        if self._unfinished > 100:  # each was looked for up to the end of the page
+            raise OddPage("it is broken HTML: more than 100 tags have no end")
+        return int(end)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.end_node()
