@@ -22,7 +22,7 @@ from _trainer_clock import Clock, callback, on_gpu
 from sweet_rl.chat import Span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.data import PairRow, Said
-from sweet_rl.training.encoding import Encoded, Side
+from sweet_rl.training.encoding import Branch, Encoded, Side
 
 LORA_MODULES = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 
@@ -58,23 +58,14 @@ class Data:
             span = Span(len(history), len(history) + self.response)
             for _ in range(self.pairs_of_turn):
                 sides = [
-                    Side.single((*history, *words(self.response - 1), 1), (span,), len(history))
-                    for _ in range(2)
+                    Side((Branch((*history, *words(self.response - 1), 1), (span,), len(history)),)) for _ in range(2)
                 ]
-                found.append(
-                    Encoded(len(found), tuple(sides), PairRow(Said(), Said(), Said(), "made", len(found) + 1))
-                )
+                found.append(Encoded(len(found), tuple(sides), PairRow(Said(), Said(), Said(), "made", len(found) + 1)))
         return found
 
 
 def ours(
-    shape: Shape,
-    data: Data,
-    device: str,
-    *,
-    attention: str = "sdpa",
-    tree: bool = True,
-    compiled: bool = False,
+    shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree: bool = True, compiled: bool = False
 ) -> Clock:
     """What `train_dpo` runs, without its files."""
     import torch
@@ -175,9 +166,7 @@ def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
         trainer = DPOTrainer(
             model=made(shape, device),
             args=config,
-            train_dataset=Dataset.from_list(
-                [_texts(pair, tokenizer) for pair in data.pairs(shape.vocabulary)]
-            ),
+            train_dataset=Dataset.from_list([_texts(pair, tokenizer) for pair in data.pairs(shape.vocabulary)]),
             processing_class=tokenizer,
             peft_config=_lora(shape) if shape.lora_rank else None,
             callbacks=[callback(clock)],
@@ -202,10 +191,7 @@ def _lora(shape: Shape) -> Any:
     from peft import LoraConfig
 
     return LoraConfig(
-        task_type="CAUSAL_LM",
-        r=shape.lora_rank,
-        lora_alpha=2 * shape.lora_rank,
-        target_modules=LORA_MODULES.split(","),
+        task_type="CAUSAL_LM", r=shape.lora_rank, lora_alpha=2 * shape.lora_rank, target_modules=LORA_MODULES.split(",")
     )
 
 

@@ -25,7 +25,7 @@ from sweet_rl.chat import Span
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Batch, Collator, Reader
 from sweet_rl.training.data import PairRow, Said
-from sweet_rl.training.encoding import Encoded, Side
+from sweet_rl.training.encoding import Branch, Encoded, Side
 from sweet_rl.training.forward import PairForward
 
 SERIES: dict[str, list[dict[str, int]]] = {
@@ -87,11 +87,10 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
     rng = np.random.default_rng(0)
     before = tuple(rng.integers(0, 32_000, history).tolist())
     texts = [tuple(rng.integers(0, 32_000, RESPONSE).tolist()) for _ in range(candidates)]
-    sides = [Side.single((*before, *text), (Span(history, history + RESPONSE),), history) for text in texts]
+    sides = [Side((Branch((*before, *text), (Span(history, history + RESPONSE),), history),)) for text in texts]
     row = PairRow(Said(), Said(), Said(), "made", 1)
     encoded = [
-        Encoded(i, (sides[i % candidates], sides[(i + 1 + i // candidates) % candidates]), row)
-        for i in range(pairs)
+        Encoded(i, (sides[i % candidates], sides[(i + 1 + i // candidates) % candidates]), row) for i in range(pairs)
     ]
     forward = PairForward(model)
 
@@ -108,9 +107,7 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
 
         return run
 
-    used = {
-        i for pair in range(pairs) for i in (pair % candidates, (pair + 1 + pair // candidates) % candidates)
-    }
+    used = {i for pair in range(pairs) for i in (pair % candidates, (pair + 1 + pair // candidates) % candidates)}
     tokens = history + len(used) * (RESPONSE - 1)
     ideal = _ideal(model, tokens, scored=len(used) * RESPONSE)
     runs = {"tree": step(attention_span(model), True), "alone": step(0, False), "ideal": ideal}
@@ -155,17 +152,11 @@ def _plot(found: dict[str, list[dict[str, float]]], path: Path) -> None:
     for axis, (name, rows) in zip(axes, found.items(), strict=True):
         for kind, (label, colour) in lines.items():
             style = "--" if kind == "ideal" else "o-"
-            axis.loglog(
-                [row[name] for row in rows], [row[kind] for row in rows], style, label=label, color=colour
-            )
+            axis.loglog([row[name] for row in rows], [row[kind] for row in rows], style, label=label, color=colour)
         axis.set_xticks([row[name] for row in rows], [f"{row[name]:.0f}" for row in rows])
         axis.minorticks_off()
         axis.set_xlabel(
-            {
-                "candidates": "candidates of a turn",
-                "history": "tokens of history",
-                "pairs": "pairs of a turn",
-            }[name]
+            {"candidates": "candidates of a turn", "history": "tokens of history", "pairs": "pairs of a turn"}[name]
         )
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("seconds of a step")

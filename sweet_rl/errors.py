@@ -62,14 +62,7 @@ class DataError(SweetRLError):
         super().__init__(f"{where}: {what}." + (f" {repair}" if repair else ""))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_data_error, (
-            self.problem,
-            self.path,
-            self.line,
-            self.field,
-            self.value,
-            self.repair,
-        )
+        return _rebuild_data_error, (self.problem, self.path, self.line, self.field, self.value, self.repair)
 
 
 class ServiceError(SweetRLError):

@@ -10,12 +10,7 @@ import pytest
 from sweet_rl.browsers import PageContext
 from sweet_rl.chat import PlainChat
 from sweet_rl.mini.backend.human import ScriptedHuman
-from sweet_rl.mini.frontend.agents import (
-    BlankDesigner,
-    GenericDesigner,
-    ImproverDesigner,
-    TargetDesigner,
-)
+from sweet_rl.mini.frontend.agents import BlankDesigner, GenericDesigner, ImproverDesigner, TargetDesigner
 from sweet_rl.mini.frontend.human import ScriptedViewer
 from sweet_rl.openai_client import ChatReply, OpenAIClient
 from sweet_rl.policies import POLICIES as OTHER_POLICIES
@@ -62,9 +57,7 @@ USERS = {
         OpenAIClient([url]), "scripted", prompt_template=load_prompt("human_simulator_code_prompt")
     ),
     "scripted viewer": lambda url: ScriptedViewer(),
-    "vision": lambda url: VisionUser(
-        Seeing([url]), "eyes", prompt_template=load_prompt("human_simulator_html_prompt")
-    ),
+    "vision": lambda url: VisionUser(Seeing([url]), "eyes", prompt_template=load_prompt("human_simulator_html_prompt")),
 } | {
     name: lambda url, name=name: OTHER_USERS.make(name, world_of("code"), flag="env_model")
     for name in OTHER_USERS.names()

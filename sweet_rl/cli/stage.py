@@ -26,14 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 from sweet_rl import tracking
 from sweet_rl.chat.formats import SMOLLM2, model_path
 from sweet_rl.cli.parse import Facets, Options, bound, flag_of, with_defaults
-from sweet_rl.errors import (
-    BudgetSpent,
-    DataError,
-    NonFiniteError,
-    SweetRLError,
-    UsageError,
-    missing_package,
-)
+from sweet_rl.errors import BudgetSpent, DataError, NonFiniteError, SweetRLError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, Flag, Only, described, flags_of
 from sweet_rl.flags.shared import Budget
 from sweet_rl.openai_client import shown
@@ -75,12 +68,7 @@ class StageEntry(NamedTuple):
 
 def written_by(path: Path, stages: Mapping[str, StageEntry]) -> str:
     """A sentence on the stage that writes such a file or folder, behind a blank; "" for any other."""
-    fits = [
-        (len(pattern), name)
-        for name, stage in stages.items()
-        for pattern in stage.writes
-        if path.match(pattern)
-    ]
+    fits = [(len(pattern), name) for name, stage in stages.items() for pattern in stage.writes if path.match(pattern)]
     return f" `sweet-rl {max(fits)[1]}` writes it." if fits else ""
 
 
@@ -116,9 +104,7 @@ def stage(
         types = typing.get_type_hints(function)
         names = [name for name, one in plain.parameters.items() if one.kind is one.POSITIONAL_ONLY]
         groups: list[type] = [types[name] for name in (names[:-1] if options else names)]
-        rest = plain.replace(
-            parameters=[p for p in plain.parameters.values() if p.kind is not p.POSITIONAL_ONLY]
-        )
+        rest = plain.replace(parameters=[p for p in plain.parameters.values() if p.kind is not p.POSITIONAL_ONLY])
         own = described(function)
         flags = [flag_of(parameter, own.get(name, "")) for name, parameter in rest.parameters.items()]
         flags += {one.name: one for kind in groups for one in flags_of(kind)}.values()

@@ -32,10 +32,7 @@ class Teller:
 
 
 def with_tiny_models(
-    settings: ReflectSettings,
-    folder: Path,
-    texts: Callable[[], Sequence[str]],
-    labels: Sequence[str] = (),
+    settings: ReflectSettings, folder: Path, texts: Callable[[], Sequence[str]], labels: Sequence[str] = ()
 ) -> ReflectSettings:
     """The settings with folders where they say `tiny`; the models are made there."""
     if TINY not in {settings.model_name, settings.reflect_model_name}:

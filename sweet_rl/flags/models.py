@@ -11,9 +11,7 @@ from sweet_rl.flags import REQUIRED, Only, Settings, flag
 IN_PROCESS: Final = Only("engine", ("transformers",), "a model run by transformers")
 OWN_VLLM: Final = Only("engine", ("vllm",), "a model run by vllm")
 SERVED: Final = Only("engine", ("openai",), "a model run by openai")
-A_MODEL: Final = Only(
-    "engine", ("transformers", "vllm", "openai"), "a model run by transformers or vllm or openai"
-)
+A_MODEL: Final = Only("engine", ("transformers", "vllm", "openai"), "a model run by transformers or vllm or openai")
 ASKED: Final = Only("asked", ("server",), "models behind a server")
 
 
@@ -21,9 +19,7 @@ ASKED: Final = Only("asked", ("server",), "models behind a server")
 class ServerPlace(Settings):
     """Requests to servers."""
 
-    hostname: str | None = flag(
-        None, "host of the OpenAI-compatible server; 127.0.0.1 when only the port is given."
-    )
+    hostname: str | None = flag(None, "host of the OpenAI-compatible server; 127.0.0.1 when only the port is given.")
     port: int | None = flag(None, "its port; 8000 when only the host is given.", at_least=0, at_most=65535)
 
 
@@ -33,8 +29,7 @@ class KeyVar(Settings):
 
     api_key_var: str | None = flag(
         None,
-        "environment variable that holds the server's key, which must be set; default OPENAI_API_KEY, if that is "
-        "set.",
+        "environment variable that holds the server's key, which must be set; default OPENAI_API_KEY, if that is set.",
         shown="all",
     )
 
@@ -43,9 +38,7 @@ class KeyVar(Settings):
 class BaseUrl(Settings):
     """Requests to servers."""
 
-    base_url: str | None = flag(
-        None, "the server, like https://host/v1; several, separated by commas, share the load."
-    )
+    base_url: str | None = flag(None, "the server, like https://host/v1; several, separated by commas, share the load.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +49,7 @@ class Requests(Settings):
         120.0, "seconds that one request may take, once it is sent.", above=0, shown="all", only=ASKED
     )
     request_attempts: int = flag(
-        4,
-        "how often a request is tried when it fails in a way that can pass.",
-        at_least=1,
-        shown="all",
-        only=ASKED,
+        4, "how often a request is tried when it fails in a way that can pass.", at_least=1, shown="all", only=ASKED
     )
     server_wait_s: float = flag(
         60.0,
@@ -182,9 +171,7 @@ class Pretrain(Settings):
 class Tokenizer(Settings):
     """The model."""
 
-    tokenizer: str | None = flag(
-        None, "folder or name of the tokenizer; default the model's own.", shown="all"
-    )
+    tokenizer: str | None = flag(None, "folder or name of the tokenizer; default the model's own.", shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,9 +239,7 @@ class MaxTokens(Settings):
 class MaxPixels(Settings):
     """Pictures."""
 
-    max_pixels: int = flag(
-        50176, "larger pictures are made smaller, to so many pixels.", at_least=1, shown="all"
-    )
+    max_pixels: int = flag(50176, "larger pictures are made smaller, to so many pixels.", at_least=1, shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,9 +271,7 @@ class OtherTokenizer(Settings):
     """How preference pairs are read."""
 
     other_tokenizer: bool = flag(
-        False,
-        "take also turns that were sampled with another tokenizer; their texts are tokenised again.",
-        shown="all",
+        False, "take also turns that were sampled with another tokenizer; their texts are tokenised again.", shown="all"
     )
 
 

@@ -20,9 +20,7 @@ from typing import Any, Final, NamedTuple
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json, derive_seed
 
-_CATALOGUE: Final[dict[str, Any]] = tomllib.loads(
-    files("sweet_rl.mini").joinpath("homes.toml").read_text("utf-8")
-)
+_CATALOGUE: Final[dict[str, Any]] = tomllib.loads(files("sweet_rl.mini").joinpath("homes.toml").read_text("utf-8"))
 ROOMS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = _CATALOGUE["rooms"]
 """How many receptacles of a kind a room has: fewest and most."""
 THINGS: Final[Mapping[str, list[str]]] = _CATALOGUE["things"]
@@ -57,32 +55,21 @@ FAMILIES: Final = {
     "pick_heat_then_place_in_recep": Family(
         "heat some {thing} and put it in {place}", "heat", "Microwave", "(isHot ?o)"
     ),
-    "pick_cool_then_place_in_recep": Family(
-        "cool some {thing} and put it in {place}", "cool", "Fridge", "(isCool ?o)"
-    ),
+    "pick_cool_then_place_in_recep": Family("cool some {thing} and put it in {place}", "cool", "Fridge", "(isCool ?o)"),
     LOOK: Family("look at {thing} under the {place}"),
 }
 """By ALFWorld's names of tasks."""
 
-_GOALS: Final = [
-    "pick_and_place_simple-Tomato-None-Microwave",
-    "pick_and_place_simple-Apple-None-Fridge",
-    "pick_and_place_simple-Mug-None-CoffeeMachine",
-    "pick_and_place_simple-SoapBar-None-Toilet",
-    "pick_and_place_simple-Pen-None-Drawer",
-    "pick_clean_then_place_in_recep-Fork-None-Drawer",
-    "pick_clean_then_place_in_recep-Plate-None-Cabinet",
-    "pick_clean_then_place_in_recep-Cloth-None-Cabinet",
-    "pick_clean_then_place_in_recep-Lettuce-None-DiningTable",
-    "pick_heat_then_place_in_recep-Potato-None-Fridge",
-    "pick_heat_then_place_in_recep-Egg-None-GarbageCan",
-    "pick_heat_then_place_in_recep-Mug-None-Cabinet",
-    "pick_cool_then_place_in_recep-Tomato-None-Microwave",
-    "pick_cool_then_place_in_recep-Bowl-None-Cabinet",
-    "look_at_obj_in_light-Book-None-DeskLamp",
-    "look_at_obj_in_light-CD-None-DeskLamp",
-    "look_at_obj_in_light-AlarmClock-None-DeskLamp",
-]
+_GOALS: Final = """
+    pick_and_place_simple-Tomato-None-Microwave pick_and_place_simple-Apple-None-Fridge pick_and_place_simple-Mug-
+    None-CoffeeMachine pick_and_place_simple-SoapBar-None-Toilet pick_and_place_simple-Pen-None-Drawer
+    pick_clean_then_place_in_recep-Fork-None-Drawer pick_clean_then_place_in_recep-Plate-None-Cabinet
+    pick_clean_then_place_in_recep-Cloth-None-Cabinet pick_clean_then_place_in_recep-Lettuce-None-DiningTable
+    pick_heat_then_place_in_recep-Potato-None-Fridge pick_heat_then_place_in_recep-Egg-None-GarbageCan
+    pick_heat_then_place_in_recep-Mug-None-Cabinet pick_cool_then_place_in_recep-Tomato-None-Microwave
+    pick_cool_then_place_in_recep-Bowl-None-Cabinet look_at_obj_in_light-Book-None-DeskLamp look_at_obj_in_light-
+    CD-None-DeskLamp look_at_obj_in_light-AlarmClock-None-DeskLamp
+""".split()
 
 
 def embedded_games(split: str = "", containing: str = "", homes: range | None = None) -> tuple[str, ...]:

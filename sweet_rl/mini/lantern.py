@@ -102,12 +102,7 @@ _MIRRORED = {
 }
 _WAYS = ("north", "south", "east", "west", "up", "down")
 _SHORT = {way[0]: way for way in _WAYS} | {"l": "look", "i": "inventory", "inv": "inventory", "z": "wait"}
-_IDLE = {
-    "look": "You take stock.",
-    "inventory": "You take stock.",
-    "wait": "Time passes.",
-    "": "You hesitate.",
-}
+_IDLE = {"look": "You take stock.", "inventory": "You take stock.", "wait": "Time passes.", "": "You hesitate."}
 _VERBS = {"get": "take", "grab": "take", "x": "examine", "read": "examine", "place": "fit", "put": "fit"}
 _FILLERS = frozenset(("a", "an", "the", "up", "please", "to"))
 
@@ -155,9 +150,7 @@ class LanternGame:
                 "from the north."
             )
         else:
-            ways = ", ".join(
-                f"{way} to the {self._rooms[leads.to].name}" for way, leads in here.exits.items()
-            )
+            ways = ", ".join(f"{way} to the {self._rooms[leads.to].name}" for way, leads in here.exits.items())
             things = f"\nOn the ground: {', '.join(lying)}." if lying else ""
             look = f"{here.name}\n{here.lore}\nWays: {ways}.{things}"
         inventory = f"You carry: {', '.join(carried)}." if carried else "You carry nothing."
@@ -364,8 +357,7 @@ def lantern_tasks(split: str = "") -> Rows:
     """Variants of Lantern."""
     if split not in VARIANTS:
         raise UsageError(
-            f"'lantern:{split}' is no split of lantern. Use 'lantern' for all of it, 'lantern:train' or "
-            "'lantern:test'."
+            f"'lantern:{split}' is no split of lantern. Use 'lantern' for all of it, 'lantern:train' or 'lantern:test'."
         )
     return [
         {

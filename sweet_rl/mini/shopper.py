@@ -19,33 +19,10 @@ from sweet_rl.worlds.webshop.pages import shop_instruction
 STRATEGIES: Final = ("random", "buyer", "careful")
 
 _STOP_WORDS: Final = frozenset(
-    [
-        "a",
-        "am",
-        "an",
-        "and",
-        "buy",
-        "dollars",
-        "find",
-        "for",
-        "i",
-        "in",
-        "is",
-        "like",
-        "looking",
-        "lower",
-        "m",
-        "me",
-        "need",
-        "of",
-        "please",
-        "price",
-        "than",
-        "the",
-        "to",
-        "with",
-        "would",
-    ]
+    """
+        a am an and buy dollars find for i in is like looking lower m me need of please price than the to with
+        would
+    """.split()
 )
 _LOOK: Final = 2
 """Turns that it takes to read a product's features and come back, or to open another product."""

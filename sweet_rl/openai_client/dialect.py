@@ -58,12 +58,10 @@ _UNKNOWN: Final = re.compile(
     r"extra|deprecated|cannot find|no such|additional propert",
     re.IGNORECASE,
 )
-_NOT_BOTH: Final = re.compile(
-    r"\bboth\b|only one|mutually|together|in combination|simultaneously", re.IGNORECASE
-)
+_NOT_BOTH: Final = re.compile(r"\bboth\b|only one|mutually|together|in combination|simultaneously", re.IGNORECASE)
 _INSTEAD: Final = re.compile(
     r"(?:\buse|\btry|\bmean|\bwith|\bby|\bto|\bfavou?r of|\bis)\s+(?:the\s+)?(?:parameter\s+|field\s+)?"
-    r"[`'\"]?([A-Za-z]\w*_\w+|(?<=[`'\"])\w+)",
+    r"[`'\"]?([A-Za-z]\w*_\w+|(?<=[`'\"])\w+)"
 )
 _NUMBER: Final = r"`?(-?\d[\d,_]*(?:\.\d+)?)`?"
 _MOST: Final = re.compile(
@@ -109,9 +107,7 @@ class Dialect:
             return None
         if self.applied(body) != sent:
             return ""
-        for change in _changes_for(
-            sent, failed.error.words, failed.error.fields, refused=failed.kind == "bad_request"
-        ):
+        for change in _changes_for(sent, failed.error.words, failed.error.fields, refused=failed.kind == "bad_request"):
             if change.key not in self._changes:
                 self._changes[change.key] = change
                 return change.words
@@ -139,11 +135,7 @@ def _changes_for(sent: Fields, words: str, fields: tuple[str, ...], *, refused: 
         return
     for field in named:
         for other in _other_names(field, sent, words):
-            yield Change(
-                (field, other),
-                partial(_rename, field, other),
-                f"{field} is sent as {other}",
-            )
+            yield Change((field, other), partial(_rename, field, other), f"{field} is sent as {other}")
         neutral = _NEUTRAL.get(field, ())
         if sent[field] in neutral and not (_UNKNOWN.search(words) and "value" not in words.lower()):
             for value in neutral[neutral.index(sent[field]) + 1 :]:
@@ -153,11 +145,7 @@ def _changes_for(sent: Fields, words: str, fields: tuple[str, ...], *, refused: 
                     f"{field} {sent[field]} is sent as {value}",
                 )
         elif sent[field] not in neutral and (most := _most(sent[field], words)) is not None:
-            yield Change(
-                (f"{field} <=", most),
-                partial(_limit, field, most),
-                f"{field} is at most {most:,}",
-            )
+            yield Change((f"{field} <=", most), partial(_limit, field, most), f"{field} is at most {most:,}")
         if not field.startswith("max_") or _UNKNOWN.search(words):
             yield _left_out(field, sent)
 

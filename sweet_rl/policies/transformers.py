@@ -17,15 +17,7 @@ from sweet_rl import tracking
 from sweet_rl.batching import ContinuousBatcher, MicroBatcher
 from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, with_system
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package
-from sweet_rl.types import (
-    Completion,
-    Failure,
-    FinishReason,
-    Generation,
-    Observation,
-    StopReason,
-    derive_seed,
-)
+from sweet_rl.types import Completion, Failure, FinishReason, Generation, Observation, StopReason, derive_seed
 
 if TYPE_CHECKING:
     from sweet_rl.policies.decoding import Decoder, Request, Written
@@ -77,8 +69,7 @@ class TransformersPolicy:
     ) -> None:
         if temperature < 0 or max_new_tokens < 1:
             raise UsageError(
-                "temperature must be at least 0 and max_new_tokens at least 1, "
-                f"got {temperature} and {max_new_tokens}."
+                f"temperature must be at least 0 and max_new_tokens at least 1, got {temperature} and {max_new_tokens}."
             )
         try:
             from sweet_rl.policies.weights import context_length, loaded_on
@@ -156,9 +147,7 @@ class TransformersPolicy:
         if cache_gib is None or not serves(self._model):
             return MicroBatcher(_explained(Decoder(self._model, end_ids)), max_batch=max_batch)
         texts = max(max_dialogues, max_batch)
-        engine = Engine(
-            self._model, end_ids, max_rows=max_batch, max_texts=texts, max_bytes=cache_gib * 2**30
-        )
+        engine = Engine(self._model, end_ids, max_rows=max_batch, max_texts=texts, max_bytes=cache_gib * 2**30)
         return ContinuousBatcher(engine)
 
     def _request(self, prompt: str, seed: int) -> Request:

@@ -9,12 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
-from transformers.utils.logging import (
-    disable_progress_bar,
-    get_verbosity,
-    set_verbosity,
-    set_verbosity_error,
-)
+from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from sweet_rl.chat import model_path
 from sweet_rl.chat.formats import tell_of_search

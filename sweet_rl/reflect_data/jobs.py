@@ -34,17 +34,7 @@ from sweet_rl.types import Failure, Json, Message, derive_seed
 Item = TypeVar("Item")
 
 _UNSERVED: Final = frozenset(
-    [
-        "bad_request",
-        "connection",
-        "empty_reply",
-        "only_thoughts",
-        "quota",
-        "rate_limited",
-        "refused",
-        "server_error",
-        "timeout",
-    ]
+    "bad_request connection empty_reply only_thoughts quota rate_limited refused server_error timeout".split()
 )
 """Kinds of failures that have another cause than the text of the request."""
 
@@ -77,12 +67,7 @@ class JobFile:
     """
 
     def __init__(
-        self,
-        path: Path,
-        settings: Mapping[str, Json],
-        *,
-        overwrite: bool = False,
-        output: Path | None = None,
+        self, path: Path, settings: Mapping[str, Json], *, overwrite: bool = False, output: Path | None = None
     ) -> None:
         if output is not None and not path.exists():
             new_file(output, "output", overwrite=overwrite)
@@ -330,11 +315,7 @@ async def collect(
 
 
 async def _episode(
-    job: Job[int],
-    play: Callable[[int], Sequence[Moment]],
-    request: Request | None,
-    teacher: Teacher,
-    seed: int,
+    job: Job[int], play: Callable[[int], Sequence[Moment]], request: Request | None, teacher: Teacher, seed: int
 ) -> Done:
     """Play one episode and ask about all its states at once; a state without an answer gives no record."""
     own_seed = derive_seed(seed, "episode", job.item)

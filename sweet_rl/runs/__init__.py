@@ -60,9 +60,7 @@ def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
     if target.is_dir():
         raise UsageError(f"--{flag} {str(path)!r} is a folder; name a file in it.")
     if not overwrite and target.exists() and target.stat().st_size:
-        raise UsageError(
-            f"{str(path)!r} exists already. Pass --overwrite to replace it, or choose another --{flag}."
-        )
+        raise UsageError(f"{str(path)!r} exists already. Pass --overwrite to replace it, or choose another --{flag}.")
 
 
 def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
@@ -72,8 +70,7 @@ def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
         raise UsageError(f"--{flag} {str(path)!r} is a file; name a folder.")
     if not overwrite and target.is_dir() and any(target.iterdir()):
         raise UsageError(
-            f"{str(path)!r} holds something already. Pass --overwrite to replace it, or choose another "
-            f"--{flag}."
+            f"{str(path)!r} holds something already. Pass --overwrite to replace it, or choose another --{flag}."
         )
 
 
@@ -144,9 +141,7 @@ def has_failed(row: Mapping[str, Json]) -> bool:
     return isinstance(reason, str) and reason in _FAILED
 
 
-def check_settings(
-    theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, repair: str = HOW_TO_MIX
-) -> None:
+def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, repair: str = HOW_TO_MIX) -> None:
     """Refuse to continue a file that was made with other settings.
 
     Args:

@@ -18,15 +18,7 @@ from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flags_of as settings_flags
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Compat, Json, Message, Task
-from sweet_rl.worlds.options import (
-    COMMON,
-    AgentRequest,
-    Level,
-    LevelRequest,
-    Measured,
-    NoFlags,
-    Options,
-)
+from sweet_rl.worlds.options import COMMON, AgentRequest, Level, LevelRequest, Measured, NoFlags, Options
 
 if TYPE_CHECKING:
     from sweet_rl.cli.stage import StageEntry
@@ -162,9 +154,7 @@ class World:
         """
         raise UsageError(f"{self.name} has no oracle that a model plays.")
 
-    def make_model_user(
-        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
-    ) -> User:
+    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any) -> User:
         """The simulated human, played by a model behind a server.
 
         Args:
@@ -386,9 +376,7 @@ class World:
         """How many of so many episodes may run at a time."""
         return wanted
 
-    def beside(
-        self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]
-    ) -> Options:
+    def beside(self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Options:
         """Options of a run whose rows go to `output`, for worlds that keep files beside them.
 
         Args:

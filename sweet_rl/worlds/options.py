@@ -17,10 +17,7 @@ class Options(Compatible):
     """Rules of the world."""
 
     max_turns: int | None = flag(
-        None,
-        "agent turns at most; default the world's own number.",
-        at_least=1,
-        aliases=("max_steps",),
+        None, "agent turns at most; default the world's own number.", at_least=1, aliases=("max_steps",)
     )
 
 

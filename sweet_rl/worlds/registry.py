@@ -41,8 +41,7 @@ def world_of(name: str) -> World:
     found = _registry().find(place if ":" in place or place in names() else place.replace("-", "_"))
     if not isinstance(found, World):
         raise UsageError(
-            f"{name!r} is no world but {found!r}. It has to be an object of a subclass of "
-            "sweet_rl.worlds.World."
+            f"{name!r} is no world but {found!r}. It has to be an object of a subclass of sweet_rl.worlds.World."
         )
     if ":" in name:
         _OTHERS[name] = found
@@ -76,9 +75,9 @@ def world_with(source: str) -> World:
     Raises:
         UsageError: there is none.
     """
-    return next(
-        (world for world in all_worlds() if source.partition(":")[0] in world.sources), None
-    ) or world_of(source)
+    return next((world for world in all_worlds() if source.partition(":")[0] in world.sources), None) or world_of(
+        source
+    )
 
 
 def world_in(provenance: Mapping[str, Json]) -> World | None:

@@ -66,11 +66,7 @@ def test_a_game_is_shown_and_recorded_like_an_agents(monkeypatch, capsys, tmp_pa
     assert first.provenance["agent_model"] == "human"
     assert first.provenance["seed"] == 5
     turn = first.dialogue_history[3]
-    assert (turn.input, turn.output, turn.reward) == (
-        "Questions:\nIs it alive? Yes.\n",
-        "Is it a dog?",
-        0,
-    )
+    assert (turn.input, turn.output, turn.reward) == ("Questions:\nIs it alive? Yes.\n", "Is it a dog?", 0)
     assert second.stop_reason is StopReason.TURN_LIMIT
 
 

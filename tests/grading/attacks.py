@@ -38,7 +38,7 @@ from tests.grading.hostile_case import DOUBLE, Case
 
 SECRET = "sesame-" + "opens-nothing"
 GOOD = Case("good", DOUBLE, 1.0)
-TWO_WORKERS = partial(Sandbox, workers=2, timeout_s=0.3)
+TWO_WORKERS = partial(Sandbox, workers=2, timeout_s=0.6)
 
 
 def _is_slow(case: Case) -> bool:
@@ -100,10 +100,7 @@ class Playground:
     """Where the attacks go: a sandbox, and what they must not reach."""
 
     def __init__(
-        self,
-        folder: Path,
-        make: Callable[[], Sandbox] = TWO_WORKERS,
-        grader: type[CodeGrader] = CodeGrader,
+        self, folder: Path, make: Callable[[], Sandbox] = TWO_WORKERS, grader: type[CodeGrader] = CodeGrader
     ) -> None:
         os.environ["SWEET_RL_CANARY"] = SECRET
         self.file = folder / "secret.txt"
@@ -188,11 +185,7 @@ def leaks_at(*, at_once: bool) -> tuple[list[str], list[tuple[str, str, str]]]:
     """The channels of one kind that can be here, by name; those that are open, with what is seen."""
     with Sandbox(workers=1 + at_once, timeout_s=1 + at_once) as sandbox:
         mounts = "mount" in sandbox.layers
-        ways = [
-            way
-            for way in CHANNELS
-            if way.at_once == at_once and (mounts or way.name not in OPEN_WITHOUT_MOUNTS)
-        ]
+        ways = [way for way in CHANNELS if way.at_once == at_once and (mounts or way.name not in OPEN_WITHOUT_MOUNTS)]
         seen = [(way.name, *seen_through(way, sandbox)) for way in ways]
     return [way.name for way in ways], [each for each in seen if each[1] != each[2]]
 
@@ -218,10 +211,7 @@ def main() -> int:
         ways, leaks = some_ways + more_ways, some_leaks + more_leaks
     for category in only:
         some = [row for row in rows if row.category == category]
-        right, alive = (
-            sum(row.is_right() for row in some),
-            sum(row.after == 1 for row in some),
-        )
+        right, alive = (sum(row.is_right() for row in some), sum(row.after == 1 for row in some))
         print(f"{category:<24}{len(some):>6}{right:>13}{alive:>14}")
     print(f"{TELL:<24}{len(ways):>6}{len(ways) - len(leaks):>13}")
     print(f"{'all':<24}{len(rows) + len(ways):>6}, in {time.monotonic() - started:.0f} s")

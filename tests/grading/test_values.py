@@ -43,12 +43,7 @@ NUMBERS = st.one_of(
     SMALL.map(complex),
     st.complex_numbers(allow_nan=False),
 )
-MOMENTS = st.one_of(
-    st.datetimes(timezones=st.none() | ZONES),
-    st.dates(),
-    st.times(timezones=ZONES),
-    st.timedeltas(),
-)
+MOMENTS = st.one_of(st.datetimes(timezones=st.none() | ZONES), st.dates(), st.times(timezones=ZONES), st.timedeltas())
 HASHABLE_LEAVES = st.one_of(
     st.none(),
     NUMBERS,
@@ -80,12 +75,7 @@ def _containers(inner):
 
 
 VALUES = st.recursive(HASHABLE, _containers, max_leaves=8)
-EVALUATED_WITH = {
-    "datetime": dt,
-    "Decimal": Decimal,
-    "Fraction": Fraction,
-    "deque": collections.deque,
-}
+EVALUATED_WITH = {"datetime": dt, "Decimal": Decimal, "Fraction": Fraction, "deque": collections.deque}
 
 
 class Words(list):

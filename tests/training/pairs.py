@@ -3,22 +3,7 @@
 import json
 import random
 
-WORDS = [
-    "list",
-    "of",
-    "numbers",
-    "total",
-    "prices",
-    "discount",
-    "empty",
-    "zero",
-    "sum",
-    "return",
-    "what",
-    "should",
-    "it",
-    "give",
-]
+WORDS = "list of numbers total prices discount empty zero sum return what should it give".split()
 
 
 def turn(role, text):
@@ -58,7 +43,5 @@ def write_dialogues(path, rows):
             text += answer + "<|end_turn|>" + turn("user", "Yes.")
             history.append({"role": "user", "content": "Yes."})
         task = {"problem_description": row["task"], "ground_truth": "def f(): return 1"}
-        trajectories.append(
-            {"task": task, "dialogue_history": history[:-1], "answer": answer, "reward": row["reward"]}
-        )
+        trajectories.append({"task": task, "dialogue_history": history[:-1], "answer": answer, "reward": row["reward"]})
     return write_pairs(path, trajectories)

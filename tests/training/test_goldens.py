@@ -7,17 +7,10 @@ import pytest
 
 from sweet_rl.commands.train import train_dpo
 
-VARIANTS = [
-    "stage1_reward_model",
-    "template_sum_nll",
-    "stage2_policy",
-    "no_template_mean",
-    "prompt_key_sum",
-    "prompt_key_mean",
-    "truncated_max_len_24",
-    "stage1_label_smoothing_0.1",
-    "stage1_ipo",
-]
+VARIANTS = """
+    stage1_reward_model template_sum_nll stage2_policy no_template_mean prompt_key_sum prompt_key_mean
+    truncated_max_len_24 stage1_label_smoothing_0.1 stage1_ipo
+""".split()
 NAMES = {
     "chosen_logp": "policy_chosen_logp",
     "rejected_logp": "policy_rejected_logp",
@@ -45,9 +38,7 @@ def encoded(settings, golden, policy):
     from sweet_rl.training.encoding import PublishedEncoder
     from sweet_rl.training.settings import DataSettings
 
-    rows = read_pairs(
-        DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
-    )[0]
+    rows = read_pairs(DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0)[0]
     encoder = PublishedEncoder(
         load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
     )
@@ -111,9 +102,7 @@ def test_gradients(name, span, golden, expected, policy):
     reduction = "trajectory" if settings["mean_log_prob"] else "sum"
     names = ("beta", "label_smoothing", "nll_loss_coef")
     losses = LossSettings(
-        name="ipo" if settings["ipo"] else "sigmoid",
-        reduction=reduction,
-        **{name: settings[name] for name in names},
+        name="ipo" if settings["ipo"] else "sigmoid", reduction=reduction, **{name: settings[name] for name in names}
     )
     model = AutoModelForCausalLM.from_pretrained(policy)
     forward, gradients = PairForward(model), load_file(golden / "expected_grads_layer0_q_proj.safetensors")

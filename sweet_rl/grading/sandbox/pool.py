@@ -109,11 +109,7 @@ class Sandbox:
         self._workers: list[_Worker] = []
         self._deaths = 0
         self._alone = partial(
-            Sandbox,
-            workers=1,
-            timeout_s=timeout_s,
-            memory_mb=memory_mb,
-            unsafe_no_sandbox=unsafe_no_sandbox,
+            Sandbox, workers=1, timeout_s=timeout_s, memory_mb=memory_mb, unsafe_no_sandbox=unsafe_no_sandbox
         )
         self._time = WakingTime()
         try:
@@ -218,9 +214,7 @@ class Sandbox:
             if worker is None:
                 continue  # freed in this very round
             if descriptor == worker.process.control.fileno():
-                if (
-                    worker.channel is None
-                ):  # else its child has ended just now, and its messages are read first
+                if worker.channel is None:  # else its child has ended just now, and its messages are read first
                     self._welcome(worker)
             elif worker.work is None:
                 self._release(worker)  # a child that has died before it was given anything

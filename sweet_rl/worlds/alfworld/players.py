@@ -18,15 +18,7 @@ from sweet_rl.chat import with_system
 from sweet_rl.chat.reflect_format import offered_commands, split_prompt
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
-from sweet_rl.types import (
-    Completion,
-    Failure,
-    FinishReason,
-    Generation,
-    Observation,
-    StopReason,
-    derive_seed,
-)
+from sweet_rl.types import Completion, Failure, FinishReason, Generation, Observation, StopReason, derive_seed
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
 _DONE: Final = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)

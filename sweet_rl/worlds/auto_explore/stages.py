@@ -56,9 +56,7 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     needs a download or a model. The same seed writes the same bytes.
     """
     write = import_module("sweet_rl.mini.repositories").write_repositories
-    tasks = write(
-        flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite
-    )
+    tasks = write(flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite)
     print(
         f"{flags.num} repositories are in {flags.output_dir}/repos, {tasks} tasks about them in "
         f"{flags.output_dir}/made_tasks.json"
@@ -193,9 +191,7 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
         if len(files) == 1 or file.name != ALL_QUESTIONS or task.get("root") == file.stem
     ]
     if not Path(flags.repo_dir).is_dir():
-        raise UsageError(
-            f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."
-        )
+        raise UsageError(f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories.")
     stay, dropped = clean_tasks(tasks, Path(flags.repo_dir), compat=flags.compat)
     write_list(Path(flags.output), stay)
     print(f"{len(stay)} of {len(tasks)} tasks are in {flags.output}")
@@ -324,9 +320,7 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     library = Library(flags.repo_dir)
     bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
     texts = explore_texts(
-        tasks,
-        lambda steps: ExploreGame(library, max_turns=steps, compat=flags.compat),
-        on_done=bar.update,
+        tasks, lambda steps: ExploreGame(library, max_turns=steps, compat=flags.compat), on_done=bar.update
     )
     bar.close()
     texts.save(flags)
@@ -344,10 +338,7 @@ class AutoExploreGptFlags(
 @recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True, resumes=True)
 @teacher_stage(
     "task_file",
-    defaults={
-        "task_file": "data/auto_explore/tasks_filtered/test.json",
-        "output": "results/auto_explore_gpt.json",
-    },
+    defaults={"task_file": "data/auto_explore/tasks_filtered/test.json", "output": "results/auto_explore_gpt.json"},
     helps={
         "output": "the file of results; beside it is a journal of the episodes.",
         "seed": "of the model's draws.",
@@ -395,9 +386,7 @@ def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /)
     async def episode(job: Job[Task], teacher: Teacher) -> Done:
         game = ExploreGame(library, max_turns=flags.max_turns, compat=flags.compat)
         seed = derive_seed(flags.seed, job.key, job.attempt)
-        return await play_explore(
-            job.item, game, teacher, seed=seed, markov=flags.markov, compat=flags.compat
-        )
+        return await play_explore(job.item, game, teacher, seed=seed, markov=flags.markov, compat=flags.compat)
 
     with JobFile(journal, settings, overwrite=flags.overwrite, output=output) as jobs:
         for path in (journal, output):

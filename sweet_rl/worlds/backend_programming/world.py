@@ -24,14 +24,7 @@ from sweet_rl.flags import no_flag
 from sweet_rl.policies import scripted
 from sweet_rl.types import Compat, Message, Observation, Task, derive_seed
 from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.dialogue import (
-    PARSERS,
-    Dialogue,
-    DialogueEnv,
-    DialogueOptions,
-    ParsedAction,
-    published_data,
-)
+from sweet_rl.worlds.dialogue import PARSERS, Dialogue, DialogueEnv, DialogueOptions, ParsedAction, published_data
 from sweet_rl.worlds.options import AgentRequest, Options
 
 if TYPE_CHECKING:
@@ -198,9 +191,7 @@ class BackendProgramming(Dialogue):
             raise UsageError(f"{self.name} needs a simulated human, and options of its own.")
         stop = options.user_failure == "stop"
         parser = PARSERS[options.parser]
-        yield lambda: BackendEnv(
-            user, max_turns=self.turns(options), parser=parser, stop_on_user_failure=stop
-        )
+        yield lambda: BackendEnv(user, max_turns=self.turns(options), parser=parser, stop_on_user_failure=stop)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that asks some questions, three players of the mini benchmark, the ceiling and the floor."""
@@ -208,8 +199,7 @@ class BackendProgramming(Dialogue):
         if wanted.name == "questioner":
             if not 0 <= wanted.num_questions < turns:
                 raise UsageError(
-                    f"--num_questions must be from 0 to max_turns - 1 = {turns - 1}, "
-                    f"got {wanted.num_questions}."
+                    f"--num_questions must be from 0 to max_turns - 1 = {turns - 1}, got {wanted.num_questions}."
                 )
             return QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
         if wanted.name in {"expert", "insider", "random"}:
@@ -262,9 +252,7 @@ class BackendProgramming(Dialogue):
         speaker: Speaker = import_module("sweet_rl.mini.backend.human").answer_served
         return speaker
 
-    def make_model_user(
-        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
-    ) -> User:
+    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any) -> User:
         """The human as the paper has it."""
         from sweet_rl.users.model import OpenAIUser
 

@@ -88,13 +88,7 @@ class OpenAIOracle:
     """
 
     def __init__(
-        self,
-        asking: Asking,
-        client: OpenAIClient,
-        model: str,
-        *,
-        prompt: str | None = None,
-        max_tokens: int = 64,
+        self, asking: Asking, client: OpenAIClient, model: str, *, prompt: str | None = None, max_tokens: int = 64
     ) -> None:
         self.name = model
         self._client = client
@@ -129,20 +123,13 @@ class Seq2SeqOracle:
     """
 
     def __init__(
-        self,
-        asking: Asking,
-        model: str | Path,
-        *,
-        weights: str | Path | None = None,
-        max_batch: int = 64,
+        self, asking: Asking, model: str | Path, *, weights: str | Path | None = None, max_batch: int = 64
     ) -> None:
         try:
             import torch
             from transformers import AutoModelForSeq2SeqLM
         except ImportError as error:
-            raise missing_package(
-                "transformers", "transformers", needed_for="an oracle in process"
-            ) from error
+            raise missing_package("transformers", "transformers", needed_for="an oracle in process") from error
         self.name = str(weights or model)
         self._asking = asking
         self._tokenizer = load_tokenizer(model)

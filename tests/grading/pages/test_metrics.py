@@ -64,10 +64,7 @@ def test_range_and_symmetry_for_any_two_pages(first, second):
 @given(pages())
 def test_a_page_is_exactly_like_itself(one):
     assert set(compare(one, one).values()) == {1.0}
-    again = (
-        metrics.structure(one.look, one.look),
-        metrics.colour(one.look, one.look),
-    )
+    again = (metrics.structure(one.look, one.look), metrics.colour(one.look, one.look))
     assert again == pytest.approx((1, 1), abs=1e-9)  # also without the short cut for equal pictures
 
 
@@ -194,9 +191,7 @@ def test_colour_by_hand():
     # ink (0, 0, 1) in (0, 1, 1): half of it in place, no colour in common
     assert metrics.colour(flat(1, 1, 0), flat(1, 0, 0)) == pytest.approx(0.25)
     half = Canvas(np.concatenate([flat(0, 0, 0, 4).pixels, flat(1, 1, 1, 4).pixels]))
-    assert metrics.colour(half, Canvas(half.pixels[::-1])) == pytest.approx(
-        0.5
-    )  # the same colours, nowhere in place
+    assert metrics.colour(half, Canvas(half.pixels[::-1])) == pytest.approx(0.5)  # the same colours, nowhere in place
     assert metrics.colour(half, flat(0, 0, 0)) == pytest.approx(0.5)
 
 
