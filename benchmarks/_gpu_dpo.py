@@ -58,14 +58,23 @@ class Data:
             span = Span(len(history), len(history) + self.response)
             for _ in range(self.pairs_of_turn):
                 sides = [
-                    Side((Branch((*history, *words(self.response - 1), 1), (span,), len(history)),)) for _ in range(2)
+                    Side((Branch((*history, *words(self.response - 1), 1), (span,), len(history)),))
+                    for _ in range(2)
                 ]
-                found.append(Encoded(len(found), tuple(sides), PairRow(Said(), Said(), Said(), "made", len(found) + 1)))
+                found.append(
+                    Encoded(len(found), tuple(sides), PairRow(Said(), Said(), Said(), "made", len(found) + 1))
+                )
         return found
 
 
 def ours(
-    shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree: bool = True, compiled: bool = False
+    shape: Shape,
+    data: Data,
+    device: str,
+    *,
+    attention: str = "sdpa",
+    tree: bool = True,
+    compiled: bool = False,
 ) -> Clock:
     """What `train_dpo` runs, without its files."""
     import torch
@@ -166,7 +175,9 @@ def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
         trainer = DPOTrainer(
             model=made(shape, device),
             args=config,
-            train_dataset=Dataset.from_list([_texts(pair, tokenizer) for pair in data.pairs(shape.vocabulary)]),
+            train_dataset=Dataset.from_list(
+                [_texts(pair, tokenizer) for pair in data.pairs(shape.vocabulary)]
+            ),
             processing_class=tokenizer,
             peft_config=_lora(shape) if shape.lora_rank else None,
             callbacks=[callback(clock)],
@@ -191,7 +202,10 @@ def _lora(shape: Shape) -> Any:
     from peft import LoraConfig
 
     return LoraConfig(
-        task_type="CAUSAL_LM", r=shape.lora_rank, lora_alpha=2 * shape.lora_rank, target_modules=LORA_MODULES.split(",")
+        task_type="CAUSAL_LM",
+        r=shape.lora_rank,
+        lora_alpha=2 * shape.lora_rank,
+        target_modules=LORA_MODULES.split(","),
     )
 
 

@@ -104,7 +104,11 @@ def _of_others(of: dict[str, Any], vllm: str | None) -> list[Part]:
         *(with_model(name, server) for name in ("ranking", "sampling") for server in servers),
         *(
             Part(f"archer: {name}", "_gpu_use:archer", {**archer, "side": side}, 480)
-            for name, side in (("ours", "ours"), ("ours, causal critic", "causal"), ("published arithmetic", "plain"))
+            for name, side in (
+                ("ours", "ours"),
+                ("ours, causal critic", "causal"),
+                ("published arithmetic", "plain"),
+            )
         ),
         Part("reflect", "_gpu_use:reflect", reflect, 480),
     ]

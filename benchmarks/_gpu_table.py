@@ -63,7 +63,9 @@ def _head(folder: Path, done: list[dict[str, Any]]) -> list[str]:
     def all_of(key: str) -> str:
         return "; ".join(dict.fromkeys(str(part[key]) for part in done if part.get(key)))
 
-    torches = "; ".join(dict.fromkeys(f"torch {part['packages']['torch']}" for part in done if "packages" in part))
+    torches = "; ".join(
+        dict.fromkeys(f"torch {part['packages']['torch']}" for part in done if "packages" in part)
+    )
     sizes = "; ".join(dict.fromkeys(part["size"] for part in done))
     lines = [
         f"Machine: {all_of('card') or 'no GPU'}; {all_of('machine')}; {torches}",

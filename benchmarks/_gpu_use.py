@@ -44,7 +44,11 @@ def rank(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             sides = {"trees": ranking.ours(folder, contexts, candidates, **place), **sides}
         expected = plain()
         rows = []
-        server = ranking.Server(arguments.vllm, folder / "model", dtype=arguments.dtype) if arguments.vllm else None
+        server = (
+            ranking.Server(arguments.vllm, folder / "model", dtype=arguments.dtype)
+            if arguments.vllm
+            else None
+        )
         try:
             if server is not None:
                 sides = {"vLLM": server.scores(contexts, candidates)}
@@ -84,7 +88,11 @@ def reflect(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         found = reflect_update.compare(arguments, Path(folder))
     return [
-        {"side": side, "s": parts["whole iteration"][1], "remark": f"a whole iteration, {arguments.rows} episodes"}
+        {
+            "side": side,
+            "s": parts["whole iteration"][1],
+            "remark": f"a whole iteration, {arguments.rows} episodes",
+        }
         | {"parts_s": {part: wall for part, (_, wall) in parts.items()}}
         for side, parts in found.items()
     ]

@@ -21,7 +21,9 @@ WIDTH, HIGHEST = 256, 2048
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
-def plain_grades(answer: bytes, answer_page: RenderedPage, target: RenderedPage) -> dict[str, dict[str, float]]:
+def plain_grades(
+    answer: bytes, answer_page: RenderedPage, target: RenderedPage
+) -> dict[str, dict[str, float]]:
     """The grades without weights of an answer and of both floors, by what is compared."""
     wanted, drawn = scaled(decode(target.image)), scaled(decode(answer))
     nothing = RenderedPage(b"", target.width, target.height)
@@ -33,7 +35,9 @@ def plain_grades(answer: bytes, answer_page: RenderedPage, target: RenderedPage)
     }
 
 
-def _grades(pixels: Pixels, page: RenderedPage | None, wanted: Pixels, target: RenderedPage) -> dict[str, float]:
+def _grades(
+    pixels: Pixels, page: RenderedPage | None, wanted: Pixels, target: RenderedPage
+) -> dict[str, float]:
     values = {"ssim": structure(pixels, wanted), "colour": colour(pixels, wanted), "text": 0.0, "layout": 0.0}
     if page is not None:
         one, other = elements_of(page.boxes), elements_of(target.boxes)
@@ -68,7 +72,9 @@ def colour(first: Pixels, second: Pixels) -> float:
 
 def _same_height(first: Pixels, second: Pixels) -> list[Pixels]:
     height = max(len(first), len(second))
-    return [np.concatenate([one, np.ones((height - len(one), WIDTH, 3), np.float32)]) for one in (first, second)]
+    return [
+        np.concatenate([one, np.ones((height - len(one), WIDTH, 3), np.float32)]) for one in (first, second)
+    ]
 
 
 def _similarity(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:

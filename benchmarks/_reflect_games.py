@@ -48,7 +48,9 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
             for text, said in lesson
         ]
         words = [*sample_texts(world), *(said for lesson in lessons for _, said in lesson)]
-        model = make_reflect_model(folder / "model", seed=0, texts=words, hidden_size=flags.width, layers=flags.layers)
+        model = make_reflect_model(
+            folder / "model", seed=0, texts=words, hidden_size=flags.width, layers=flags.layers
+        )
         tune(model, texts, flags.tuning, flags.device)
         found = (walk(game, task, n, flags.steps) for n, task in enumerate(tasks))
         walks = list(islice((one for one in found if len(one) == flags.steps), flags.rows))

@@ -41,7 +41,15 @@ def mini_turns(folder: Path, tasks: int = 48) -> list[Turn]:
             _sweet(
                 *("simulate_interactions", str(folder / "tasks.jsonl"), str(folder / "offline.jsonl")),
                 *("--agent_model", "embedded", "--agent_prompt_path", "llm_agent_mini_prompt"),
-                *("--env_model", "scripted", "--env_base_url", server.base_url, "--max_steps", "6", "--quiet"),
+                *(
+                    "--env_model",
+                    "scripted",
+                    "--env_base_url",
+                    server.base_url,
+                    "--max_steps",
+                    "6",
+                    "--quiet",
+                ),
                 "--overwrite",
             )
         _sweet("evaluate_code", str(folder / "offline.jsonl"), "--quiet")
@@ -79,7 +87,9 @@ def colbench_turns(folder: Path, tasks: str, count: int = 60) -> list[Turn]:
     return [
         {
             "prompt": turn["input"],
-            "candidates": [text + END_OF_TURN for text in rng.sample(answers if turn is turns[-1] else questions, 16)],
+            "candidates": [
+                text + END_OF_TURN for text in rng.sample(answers if turn is turns[-1] else questions, 16)
+            ],
         }
         for turns in played
         for turn in turns
@@ -92,7 +102,9 @@ def lengthened(turns: list[Turn], tokenizer: Any, history: int) -> Iterator[Turn
     for turn in turns:
         own = turn["prompt"].removeprefix(BEGIN)
         before = ""
-        while history and len(tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]) < history:
+        while (
+            history and len(tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]) < history
+        ):
             before += next(earlier)
         ids = tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]
         yield turn | {"prompt": tokenizer.decode(ids[-history:])}  # a history of 0 keeps all
@@ -130,7 +142,9 @@ def word_tokenizer(texts: list[str]) -> Any:
     return tokenizer
 
 
-def save_model(folder: Path, tokenizer: Any, *, hidden: int = 256, layers: int = 4, vocabulary: int = 32_000) -> None:
+def save_model(
+    folder: Path, tokenizer: Any, *, hidden: int = 256, layers: int = 4, vocabulary: int = 32_000
+) -> None:
     """A Llama with random weights; its vocabulary is larger than the tokenizer's, as large models' are."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM

@@ -75,7 +75,11 @@ ON_TRADES: Final[Overrides] = {
 }
 """Of every run on trades, beside `archer_code`."""
 
-CRITICS: Final[Mapping[str, Overrides]] = {OWN: ARCHER, FRESH: ARCHER, ENCODER: {**ARCHER, "whole_games": "false"}}
+CRITICS: Final[Mapping[str, Overrides]] = {
+    OWN: ARCHER,
+    FRESH: ARCHER,
+    ENCODER: {**ARCHER, "whole_games": "false"},
+}
 """What each run has beside the configuration; rates by `--grid`."""
 
 CRITICS_ON_TRADES: Final[Mapping[str, Overrides]] = {
@@ -229,7 +233,9 @@ def main() -> None:
     game = GAMES[arguments.game]
     methods = {name: game.critics[name] for name in arguments.critics}
     if arguments.grid:
-        methods = {f"{name}-{rate:g}": {**own, "critic_lr": rate} for name, own in methods.items() for rate in RATES}
+        methods = {
+            f"{name}-{rate:g}": {**own, "critic_lr": rate} for name, own in methods.items() for rate in RATES
+        }
     study = game(
         Path(arguments.folder or f"outputs/archer_critics_{arguments.game}"),
         arguments.seeds,

@@ -53,7 +53,9 @@ def main() -> None:
         rows = [
             {
                 "settings": dict(one),
-                "returns": [round(mean_return(study, f"{method}-{place}", seed), 3) for seed in study.numbers],
+                "returns": [
+                    round(mean_return(study, f"{method}-{place}", seed), 3) for seed in study.numbers
+                ],
             }
             for place, one in enumerate(own)
         ]
@@ -71,13 +73,16 @@ def tries(method: str) -> list[dict[str, Any]]:
     """Every combination of a method's grid, beside its other settings."""
     grid = GRIDS[method]
     return [
-        dict(METHODS[method]) | dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
+        dict(METHODS[method]) | dict(zip(grid, values, strict=True))
+        for values in itertools.product(*grid.values())
     ]
 
 
 def _rounds(study: OnlineStudy) -> list[list[Chain]]:
     """Those of a study without what no setting is chosen by: greedy games, swap tests, scripted players."""
-    games = {study.games(method, seed, greedy=False).name for method in study.methods for seed in study.numbers}
+    games = {
+        study.games(method, seed, greedy=False).name for method in study.methods for seed in study.numbers
+    }
     runs = {study.run(method, seed).name for method in study.methods for seed in study.numbers}
     begins = {study.teacher(seed).name for seed in study.numbers} | {
         study.run(START, seed).name for seed in study.numbers

@@ -40,7 +40,21 @@ CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
 B, NEW_TOKENS, TURNS, EPISODES = 8, 32, 20, 128
 WORDS = [
     *("is", "it", "alive", "big", "small", "made", "of", "wood", "metal", "soft", "a", "tool", "toy", "an"),
-    *("animal", "can", "you", "eat", "wear", "drive", "does", "have", "wheels", "legs", "keys", "found", "in"),
+    *(
+        "animal",
+        "can",
+        "you",
+        "eat",
+        "wear",
+        "drive",
+        "does",
+        "have",
+        "wheels",
+        "legs",
+        "keys",
+        "found",
+        "in",
+    ),
     *("the", "kitchen", "garden", "ocean", "used", "for", "music", "sports", "larger", "than", "car"),
 ]
 
@@ -341,7 +355,9 @@ def make_models(arguments: argparse.Namespace, *, causal: bool = False) -> tuple
     base = (
         GPT2Model(GPT2Config(vocab_size=50257, **gpt2))
         if causal
-        else RobertaModel(RobertaConfig(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, **roberta))
+        else RobertaModel(
+            RobertaConfig(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, **roberta)
+        )
     )
     return policy.eval().to(device), DoubleCritic(base, tokenizer).to(device), tokenizer
 
@@ -363,12 +379,20 @@ def make_tokenizer() -> Any:
     rng = random.Random(2)
     bpe.train_from_iterator((row.observation for row in transcripts(rng)), trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=bpe, eos_token="<end>", pad_token="<end>", padding_side="right", truncation_side="left"
+        tokenizer_object=bpe,
+        eos_token="<end>",
+        pad_token="<end>",
+        padding_side="right",
+        truncation_side="left",
     )
 
 
 def _in_a_process(side: str, arguments: argparse.Namespace) -> dict[str, float]:
-    flags = [f"--{name}={value}" for name, value in vars(arguments).items() if name not in {"side", "sides", "output"}]
+    flags = [
+        f"--{name}={value}"
+        for name, value in vars(arguments).items()
+        if name not in {"side", "sides", "output"}
+    ]
     command = [sys.executable, __file__, f"--side={side}", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -379,7 +403,9 @@ def _in_a_process(side: str, arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=32, help="rows of a step (published: 256)")
     parser.add_argument(
         "--draws",
@@ -388,7 +414,9 @@ def _arguments() -> argparse.Namespace:
         help="how often a critic phase draws a transition; in a first iteration 5 times",
     )
     parser.add_argument("--size", choices=("small", "tiny"), default="small")
-    parser.add_argument("--utterance", type=float, default=8.0, help="mean tokens of an utterance, its end included")
+    parser.add_argument(
+        "--utterance", type=float, default=8.0, help="mean tokens of an utterance, its end included"
+    )
     parser.add_argument("--threads", type=int, default=0, help="of torch; 0: as many as it takes")
     parser.add_argument("--max_tokens_per_batch", type=int, default=4096)
     parser.add_argument("--sides", nargs="+", choices=tuple(SIDES), default=[*SIDES], help="measured in turn")

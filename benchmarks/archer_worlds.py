@@ -71,7 +71,9 @@ def main() -> None:
     parts = tuple(_comparison(folder, world, seeds) for world in worlds)
     settings = {name: value for name, value in SETTINGS.items() if name != "quiet"}
     title = "ArCHer in other worlds"
-    finish(folder, Results("archer_worlds", title, comparisons=parts, settings=settings, provenance=provenance()))
+    finish(
+        folder, Results("archer_worlds", title, comparisons=parts, settings=settings, provenance=provenance())
+    )
     if arguments.plot:
         plot(parts, Path(arguments.plot))
 
@@ -80,7 +82,11 @@ def _chain(folder: Path, world: str, seed: int) -> Chain:
     start, run = folder / f"{world}-start-{seed}", folder / f"{world}-archer-{seed}"
     own = {"checkpoint_path": start, "critic_lm": start / "policy", "save_path": run, "seed": seed}
     if CONFIGS[world] == "archer_debug":
-        own |= {"world": world, "tasks": world_of(world).train_tasks, "eval_tasks": world_of(world).test_tasks}
+        own |= {
+            "world": world,
+            "tasks": world_of(world).train_tasks,
+            "eval_tasks": world_of(world).test_tasks,
+        }
     overrides = tuple(f"{name}={value}" for name, value in {**SETTINGS, **own}.items())
     imitating = {"world": world, "seed": seed, "overwrite": True, "quiet": True}
     return (
@@ -92,7 +98,12 @@ def _chain(folder: Path, world: str, seed: int) -> Chain:
 def _comparison(folder: Path, world: str, seeds: Sequence[int]) -> Comparison:
     runs = tuple(run_of(folder / f"{world}-archer-{seed}", seed) for seed in seeds)
     return Comparison(
-        world, world, own="archer", measures=MEASURES, curves=CURVES, methods=(Method("archer", "ArCHer", runs=runs),)
+        world,
+        world,
+        own="archer",
+        measures=MEASURES,
+        curves=CURVES,
+        methods=(Method("archer", "ArCHer", runs=runs),),
     )
 
 
@@ -115,7 +126,9 @@ def plot(parts: Sequence[Comparison], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(parts), figsize=(4 * len(parts), 3.4), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(parts), figsize=(4 * len(parts), 3.4), layout="constrained", squeeze=False
+    )
     for axis, part in zip(axes[0], parts, strict=True):
         shown = part.curves[0]
         for method, colour in zip(part.methods, cycle(COLOURS), strict=False):

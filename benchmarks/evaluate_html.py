@@ -38,7 +38,16 @@ from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
 from sweet_rl.commands.evaluate_html import PageGradingFlags, run
 from sweet_rl.concurrency import for_each
-from sweet_rl.grading.pages.metrics import WEIGHT_FREE, Looks, black, compare, decode, pixels_of, scale, view_of
+from sweet_rl.grading.pages.metrics import (
+    WEIGHT_FREE,
+    Looks,
+    black,
+    compare,
+    decode,
+    pixels_of,
+    scale,
+    view_of,
+)
 from sweet_rl.records import replace_file, replace_rows
 from sweet_rl.worlds import load_tasks
 
@@ -64,7 +73,9 @@ def perturbed(page: str) -> str:
     return page
 
 
-async def draw_answers(tasks: list[dict[str, Any]], settings: RenderSettings, folder: Path) -> list[dict[str, Any]]:
+async def draw_answers(
+    tasks: list[dict[str, Any]], settings: RenderSettings, folder: Path
+) -> list[dict[str, Any]]:
     """A finished run: rows whose pictures are files."""
     async with open_renderer(settings) as renderer:
 
@@ -165,7 +176,9 @@ def timed(side: Grading, path: Path, settings: RenderSettings) -> Took:
     return asyncio.run(main())
 
 
-def in_turn(path: Path, rounds: int, settings: Callable[[str, int], RenderSettings]) -> list[tuple[Took, Took]]:
+def in_turn(
+    path: Path, rounds: int, settings: Callable[[str, int], RenderSettings]
+) -> list[tuple[Took, Took]]:
     """Both sides, round after round, the one and the other first.
 
     Raises:
@@ -178,7 +191,9 @@ def in_turn(path: Path, rounds: int, settings: Callable[[str, int], RenderSettin
         plain, own = took[plainly], took[ours]
         apart = max(abs(plain.means[name] - own.means[name]) for name in WEIGHT_FREE)
         if apart > 1e-6:
-            raise SystemExit(f"The mean grades of the two sides differ by {apart:g}: {plain.means}, {own.means}")
+            raise SystemExit(
+                f"The mean grades of the two sides differ by {apart:g}: {plain.means}, {own.means}"
+            )
         found.append((plain, own))
     return found
 
@@ -206,7 +221,9 @@ async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Pa
                 lambda d=data, t=target: [scale(decode(picture)) for picture in (d, t.image)],
             )
             pixels = timed("looks, read", lambda d=data, t=target: [looks.of(d), looks.of(t.image)])
-            one, other = timed("elements", lambda p=pixels, a=answer, t=target: [view_of(p[0], a), view_of(p[1], t)])
+            one, other = timed(
+                "elements", lambda p=pixels, a=answer, t=target: [view_of(p[0], a), view_of(p[1], t)]
+            )
             timed("grades of the answer", lambda o=one, t=other: compare(o, t))
             timed("black picture", lambda t=other: compare(black_view, t))
     return spent
@@ -220,15 +237,21 @@ def sizes(folder: Path) -> dict[str, int]:
 
 def main() -> None:
     """Measure both sides, print the table, write the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", help="a .jsonl file of Frontend Design; default: ColBench's, or mini-web:test")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tasks", help="a .jsonl file of Frontend Design; default: ColBench's, or mini-web:test"
+    )
     parser.add_argument("--pages", type=int, default=200)
     parser.add_argument("--cold_pages", type=int, default=40, help="of these, with an empty cache")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--browsers", type=int, default=2)
     parser.add_argument("--output", default=None)
     arguments = parser.parse_args()
-    tasks = [dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), num_tasks=arguments.pages)]
+    tasks = [
+        dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), num_tasks=arguments.pages)
+    ]
     print(f"{heading()}\nload {os.getloadavg()[0]:.1f} before\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -80,7 +80,9 @@ def rows(flags: argparse.Namespace) -> list[Row]:
     with tempfile.TemporaryDirectory(dir=flags.where) as folder:
         repositories = Path(folder) / "repos"
         target = make_repository(repositories / "big", flags.files, flags.bytes)
-        task = task_from_row({"task_id": "t", "problem_description": "?", "ground_truth": target, "root": "big"})
+        task = task_from_row(
+            {"task_id": "t", "problem_description": "?", "ground_truth": target, "root": "big"}
+        )
         library = Library(repositories)
         found = [measured("look through the repository, once for a run", lambda _: look(repositories), 5)]
         library.get("big")
@@ -94,7 +96,9 @@ def rows(flags: argparse.Namespace) -> list[Row]:
                 )
             )
             copy = copied(repositories / "big", Path(folder), share)
-            found.append(measured(f"copy and delete, leaving out {share:g}", copy, max(5, flags.resets // 20)))
+            found.append(
+                measured(f"copy and delete, leaving out {share:g}", copy, max(5, flags.resets // 20))
+            )
     return found
 
 
@@ -124,5 +128,10 @@ if __name__ == "__main__":
     for row in ROWS:
         print(f"| {row.what} | {row.median_ms:.3f} | {row.slowest_ms:.3f} | {row.times} |")
     if FLAGS.json:
-        RESULT = {**circumstances(), "files": FLAGS.files, "bytes": FLAGS.bytes, "rows": [asdict(row) for row in ROWS]}
+        RESULT = {
+            **circumstances(),
+            "files": FLAGS.files,
+            "bytes": FLAGS.bytes,
+            "rows": [asdict(row) for row in ROWS],
+        }
         Path(FLAGS.json).write_text(json.dumps(RESULT, indent=1) + "\n")

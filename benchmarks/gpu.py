@@ -110,7 +110,9 @@ def _in_a_process(part: Part, left: float, arguments: argparse.Namespace) -> Non
     }
     with log.open("w") as output:
         try:
-            done = subprocess.run(command, stdout=output, stderr=output, timeout=seconds, env=environment, check=False)
+            done = subprocess.run(
+                command, stdout=output, stderr=output, timeout=seconds, env=environment, check=False
+            )
             died = f"its process ended with code {done.returncode}"
         except subprocess.TimeoutExpired:
             if left < part.seconds:
@@ -203,7 +205,9 @@ def _flags(arguments: argparse.Namespace) -> list[str]:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="for the files; a run that was interrupted goes on there")
     parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: a try on a CPU")
     parser.add_argument("--parts", nargs="+", default=[""], help="only those whose names begin so")

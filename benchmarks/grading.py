@@ -92,7 +92,9 @@ class Timing(NamedTuple):
     grade: float
 
 
-def timed(side: Callable[[Sequence[Trajectory]], Sequence[float | None]], trajectories: Sequence[Trajectory]) -> Timing:
+def timed(
+    side: Callable[[Sequence[Trajectory]], Sequence[float | None]], trajectories: Sequence[Trajectory]
+) -> Timing:
     """Seconds by the clock, and of computing, ours and that of all processes that we have started."""
     used, started = cpu_seconds(), time.perf_counter()
     grades = [grade for grade in side(trajectories) if grade is not None]
@@ -137,7 +139,9 @@ def default_tasks() -> str:
 
 def main() -> None:
     """Measure both sides in turn, several times, and print medians of seconds and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", default=None)
     parser.add_argument("--num_tasks", type=int, default=500)
     parser.add_argument("--loops", type=float, default=0.02)
@@ -147,7 +151,9 @@ def main() -> None:
     tasks = load_tasks(arguments.tasks or default_tasks(), num_tasks=arguments.num_tasks)
     plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
     print(f"{heading()}\nload {os.getloadavg()[0]:.1f}")
-    print(f"{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests; {arguments.heavy} heavy ones\n")
+    print(
+        f"{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests; {arguments.heavy} heavy ones\n"
+    )
     columns = f"{'answers/s':>11}{'per CPU s':>11}{'mean grade':>12}{'ratio':>8}{'of CPU':>8}"
     print(f"{'':<26}{'side':<22}{'seconds':>9}{'CPU s':>8}{columns}")
     looping = with_loops(plain, arguments.loops)

@@ -189,7 +189,9 @@ def plot(found: Mapping[str, list[Row]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 3.6), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(found), figsize=(4 * len(found), 3.6), layout="constrained", squeeze=False
+    )
     for axis, (kind, rows) in zip(axes[0], found.items(), strict=True):
         for name, (label, colour, style) in LINES.items():
             if name in rows[0]:
@@ -209,7 +211,9 @@ def plot(found: Mapping[str, list[Row]], path: Path) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kinds", nargs="+", choices=tuple(USUAL), default=[*USUAL])
     parser.add_argument("--points", type=int, default=len(FACTORS), help="of each, from the smallest")
     parser.add_argument("--threads", type=int, default=1)

@@ -43,8 +43,13 @@ class Run(NamedTuple):
     @property
     def weights(self) -> Path:
         """What it trained, when it has ended."""
-        last = {"run_archer": "checkpoint-8/state.safetensors", "rl_finetune": "checkpoint-8/adapter_model.safetensors"}
-        return self.kept / last[self.trainer] if self.trainer in last else self.folder / "out/model.safetensors"
+        last = {
+            "run_archer": "checkpoint-8/state.safetensors",
+            "rl_finetune": "checkpoint-8/adapter_model.safetensors",
+        }
+        return (
+            self.kept / last[self.trainer] if self.trainer in last else self.folder / "out/model.safetensors"
+        )
 
     def command(self, *changes: str, resumes: bool = False) -> list[str]:
         """What is typed: for a new run, or for one that resumes."""
@@ -71,7 +76,15 @@ _ARCHER = (
 )
 _TAXI = (
     *("--env", "taxi", "--taxi_curriculum", "--curriculum_index", "0", "--horizon", "3", "--device", "cpu"),
-    *("--no_use_8bit", "--lora_r", "2", "--target_modules", "all-linear", "--per_device_eval_batch_size", "4"),
+    *(
+        "--no_use_8bit",
+        "--lora_r",
+        "2",
+        "--target_modules",
+        "all-linear",
+        "--per_device_eval_batch_size",
+        "4",
+    ),
     *("--model_name", "tiny", "--max_steps", "8", "--save_steps", "2", "--learning_rate", "1e-3"),
 )
 
@@ -90,7 +103,9 @@ class Started(NamedTuple):
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         lines = [line.strip() for line in self.said.read_text(errors="replace").splitlines() if line.strip()]
         told = [line for line in lines if line.startswith(("error:", "Stopped."))] or lines[-1:] or [""]
-        return status, " ".join([*(line for line in lines if "is damaged" in line or "of earlier" in line), *told])
+        return status, " ".join(
+            [*(line for line in lines if "is damaged" in line or "of earlier" in line), *told]
+        )
 
 
 def start(words: Sequence[str], said: Path, *, most_bytes: int | None = None) -> Started:
@@ -141,7 +156,9 @@ def newest(run: Run) -> Path:
 
 
 def _largest(checkpoint: Path) -> Path:
-    return max((path for path in checkpoint.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    return max(
+        (path for path in checkpoint.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    )
 
 
 def _truncate(run: Run) -> None:
@@ -317,7 +334,9 @@ class Table:
         if status == 1:
             return REFUSED
         same = status == 0 and run.weights.read_bytes() == whole.read_bytes()
-        return EQUAL if same else f"WRONG: status {status}, weights {'differ' if status == 0 else 'not there'}"
+        return (
+            EQUAL if same else f"WRONG: status {status}, weights {'differ' if status == 0 else 'not there'}"
+        )
 
     def _begun(self, run: Run) -> Started:
         process = start(run.command(), run.folder.parent / "begun.txt")
@@ -380,9 +399,13 @@ def load_everything() -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trainers", nargs="+", default=list(CHANGES), choices=list(CHANGES))
-    parser.add_argument("--ways", nargs="+", default=None, help="rows by their names; default all of a trainer")
+    parser.add_argument(
+        "--ways", nargs="+", default=None, help="rows by their names; default all of a trainer"
+    )
     parser.add_argument("--markdown", action="store_true", help="as a table for a page")
     arguments = parser.parse_args()
     load_everything()

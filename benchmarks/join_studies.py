@@ -26,7 +26,9 @@ CLAIMS = {"archer": claims_of_archer, "reflect": claims_of_reflect}
 
 def main() -> None:
     """Write the joined file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("output", type=Path)
     parser.add_argument("parts", type=Path, nargs="+", help="study.json files; OUTPUT itself may be one")
     flags = parser.parse_args()

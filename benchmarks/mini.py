@@ -127,7 +127,9 @@ def _made(study: Study) -> tuple[dict[str, str]]:
 def markdown(full: FullStudy) -> str:
     """The tables of docs/mini.md: means over the seeds, with their 95 % intervals."""
     heads = [f"K = {trades}" for trades in full.seeds]
-    success = [(title, [_shown(each, 100) for each in _over(full, name, SUCCESS)]) for name, title in _titled()]
+    success = [
+        (title, [_shown(each, 100) for each in _over(full, name, SUCCESS)]) for name, title in _titled()
+    ]
     less = [
         (title, [_shown(_minus(full, trades, name), 100) for trades in full.seeds])
         for name, title in _titled()
@@ -148,12 +150,15 @@ def markdown(full: FullStudy) -> str:
 def _at_test_time(full: FullStudy, trades: int) -> str:
     """Success against the number of turns that a critic chooses from; "" where none did."""
     success = {
-        seed: {name: found[SUCCESS] for name, found in one.numbers.items()} for seed, one in full.seeds[trades].items()
+        seed: {name: found[SUCCESS] for name, found in one.numbers.items()}
+        for seed, one in full.seeds[trades].items()
     }
     found = comparison_at_test_time("critics", success, "")
     if found is None:
         return ""
-    curves = {each.title: [dict(run.curves[AT_TEST_TIME.name]) for run in each.runs] for each in found.methods}
+    curves = {
+        each.title: [dict(run.curves[AT_TEST_TIME.name]) for run in each.runs] for each in found.methods
+    }
     turns = sorted({number for runs in curves.values() for run in runs for number in run})
     rows = [
         (title, [_shown([run[number] for run in runs if number in run], 100) for number in turns])
@@ -170,7 +175,8 @@ def _over(full: FullStudy, name: str, measure: str) -> list[list[float]]:
     """The values of all seeds, for each number of trades."""
     of_seeds = (seeds.values() for seeds in full.seeds.values())
     return [
-        [seed.numbers[name][measure] for seed in seeds if measure in seed.numbers.get(name, {})] for seeds in of_seeds
+        [seed.numbers[name][measure] for seed in seeds if measure in seed.numbers.get(name, {})]
+        for seeds in of_seeds
     ]
 
 
@@ -184,7 +190,9 @@ def _shown(values: list[float], factor: int, *, bare: bool = False) -> str:
     if not values:
         return ""
     found = mean_of(values)
-    mean, low, high = (None if each is None else factor * each for each in (found.mean, found.low, found.high))
+    mean, low, high = (
+        None if each is None else factor * each for each in (found.mean, found.low, found.high)
+    )
     if bare or low is None:
         return f"{mean:.{1 if factor == 100 else 2}f}"
     return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
@@ -241,7 +249,9 @@ def _numbers(text: str) -> list[int]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--agents", type=lambda text: text.split(","), default=["embedded"], help="warm starts")
+    parser.add_argument(
+        "--agents", type=lambda text: text.split(","), default=["embedded"], help="warm starts"
+    )
     parser.add_argument("--seeds", type=_numbers, default=[6, 7, 8, 9, 10, 11, 12, 13])
     parser.add_argument("--trades", type=_numbers, default=[1, 10, 40])
     parser.add_argument("--ways", default=",".join(MAIN_WAYS), help="of SWEET-RL, or all")

@@ -48,7 +48,9 @@ def _product(**values: list[Any]) -> Grid:
 
 _POLICY: dict[str, list[Any]] = {"learning_rate": [1e-3], "beta": [0.1], "nll_loss_coef": [0.3]}
 STEPS = [
-    *_product(critic=["beta 100"], **_POLICY | {"beta": [0.1, 0.3], "nll_loss_coef": [0.1, 0.3]}, max_epochs=[2]),
+    *_product(
+        critic=["beta 100"], **_POLICY | {"beta": [0.1, 0.3], "nll_loss_coef": [0.1, 0.3]}, max_epochs=[2]
+    ),
     *_product(critic=["beta 100"], **_POLICY, max_epochs=[1, 3]),
     *_product(critic=["beta 100"], **_POLICY, max_epochs=[2], min_score=[None]),
     *_product(critic=["beta 30"], **_POLICY, max_epochs=[2]),
@@ -70,7 +72,9 @@ OF_TEN: dict[str, Grid] = {
 }
 """Rivals' settings that go on whatever came of them: they were best in a grid with ten trades only."""
 BLIND = [
-    *_product(critic=["beta 10", "beta 1"], **_POLICY, max_epochs=[2], min_score=[0.0, None], margin=[0.3, 0.0]),
+    *_product(
+        critic=["beta 10", "beta 1"], **_POLICY, max_epochs=[2], min_score=[0.0, None], margin=[0.3, 0.0]
+    ),
     OF_TEN["sweet_blind"][-1],
 ]
 

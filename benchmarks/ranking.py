@@ -98,7 +98,12 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], l
 
 
 def ours(
-    folder: Path, contexts: list[Ids], candidates: list[list[Ids]], *, device: str = "cpu", dtype: str = "float32"
+    folder: Path,
+    contexts: list[Ids],
+    candidates: list[list[Ids]],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
 ) -> Callable[[], Scores]:
     """Trees."""
     scorer = CandidateScorer(folder / "model", device=device, dtype=dtype)
@@ -106,7 +111,12 @@ def ours(
 
 
 def one_by_one(
-    folder: Path, contexts: list[Ids], candidates: list[list[Ids]], *, device: str = "cpu", dtype: str = "float32"
+    folder: Path,
+    contexts: list[Ids],
+    candidates: list[list[Ids]],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
 ) -> Callable[[], Scores]:
     """A plain forward pass for each."""
     model = loaded_on(str(folder / "model"), device=device, dtype=dtype)
@@ -120,7 +130,8 @@ def one_by_one(
         return values
 
     return lambda: [
-        [score(context, candidate) for candidate in row] for context, row in zip(contexts, candidates, strict=True)
+        [score(context, candidate) for candidate in row]
+        for context, row in zip(contexts, candidates, strict=True)
     ]
 
 

@@ -86,7 +86,16 @@ def page(folders: list[str]) -> None:
         folders: of demos that were run before: tests only begin them.
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pytest", "-q", *TESTS, f"--basetemp={folder}/runs", "-p", "no:cacheprovider"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            *TESTS,
+            f"--basetemp={folder}/runs",
+            "-p",
+            "no:cacheprovider",
+        ]
         subprocess.run(command, cwd=ROOT, check=True)
         found: dict[str, Mapping[str, Any]] = {}
         for place in (*folders, folder):
@@ -117,7 +126,9 @@ def page(folders: list[str]) -> None:
 
 def main() -> None:
     """The cost, or the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--page", nargs="*", metavar="DEMO", help="write the page; folders of demos that ran")
     parser.add_argument("--runs", type=int, default=20, help="of which the cost is the median")
     parser.add_argument("--mib", type=int, default=1024, help="size of the files that are digested")
@@ -130,7 +141,19 @@ def main() -> None:
 
 def excerpt(content: Mapping[str, Any]) -> dict[str, Any]:
     """What is particular to a stage, with short digests."""
-    kept = ("id", "status", "wall_s", "command", "outputs", "usage", "cost", "seeds", "inputs", "error", "replaces")
+    kept = (
+        "id",
+        "status",
+        "wall_s",
+        "command",
+        "outputs",
+        "usage",
+        "cost",
+        "seeds",
+        "inputs",
+        "error",
+        "replaces",
+    )
     return {key: shortened(content[key]) for key in kept if content.get(key)}
 
 
@@ -140,7 +163,9 @@ def shortened(value: Any) -> Any:
         return [shortened(one) for one in value]
     if isinstance(value, dict):
         return {
-            key: one[:12] + "..." if key == "sha256" else shortened(one) for key, one in value.items() if key != "mtime"
+            key: one[:12] + "..." if key == "sha256" else shortened(one)
+            for key, one in value.items()
+            if key != "mtime"
         }
     return value
 
@@ -152,7 +177,9 @@ def block(content: Mapping[str, Any]) -> str:
         text = json.dumps(value)
         if len(text) > 110 and isinstance(value, list | dict):
             items = (
-                value if isinstance(value, list) else [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()]
+                value
+                if isinstance(value, list)
+                else [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()]
             )
             rows = ",\n".join(f"    {one if isinstance(value, dict) else json.dumps(one)}" for one in items)
             text = f"[\n{rows}\n  ]" if isinstance(value, list) else f"{{\n{rows}\n  }}"

@@ -73,7 +73,9 @@ def _tries(study: ReflectStudy, world: str, field: str, key: str) -> list[Reflec
     only = {**METHODS, world: [method for method in METHODS[world] if method.key == key]}
     amount = study.amounts[world]
     return [
-        _with(replace(study, methods=only), world, field, key, replace(amount, **{field: one}), f"-try{place}")
+        _with(
+            replace(study, methods=only), world, field, key, replace(amount, **{field: one}), f"-try{place}"
+        )
         for place, one in enumerate(grid(amount, field))
     ]
 
@@ -81,7 +83,9 @@ def _tries(study: ReflectStudy, world: str, field: str, key: str) -> list[Reflec
 def _with(study: ReflectStudy, world: str, field: str, key: str, amount: Amount, label: str) -> ReflectStudy:
     """With one setting of a field, and the label that its files have."""
     kept = replace(study.amounts[world], **{field: getattr(amount, field)})
-    return replace(study, amounts={**study.amounts, world: kept}, labels={**study.labels, field: label, key: label})
+    return replace(
+        study, amounts={**study.amounts, world: kept}, labels={**study.labels, field: label, key: label}
+    )
 
 
 def _run(arguments: argparse.Namespace, tries: Sequence[ReflectStudy]) -> None:

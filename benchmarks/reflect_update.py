@@ -40,15 +40,21 @@ PARTS = ("reflections", "actions", "update", "replay")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=4, help="episodes of an iteration")
     parser.add_argument("--steps", type=int, default=6, help="steps of an episode")
     parser.add_argument("--world", choices=["taxi", "auto_explore"], default="taxi")
-    parser.add_argument("--history", action="store_true", help="the taxi with its rules and its whole history")
+    parser.add_argument(
+        "--history", action="store_true", help="the taxi with its rules and its whole history"
+    )
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--tuning", type=int, default=120, help="updates that teach the reflection model")
-    parser.add_argument("--repeats", type=int, default=2, help="iterations of each; the fastest of a part counts")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="iterations of each; the fastest of a part counts"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     flags = parser.parse_args()
@@ -179,7 +185,9 @@ class Watched:
         return texts
 
 
-def our_iteration(agent: Any, reflector: Any, settings: Any, games: Sequence[Recorded], clock: Clock) -> Iteration:
+def our_iteration(
+    agent: Any, reflector: Any, settings: Any, games: Sequence[Recorded], clock: Clock
+) -> Iteration:
     """As the library does it; the adapter is put back afterwards."""
     import torch
 

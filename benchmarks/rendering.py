@@ -188,7 +188,9 @@ def _pss_mb() -> float:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", help="task file of Frontend Design; default: mini-web")
     parser.add_argument("--pages", type=int, default=200)
     parser.add_argument("--browsers", type=int, default=2)

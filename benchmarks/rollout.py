@@ -68,7 +68,9 @@ class LockStepEpisode:
         """Take the agent's text and fetch the human's reply."""
         parsed = parse_published(response)
         self.messages.append(Message("assistant", parsed.visible))
-        self.history.append({"role": "assistant", "content": parsed.visible, "input": "", "output": parsed.output})
+        self.history.append(
+            {"role": "assistant", "content": parsed.visible, "input": "", "output": parsed.output}
+        )
         if parsed.answer is not None or len(self.messages) >= 2 * MAX_STEPS:
             self.done = True
             return
@@ -84,7 +86,9 @@ class LockStepEpisode:
                 {"role": "user", "content": prompt},
             ],
         }
-        self.connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        self.connection.request(
+            "POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"}
+        )
         reply = json.loads(self.connection.getresponse().read())["choices"][0]["message"]["content"]
         self.messages.append(Message("user", reply[:400]))
         self.history.append({"role": "user", "content": reply[:400]})
@@ -116,14 +120,18 @@ def lock_step(tasks: list[Task], base_url: str, concurrency: int, output: Path) 
     return turns
 
 
-def measure_lock_step(tasks: list[Task], concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
+def measure_lock_step(
+    tasks: list[Task], concurrency: int, latency: dict[str, float], folder: Path
+) -> Measured:
     """Play all tasks with the published loop, in this process."""
     with start_server(**latency) as server:
         before = resource.getrusage(resource.RUSAGE_SELF)
         started = time.perf_counter()
         turns = lock_step(tasks, server.base_url, concurrency, folder / "lock_step.jsonl")
         wall = time.perf_counter() - started
-        return Measured(wall, cpu_since(before, resource.RUSAGE_SELF), service_seconds(server.base_url), turns)
+        return Measured(
+            wall, cpu_since(before, resource.RUSAGE_SELF), service_seconds(server.base_url), turns
+        )
 
 
 def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
@@ -194,13 +202,19 @@ def service_seconds(base_url: str) -> float:
 
 def main() -> None:
     """Measure both sides and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--episodes", type=int, default=1024)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--latency_median_ms", type=float, default=200.0)
     parser.add_argument("--latency_sigma", type=float, default=1.0)
     arguments = parser.parse_args()
-    latency = {"latency_median_ms": arguments.latency_median_ms, "latency_sigma": arguments.latency_sigma, "seed": 0}
+    latency = {
+        "latency_median_ms": arguments.latency_median_ms,
+        "latency_sigma": arguments.latency_sigma,
+        "seed": 0,
+    }
     print(heading())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -170,7 +170,9 @@ def measure(setting: Setting, arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, default in vars(Setting()).items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--width", type=int, default=256)

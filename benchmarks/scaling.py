@@ -87,10 +87,13 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
     rng = np.random.default_rng(0)
     before = tuple(rng.integers(0, 32_000, history).tolist())
     texts = [tuple(rng.integers(0, 32_000, RESPONSE).tolist()) for _ in range(candidates)]
-    sides = [Side((Branch((*before, *text), (Span(history, history + RESPONSE),), history),)) for text in texts]
+    sides = [
+        Side((Branch((*before, *text), (Span(history, history + RESPONSE),), history),)) for text in texts
+    ]
     row = PairRow(Said(), Said(), Said(), "made", 1)
     encoded = [
-        Encoded(i, (sides[i % candidates], sides[(i + 1 + i // candidates) % candidates]), row) for i in range(pairs)
+        Encoded(i, (sides[i % candidates], sides[(i + 1 + i // candidates) % candidates]), row)
+        for i in range(pairs)
     ]
     forward = PairForward(model)
 
@@ -107,7 +110,9 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
 
         return run
 
-    used = {i for pair in range(pairs) for i in (pair % candidates, (pair + 1 + pair // candidates) % candidates)}
+    used = {
+        i for pair in range(pairs) for i in (pair % candidates, (pair + 1 + pair // candidates) % candidates)
+    }
     tokens = history + len(used) * (RESPONSE - 1)
     ideal = _ideal(model, tokens, scored=len(used) * RESPONSE)
     runs = {"tree": step(attention_span(model), True), "alone": step(0, False), "ideal": ideal}
@@ -152,11 +157,17 @@ def _plot(found: dict[str, list[dict[str, float]]], path: Path) -> None:
     for axis, (name, rows) in zip(axes, found.items(), strict=True):
         for kind, (label, colour) in lines.items():
             style = "--" if kind == "ideal" else "o-"
-            axis.loglog([row[name] for row in rows], [row[kind] for row in rows], style, label=label, color=colour)
+            axis.loglog(
+                [row[name] for row in rows], [row[kind] for row in rows], style, label=label, color=colour
+            )
         axis.set_xticks([row[name] for row in rows], [f"{row[name]:.0f}" for row in rows])
         axis.minorticks_off()
         axis.set_xlabel(
-            {"candidates": "candidates of a turn", "history": "tokens of history", "pairs": "pairs of a turn"}[name]
+            {
+                "candidates": "candidates of a turn",
+                "history": "tokens of history",
+                "pairs": "pairs of a turn",
+            }[name]
         )
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("seconds of a step")

@@ -61,7 +61,11 @@ def main() -> None:
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> float:
     """Pairs of one turn a step, and the model; returns the tokens of a step, both sides of all pairs."""
-    turns = colbench_turns(folder, arguments.tasks) if arguments.tasks else mini_turns(folder, arguments.dialogues)
+    turns = (
+        colbench_turns(folder, arguments.tasks)
+        if arguments.tasks
+        else mini_turns(folder, arguments.dialogues)
+    )
     rng = random.Random(0)
     tokenizer = word_tokenizer([turn["prompt"] + "".join(turn["candidates"]) for turn in turns])
     if arguments.data == "step":
@@ -72,10 +76,16 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> float:
         wanted = 2 * arguments.pairs_per_turn * arguments.steps
         drawn = lengthened(rng.sample(turns, wanted), tokenizer, arguments.history)
         texts = [turn["prompt"] + turn["candidates"][0] for turn in drawn]
-        rows = [{"chosen": one, "rejected": other} for one, other in zip(texts[::2], texts[1::2], strict=True)]
+        rows = [
+            {"chosen": one, "rejected": other} for one, other in zip(texts[::2], texts[1::2], strict=True)
+        ]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     save_model(
-        folder / "model", tokenizer, hidden=arguments.hidden, layers=arguments.layers, vocabulary=arguments.vocabulary
+        folder / "model",
+        tokenizer,
+        hidden=arguments.hidden,
+        layers=arguments.layers,
+        vocabulary=arguments.vocabulary,
     )
     texts = [row.get("prompt", "") + row[side] for row in rows for side in ("chosen", "rejected")]
     return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]) / arguments.steps
@@ -191,7 +201,9 @@ def run_published(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]
     clock = Clock()
     clock.begin()
     for start in range(0, len(rows), arguments.pairs_per_turn):
-        for row, reference in list(zip(rows, references, strict=True))[start : start + arguments.pairs_per_turn]:
+        for row, reference in list(zip(rows, references, strict=True))[
+            start : start + arguments.pairs_per_turn
+        ]:
             ratio = logps(row) - reference
             loss = -logsigmoid(0.1 * (ratio[0] - ratio[1])) / arguments.pairs_per_turn
             loss.backward()
@@ -214,7 +226,9 @@ RUN = {
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--history", type=int, default=1200, help="tokens before a response; 0: as they are")
-    parser.add_argument("--tasks", help="dialogues about the tasks of this ColBench file, not of the mini worlds")
+    parser.add_argument(
+        "--tasks", help="dialogues about the tasks of this ColBench file, not of the mini worlds"
+    )
     parser.add_argument("--dialogues", type=int, default=48, help="that turns are taken from")
     parser.add_argument("--pairs_per_turn", type=int, default=4)
     parser.add_argument("--data", choices=["step", "trajectory"], default="step")

@@ -22,7 +22,9 @@ from typing import Self
 
 from _machine import heading
 
-WORDS = [f"{a}{b}{c}" for a in "bdfglmnprst" for b in ("a", "e", "i", "o", "u", "ar", "en") for c in "bdklmnrstz"]
+WORDS = [
+    f"{a}{b}{c}" for a in "bdfglmnprst" for b in ("a", "e", "i", "o", "u", "ar", "en") for c in "bdklmnrstz"
+]
 INSTRUCTION = "You help somebody who knows what is wanted. Ask, one question at a time, then answer. " * 8
 
 
@@ -45,7 +47,12 @@ def row(number: int, repeats: int) -> dict[str, object]:
         ]
         prompt += f"{said}\nHuman: {heard}\nAgent: "
     task = {"problem_description": request, "ground_truth": solution, "task_id": f"task-{number // repeats}"}
-    more = {"answer": solution, "task_id": task["task_id"], "sample_index": number % repeats, "stop_reason": "answered"}
+    more = {
+        "answer": solution,
+        "task_id": task["task_id"],
+        "sample_index": number % repeats,
+        "stop_reason": "answered",
+    }
     return {"task": task, "dialogue_history": history[:-1], "reward": draw.choice([0.0, 0.5, 1.0])} | more
 
 
@@ -105,7 +112,9 @@ def first_page_s(address: str) -> float:
         driver.get("about:blank")
         started = time.perf_counter()
         driver.get(address)
-        while not driver.execute_script("return document.querySelector('.entry') && document.querySelector('.turn')"):
+        while not driver.execute_script(
+            "return document.querySelector('.entry') && document.querySelector('.turn')"
+        ):
             time.sleep(0.01)
         return time.perf_counter() - started
     finally:
@@ -137,7 +146,9 @@ def main() -> None:
             index, body = get(server.address, "api/index/0")
             shown, _ = get(server.address, f"api/rows/0/{flags.rows // 2}")
             print(f"| started again: until the address is printed | {up:.2f} s |")
-            print(f"| list of all rows ({len(body) / 1e6:.1f} MB) and one row | {files + index + shown:.2f} s |")
+            print(
+                f"| list of all rows ({len(body) / 1e6:.1f} MB) and one row | {files + index + shown:.2f} s |"
+            )
             if not flags.no_browser:
                 print(f"| first page in Chromium | {first_page_s(server.address):.2f} s |")
             draw = random.Random(flags.rows // 2)
@@ -148,7 +159,9 @@ def main() -> None:
                 "a frequent word": WORDS[5],
             }
             for name, text in asked.items():
-                times = [get(server.address, f"api/search/0?text={urllib.parse.quote(text)}") for _ in range(5)]
+                times = [
+                    get(server.address, f"api/search/0?text={urllib.parse.quote(text)}") for _ in range(5)
+                ]
                 found = len(json.loads(times[0][1]))
                 median = 1000 * sorted(one for one, _ in times)[2]
                 print(f"| search: {name} ({found:,} rows) | {median:.0f} ms |")

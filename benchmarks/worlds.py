@@ -31,7 +31,17 @@ from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, rollout
-from sweet_rl.types import Completion, Generation, Json, Message, Observation, StepResult, StopReason, Task, Trajectory
+from sweet_rl.types import (
+    Completion,
+    Generation,
+    Json,
+    Message,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    Trajectory,
+)
 from sweet_rl.worlds import load_tasks, world_of
 
 NO_TASK = task_from_row({"task_id": "nothing", "problem_description": "Do nothing.", "ground_truth": ""})
@@ -232,7 +242,9 @@ async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
     from sweet_rl.worlds.text_game_env import TextGameEnv
 
     def say(seen: Observation) -> str:
-        return draw.choice(list(offered_commands(seen.messages[-1].content, world_of("alfworld").action_head)))
+        return draw.choice(
+            list(offered_commands(seen.messages[-1].content, world_of("alfworld").action_head))
+        )
 
     draw = Random(0)
     with Household() as household:
@@ -296,7 +308,11 @@ async def play(world: World, parallel: int, episodes: int) -> tuple[int, int]:
     numbered = (Episode(task, number, seed=number) for number, task in zip(count(), cycle(world.tasks)))
     policy: Policy = Script(world.say)
     stats = await rollout(
-        islice(numbered, episodes), make_env=world.make_env, policy=policy, on_finished=finished, concurrency=parallel
+        islice(numbered, episodes),
+        make_env=world.make_env,
+        policy=policy,
+        on_finished=finished,
+        concurrency=parallel,
     )
     return stats.turns, failed
 
@@ -314,7 +330,9 @@ async def measure(name: str, flags: argparse.Namespace) -> AsyncIterator[Measure
             started, cpu_started = time.perf_counter(), time.process_time()
             turns, failed = await play(world, parallel, episodes)
             seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
-            yield Measured(name, parallel, turns / seconds, 1000 * cpu_s / turns, episodes, turns / episodes, failed)
+            yield Measured(
+                name, parallel, turns / seconds, 1000 * cpu_s / turns, episodes, turns / episodes, failed
+            )
 
 
 async def table(flags: argparse.Namespace) -> list[Measured]:
@@ -343,9 +361,13 @@ def parse() -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--worlds", type=lambda text: text.split(","), help="with commas between; default: all that are installed"
+        "--worlds",
+        type=lambda text: text.split(","),
+        help="with commas between; default: all that are installed",
     )
-    parser.add_argument("--parallel", type=lambda text: [int(part) for part in text.split(",")], default=[1, 16, 256])
+    parser.add_argument(
+        "--parallel", type=lambda text: [int(part) for part in text.split(",")], default=[1, 16, 256]
+    )
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--detective", default=os.environ.get("SWEET_RL_DETECTIVE"))
     parser.add_argument("--json")

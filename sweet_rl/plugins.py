@@ -84,7 +84,9 @@ class Registry:
         places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [one.name for one in taken if one.default is one.empty and one.kind in places]
         if len(needed) > 1:
-            raise UsageError(f"The {self.kind} {name!r} takes {', '.join(needed)}, and is given one argument at most.")
+            raise UsageError(
+                f"The {self.kind} {name!r} takes {', '.join(needed)}, and is given one argument at most."
+            )
         return found(given) if needed else found()
 
     def find(self, name: str) -> Any:
@@ -98,7 +100,9 @@ class Registry:
         if name in (installed := _installed(self.group)):
             entry = installed[name]
             if isinstance(entry, tuple):
-                raise UsageError(f"Two installed packages offer a {self.kind} {name!r}: {' and '.join(entry)}.")
+                raise UsageError(
+                    f"Two installed packages offer a {self.kind} {name!r}: {' and '.join(entry)}."
+                )
             return _load(self.kind, name, entry)
         if ":" in name:
             if (here := str(Path.cwd())) not in sys.path:

@@ -62,7 +62,9 @@ def schedule(tasks: Iterable[Task], samples: int, *, seed: int = 0) -> list[Epis
     """All episodes in the published row order: row `j * num_tasks + i` is repeat j of task i."""
     tasks = list(tasks)
     return [
-        Episode(task, sample, derive_seed(seed, task.task_id, sample)) for sample in range(samples) for task in tasks
+        Episode(task, sample, derive_seed(seed, task.task_id, sample))
+        for sample in range(samples)
+        for task in tasks
     ]
 
 
@@ -188,7 +190,10 @@ class LiveEpisode:
     def trajectory(self) -> Trajectory:
         """The episode as far as it was played."""
         return replace(
-            self._ended, dialogue_history=tuple(self._history), failures=tuple(self._failures), extra=self._info
+            self._ended,
+            dialogue_history=tuple(self._history),
+            failures=tuple(self._failures),
+            extra=self._info,
         )
 
     async def begin(self) -> Observation | None:
@@ -224,14 +229,18 @@ class LiveEpisode:
         self._stats.thoughts += len(spoken.thoughts or "")
         history.append(_agent_turn(generation, spoken, content=spoken.text, output=spoken.text))
         step = await self._env.step(spoken.text)
-        history[-1] = _agent_turn(generation, spoken, content=step.content, output=step.output, reward=step.reward)
+        history[-1] = _agent_turn(
+            generation, spoken, content=step.content, output=step.output, reward=step.reward
+        )
         self._note(step.failures)
         self._info.update(step.info)
         if step.observation is not None:
             self._observation = step.observation
             history.append(step.observation.messages[-1])
         if step.over:
-            self._ended = replace(self._ended, answer=step.answer, stop_reason=step.stop_reason, reward=_total(history))
+            self._ended = replace(
+                self._ended, answer=step.answer, stop_reason=step.stop_reason, reward=_total(history)
+            )
             return None
         return self._observation
 

@@ -120,7 +120,9 @@ def usable(host: str, port: int) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def listening(app: web.Application, host: str, port: int, limits: Limits | None = None) -> AsyncIterator[int]:
+async def listening(
+    app: web.Application, host: str, port: int, limits: Limits | None = None
+) -> AsyncIterator[int]:
     """The application on an address, for the length of a block; yields its port.
 
     A handler is cancelled when its client has gone away.
@@ -164,7 +166,12 @@ async def listening(app: web.Application, host: str, port: int, limits: Limits |
 
 
 async def serve(
-    app: web.Application, host: str, port: int, *, on_ready: Callable[[int], None], limits: Limits | None = None
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    on_ready: Callable[[int], None],
+    limits: Limits | None = None,
 ) -> None:
     """Serve an application until SIGINT or SIGTERM."""
     stopped = asyncio.Event()

@@ -263,12 +263,15 @@ def mcnemar(only_ours: int, only_theirs: int) -> float:
 def _mcnemar_of_many(number: int, fewer: int) -> float:
     """The same by logarithms: whole numbers of many digits take long."""
     log_of = [
-        math.lgamma(number + 1) - math.lgamma(place + 1) - math.lgamma(number - place + 1) for place in range(fewer + 1)
+        math.lgamma(number + 1) - math.lgamma(place + 1) - math.lgamma(number - place + 1)
+        for place in range(fewer + 1)
     ]
     return min(1.0, 2 * math.fsum(math.exp(log - number * math.log(2)) for log in log_of))
 
 
-def bootstrapped(values: Sequence[float], *, among: int = 1, draws: int = DRAWS, seed: int = 0) -> tuple[float, float]:
+def bootstrapped(
+    values: Sequence[float], *, among: int = 1, draws: int = DRAWS, seed: int = 0
+) -> tuple[float, float]:
     """The percentile interval of a mean, by resampling; of very many values by fewer resamples.
 
     Args:
@@ -333,6 +336,9 @@ def other_places(keys: Sequence[Key], other: Callable[[Key, Key], bool] = operat
     """
     count = len(keys)
     return [
-        next((at for step in range(count) if other(key, keys[at := (place + count // 2 + step) % count])), place)
+        next(
+            (at for step in range(count) if other(key, keys[at := (place + count // 2 + step) % count])),
+            place,
+        )
         for place, key in enumerate(keys)
     ]

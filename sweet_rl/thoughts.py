@@ -120,7 +120,9 @@ def _unopened(text: str) -> re.Match[str] | None:
     closed = _next_tag(_CLOSE, text, 0)
     if closed is None or _OPEN.search(text, 0, closed.start()):
         return None
-    alone = re.search(r"\n[ \t]*\Z", text[: closed.start()]) and re.match(r"[ \t]*(\n|\Z)", text[closed.end() :])
+    alone = re.search(r"\n[ \t]*\Z", text[: closed.start()]) and re.match(
+        r"[ \t]*(\n|\Z)", text[closed.end() :]
+    )
     if _MARKER.search(text, 0, closed.start()) and not alone and not _MARKER.search(text, closed.end()):
         return None
     return closed

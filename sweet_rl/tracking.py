@@ -338,7 +338,13 @@ def _leave_out(kind: str, destination: Destination, error: Exception) -> None:
 
 
 def open_trackers(
-    destination: Destination, *, folder: Path, run: str, stage: str, continues: bool, config: Mapping[str, Json]
+    destination: Destination,
+    *,
+    folder: Path,
+    run: str,
+    stage: str,
+    continues: bool,
+    config: Mapping[str, Json],
 ) -> list[Tracker]:
     """The trackers of a run."""
     place = Path(destination.folder).expanduser() if destination.folder else folder
@@ -393,7 +399,14 @@ class Online:
     """A run of wandb, or of trackio, whose interface is the same; each keeps it where its settings say."""
 
     def __init__(
-        self, kind: str, destination: Destination, name: str, run: str, config: Mapping[str, Json], *, continues: bool
+        self,
+        kind: str,
+        destination: Destination,
+        name: str,
+        run: str,
+        config: Mapping[str, Json],
+        *,
+        continues: bool,
     ) -> None:
         own: dict[str, Any] = {"id": run, "entity": destination.entity, "resume": "allow"}
         if kind == "trackio":  # finds a run by its name

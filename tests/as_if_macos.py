@@ -20,7 +20,16 @@ import webbrowser
 
 import aiohttp
 
-KNOWN = (asyncio, ctypes.util, multiprocessing.connection, sysconfig, urllib.request, uuid, webbrowser, aiohttp)
+KNOWN = (
+    asyncio,
+    ctypes.util,
+    multiprocessing.connection,
+    sysconfig,
+    urllib.request,
+    uuid,
+    webbrowser,
+    aiohttp,
+)
 LINUX_ONLY = ("sched_getaffinity", "memfd_create", "pidfd_open", "unshare", "setns", "O_PATH")
 
 

@@ -16,7 +16,9 @@ from sweet_rl.cli.process import settle
 ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; torch would take all cores for each
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no name of a test is on the hub, and asking takes half a minute
+os.environ.setdefault(
+    "HF_HUB_OFFLINE", "1"
+)  # no name of a test is on the hub, and asking takes half a minute
 
 settle()
 

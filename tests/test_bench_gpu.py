@@ -56,7 +56,11 @@ def test_a_part_finds_numbers(bench, tmp_path, name):
         found = bench.outcome(bench.parts_of("tiny", vllm=None)[name], asked(tmp_path))
     assert "rows" in found, found
     if name.startswith("parity"):
-        assert [row.get("side") for row in found["rows"]] == [None, "padded rows", "64 above a multiple of 128"]
+        assert [row.get("side") for row in found["rows"]] == [
+            None,
+            "padded rows",
+            "64 above a multiple of 128",
+        ]
     for row in found["rows"]:
         assert row.get("s", 1) > 0
         if name.startswith("parity"):
@@ -180,7 +184,9 @@ def test_the_command_runs_parts_in_processes_and_prints_a_table(tmp_path):
     command += ["parity: sdpa, float32", "parity: sdpa, 4 bits"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^\| parity: sdpa, float32 \| \d\.\de.\d\d \| \d\.\de.\d\d \|  \|$", done.stdout, re.MULTILINE)
+    assert re.search(
+        r"^\| parity: sdpa, float32 \| \d\.\de.\d\d \| \d\.\de.\d\d \|  \|$", done.stdout, re.MULTILINE
+    )
     assert "Command: `python benchmarks/gpu.py" in done.stdout
     assert (tmp_path / "table.md").read_text() in done.stdout
     written = json.loads((tmp_path / "parity_sdpa_float32.json").read_text())

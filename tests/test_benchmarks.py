@@ -56,7 +56,9 @@ def test_seeds_take_turns_with_the_warm_starts(mini, tmp_path):
     assert len({study.folder for study in studies}) == 6
 
 
-def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(mini, tmp_path, monkeypatch, capsys):
+def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(
+    mini, tmp_path, monkeypatch, capsys
+):
     arguments = asked(tmp_path)
     (study,) = mini._studies(arguments)
     ran = []

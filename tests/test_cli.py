@@ -17,7 +17,10 @@ from sweet_rl.cli.process import Inert, drawn_on
 from tests.conftest import ROOT
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
-SCRIPTS["run_archer"], SCRIPTS["run"] = (SCRIPTS["run"], SCRIPTS.pop("run_pipeline"))  # ArCHer's README has run.py
+SCRIPTS["run_archer"], SCRIPTS["run"] = (
+    SCRIPTS["run"],
+    SCRIPTS.pop("run_pipeline"),
+)  # ArCHer's README has run.py
 
 
 def cli(*arguments, script=None):
@@ -93,7 +96,11 @@ for _ in range(4):
 def test_memory_that_is_freed_is_kept_for_the_next_step_unless_a_person_says_otherwise():
     def pages(**environment):
         done = subprocess.run(
-            [sys.executable, "-c", FAULTS], env=os.environ | environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", FAULTS],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return list(map(int, done.stdout.split()))
 
@@ -176,7 +183,10 @@ def test_bash_completes_stages_flags_and_choices():
         (["generate_tasks", "x", "--num_tasks", "3", "4"], "'4' belongs to no flag"),
         (["generate_tasks", "x", "--", "--trace"], "unknown flag --trace"),
         (["generate_tasks", "--output_path", "--overwrite"], "--output_path needs a value"),
-        (["generate_tasks", "--output_path", "-x"], 'One that begins with a hyphen is written --output_path="-x"'),
+        (
+            ["generate_tasks", "--output_path", "-x"],
+            'One that begins with a hyphen is written --output_path="-x"',
+        ),
         (["generate_tasks", "x", "--nooverwrite=true"], "unknown flag --nooverwrite"),
         (["serve_simulator", "also"], "'also' belongs to no flag"),
     ],

@@ -57,7 +57,9 @@ USERS = {
         OpenAIClient([url]), "scripted", prompt_template=load_prompt("human_simulator_code_prompt")
     ),
     "scripted viewer": lambda url: ScriptedViewer(),
-    "vision": lambda url: VisionUser(Seeing([url]), "eyes", prompt_template=load_prompt("human_simulator_html_prompt")),
+    "vision": lambda url: VisionUser(
+        Seeing([url]), "eyes", prompt_template=load_prompt("human_simulator_html_prompt")
+    ),
 } | {
     name: lambda url, name=name: OTHER_USERS.make(name, world_of("code"), flag="env_model")
     for name in OTHER_USERS.names()

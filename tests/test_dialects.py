@@ -224,7 +224,9 @@ def talk(refuses, status, words, *, body=BODY, attempts=2):
 
     async def main():
         async with serve(answer) as (url, asked):
-            client = OpenAIClient([url], retry=RetryPolicy(attempts=attempts), sleep=lambda _: asyncio.sleep(0))
+            client = OpenAIClient(
+                [url], retry=RetryPolicy(attempts=attempts), sleep=lambda _: asyncio.sleep(0)
+            )
             try:
                 result = await client.chat(body)
                 again = await client.chat(body)
@@ -279,7 +281,9 @@ def test_a_refusal_that_names_no_field_of_ours_changes_nothing(status, words):
 
 
 def test_a_server_that_refuses_whatever_it_is_sent_ends():
-    failed, bodies, _ = talk(lambda _: True, 400, error("Invalid value: `temperature`, `top_p`, `seed`, `max_tokens`"))
+    failed, bodies, _ = talk(
+        lambda _: True, 400, error("Invalid value: `temperature`, `top_p`, `seed`, `max_tokens`")
+    )
     assert isinstance(failed, RequestFailed)
     assert len(bodies) < 10
 
@@ -365,7 +369,10 @@ def chat(*answers, any_reply=True, attempts=2):
     async def main():
         async with serve(*answers) as (url, asked):
             client = OpenAIClient(
-                [url], retry=RetryPolicy(attempts=attempts), sleep=lambda _: asyncio.sleep(0), jitter=random.Random(0)
+                [url],
+                retry=RetryPolicy(attempts=attempts),
+                sleep=lambda _: asyncio.sleep(0),
+                jitter=random.Random(0),
             )
             try:
                 reply = await client.chat(BODY, any_reply=any_reply)
@@ -446,7 +453,13 @@ def test_what_a_server_did_is_asked_for_again_and_then_a_failure(name, any_reply
 
 
 def test_a_reply_in_pieces_is_put_together():
-    pieces = [{"role": "assistant"}, {"reasoning": "h"}, {"reasoning": "m"}, {"content": "H"}, {"content": "i"}]
+    pieces = [
+        {"role": "assistant"},
+        {"reasoning": "h"},
+        {"reasoning": "m"},
+        {"content": "H"},
+        {"content": "i"},
+    ]
     frames = [{"choices": [{"index": 0, "delta": delta}]} for delta in pieces]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
     text = "".join(f"data: {json.dumps(frame)}\n\n" for frame in [*frames, end])
@@ -464,7 +477,9 @@ def test_fields_and_headers_of_ones_own_are_sent_and_null_leaves_a_field_out():
     async def main():
         async with serve(answer) as (url, _):
             client = OpenAIClient(
-                [url], request={"top_p": None, "reasoning_effort": "low"}, headers={"api-key": "k", "X-Title": "t"}
+                [url],
+                request={"top_p": None, "reasoning_effort": "low"},
+                headers={"api-key": "k", "X-Title": "t"},
             )
             await client.chat(BODY)
             await client.close()
@@ -472,7 +487,10 @@ def test_fields_and_headers_of_ones_own_are_sent_and_null_leaves_a_field_out():
     heard = []
     asyncio.run(main())
     ((headers, body),) = heard
-    assert body == {**{key: value for key, value in BODY.items() if key != "top_p"}, "reasoning_effort": "low"}
+    assert body == {
+        **{key: value for key, value in BODY.items() if key != "top_p"},
+        "reasoning_effort": "low",
+    }
     assert (headers["api-key"], headers["X-Title"]) == ("k", "t")
 
 
@@ -638,7 +656,9 @@ async def one_turn(quirk, port):
     temperature = 0.5 if quirk == "claude" else 0
     policy = OpenAIPolicy(client, "m", system_prompt="Rules.", api=api, temperature=temperature)
     try:
-        result = (await policy.act(Observation("t", (Message("user", "Hi."),), 3))).completion.finish_reason.value
+        result = (
+            await policy.act(Observation("t", (Message("user", "Hi."),), 3))
+        ).completion.finish_reason.value
     except EpisodeError as error:
         result = error.failure.kind
     except ServiceError:

@@ -16,7 +16,10 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 INSTALLED_BY_CI = {"alfworld", "dev"}
 """`.ci/run` does it anyway; the planner of alfworld is compiled for minutes before it says what it needs."""
 
-pytestmark = [pytest.mark.skipif(not WHEEL, reason="needs a wheel: run `make test-dist`"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.skipif(not WHEEL, reason="needs a wheel: run `make test-dist`"),
+    pytest.mark.timeout(600),
+]
 
 
 def run(*command, **settings):
@@ -82,6 +85,8 @@ def test_what_is_missing_is_named(light, tmp_path, line):
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - INSTALLED_BY_CI))
 def test_an_extra_can_be_installed(empty, tmp_path, extra):
     """Resolved, not downloaded as a whole: all of them are several GB."""
-    torch = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
+    torch = [
+        line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")
+    ]
     (tmp_path / "torch.txt").write_text("\n".join(torch))
     pip(empty, "--dry-run", "--ignore-installed", "-c", str(tmp_path / "torch.txt"), f"{WHEEL}[{extra}]")

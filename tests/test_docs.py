@@ -13,7 +13,9 @@ import yaml
 from tests.conftest import ROOT
 
 FETCHED = re.compile(r'<(?:script|link|img|iframe|source)[^>]*?\s(?:src|href)="(?:https?:)?//[^"]*"')
-QUOTED = re.findall(r"^```text\n(.+?)\n```", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE | re.DOTALL)
+QUOTED = re.findall(
+    r"^```text\n(.+?)\n```", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE | re.DOTALL
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,9 @@ def site(tmp_path_factory):
         timeout=110,
         check=False,
     )
-    assert done.returncode == 0, done.stderr  # a broken link, a page outside the navigation, a module that is gone
+    assert done.returncode == 0, (
+        done.stderr
+    )  # a broken link, a page outside the navigation, a module that is gone
     return folder
 
 
@@ -65,7 +69,11 @@ def test_the_reference_says_what_the_docstrings_say(site):
 
 def test_every_extra_has_its_row_on_the_page_about_installing():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    rows = [line.split("|")[1] for line in (ROOT / "docs/install.md").read_text().splitlines() if line[:3] == "| `"]
+    rows = [
+        line.split("|")[1]
+        for line in (ROOT / "docs/install.md").read_text().splitlines()
+        if line[:3] == "| `"
+    ]
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(extras)
 
 

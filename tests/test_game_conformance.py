@@ -152,7 +152,9 @@ def test_many_episodes_at_once_and_their_rows(game):
             done.append(trajectory)
 
         episodes = schedule(tasks, 4)
-        await rollout(episodes, make_env=make, policy=Looper(game), on_finished=keep, concurrency=len(episodes))
+        await rollout(
+            episodes, make_env=make, policy=Looper(game), on_finished=keep, concurrency=len(episodes)
+        )
         return done
 
     done = in_world(game, work, max_turns=4)

@@ -34,7 +34,9 @@ FIGURES = {  # how far a figure may be from its budget on the good side; what to
     "mean_body": (0.2, "inline short helpers: a function is one whole thought"),
 }
 LIBRARY = ("sweet_rl", "examples")  # how the folders begin that are one
-in_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git says which files are part of the project")
+in_git = pytest.mark.skipif(
+    not (ROOT / ".git").exists(), reason="git says which files are part of the project"
+)
 
 
 def test_imports_point_down_only():
@@ -72,7 +74,9 @@ def test_the_wheel_holds_the_whole_package(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
-        str(path.relative_to(ROOT)) for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+        str(path.relative_to(ROOT))
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted <= names
     assert {
@@ -80,7 +84,9 @@ def test_the_wheel_holds_the_whole_package(tmp_path):
         "sweet_rl/py.typed",
         "sweet_rl/worlds/backend_programming/prompts/llm_agent_code_prompt.txt",
     } <= names
-    assert {f"sweet_rl/configs/archer/{path.name}" for path in (ROOT / "configs/archer").glob("*.yaml")} <= names
+    assert {
+        f"sweet_rl/configs/archer/{path.name}" for path in (ROOT / "configs/archer").glob("*.yaml")
+    } <= names
     assert not [name for name in names if name.startswith(("tests/", "scripts/", "build/"))]
 
 
@@ -134,10 +140,13 @@ def sources():
 def modules():
     """The syntax tree of every module of the library, by name."""
     ours = {
-        path: text for path, text in sources().items() if path.suffix == ".py" and path.parts[0].startswith(LIBRARY)
+        path: text
+        for path, text in sources().items()
+        if path.suffix == ".py" and path.parts[0].startswith(LIBRARY)
     }
     return {
-        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): ast.parse(text) for path, text in ours.items()
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): ast.parse(text)
+        for path, text in ours.items()
     }
 
 
@@ -169,7 +178,9 @@ def circles(graph):
             new = graph[waiting.pop()] - reached[module]
             reached[module] |= new
             waiting += new
-    return {frozenset(one for one in reached[module] if module in reached[one]) for module in graph} - {frozenset()}
+    return {frozenset(one for one in reached[module] if module in reached[one]) for module in graph} - {
+        frozenset()
+    }
 
 
 def measured():
@@ -224,7 +235,10 @@ def above(budget, now):
 
 def below(budget, now):
     """Budgets that are no longer needed: a ratchet only falls."""
-    found = [f"{room}: there is no such room: remove its line from budget.toml" for room in budget.keys() - now.keys()]
+    found = [
+        f"{room}: there is no such room: remove its line from budget.toml"
+        for room in budget.keys() - now.keys()
+    ]
     for room in budget.keys() & now.keys():
         shared = budget[room].keys() & now[room].keys()
         if any(abs(now[room][name] - budget[room][name]) > FIGURES[name][0] for name in shared):
@@ -254,7 +268,11 @@ def test_a_budget_only_falls():
     assert above(budget, budget) == below(budget, budget) == []
     assert lowered(text, budget) == text
 
-    now = {"library": {"circles": 3, "mean_body": 7.1}, "a": {"lines": 345, "files": 2}, "c": {"lines": 9, "files": 1}}
+    now = {
+        "library": {"circles": 3, "mean_body": 7.1},
+        "a": {"lines": 345, "files": 2},
+        "c": {"lines": 9, "files": 1},
+    }
     found = above(budget, now)
     assert found[0].startswith("library: circles is 3, 1 above its budget of 2: ")
     assert found[1].startswith("library: mean_body is 7.1, 0.1 below its budget of 7.2: ")

@@ -50,7 +50,8 @@ def test_a_loss_trains_two_steps_and_is_recorded(sweet_rl, tmp_path):
     assert record["settings"]["resolved"]["loss"]["name"] == "squared_hinge"
     assert [i["source"].rpartition("/")[2] for i in record["inputs"] if i["flag"] == "loss"] == ["loss.py"]
     assert (
-        json.loads((tmp_path / "kept/checkpoint-1/manifest.json").read_text())["made_from"]["--loss"] == "squared_hinge"
+        json.loads((tmp_path / "kept/checkpoint-1/manifest.json").read_text())["made_from"]["--loss"]
+        == "squared_hinge"
     )
 
 
@@ -176,7 +177,9 @@ def test_dialogues_become_pairs_and_a_policy(beside, tmp_path, capsys):
     from tests.tiny_models import save_tiny_llama
 
     model = save_tiny_llama(tmp_path / "model")
-    stage(f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 4 --num_tasks 3")
+    stage(
+        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 4 --num_tasks 3"
+    )
     stage("evaluate_games g.jsonl --k 4 --ground_truth_preference_path whole.jsonl")
     stage(
         f"sample_best_of_n g.jsonl s.jsonl {model} --best_of_n 4 --max_tokens 4 --device cpu --data_fraction 1 --quiet"
@@ -226,7 +229,9 @@ def test_an_agent_plays_any_world_by_name(beside, tmp_path):
     )
     assert [turn.content for turn in load_trajectories("l.jsonl")[0].dialogue_history[1::2]] == ["1", "2"]
     with pytest.raises(UsageError, match="belongs to a model run by"):
-        stage(f"simulate_interactions numbers:test c.jsonl {GAMES} --agent_model number_counter --temperature 1")
+        stage(
+            f"simulate_interactions numbers:test c.jsonl {GAMES} --agent_model number_counter --temperature 1"
+        )
 
 
 @pytest.mark.parametrize(
@@ -253,7 +258,9 @@ def test_an_unknown_name_is_an_error_that_lists_the_known(beside, flags, says):
 def test_they_are_names_in_python_too(beside):
     import sweet_rl
 
-    played = sweet_rl.simulate("number_guessing", agent="number_counter", human="guessing.human:Liar", num_tasks=2)
+    played = sweet_rl.simulate(
+        "number_guessing", agent="number_counter", human="guessing.human:Liar", num_tasks=2
+    )
     assert [one.reward for one in played] == [0, -2]
     assert played[1].dialogue_history[2].content == "Lower."
     for wrong in ({"agent": "number_counte"}, {"human": "number_lia"}):
@@ -262,12 +269,18 @@ def test_they_are_names_in_python_too(beside):
 
 
 def test_a_grader_scores_any_world(beside, tmp_path, capsys):
-    stage(f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 2 --num_tasks 3")
+    stage(
+        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 2 --num_tasks 3"
+    )
     before = games("g.jsonl")
     stage("evaluate g.jsonl --k 2 --grader brevity --margin 0.01 --preference_path p.jsonl --quiet")
     rows = [json.loads(line) for line in (tmp_path / "g.jsonl").read_text().splitlines()]
     turns = [sum(turn["role"] == "assistant" for turn in row["dialogue_history"]) for row in rows]
-    assert [row["reward"] for row in rows] == [row["grades"]["brevity"] for row in rows] == [1 / n for n in turns]
+    assert (
+        [row["reward"] for row in rows]
+        == [row["grades"]["brevity"] for row in rows]
+        == [1 / n for n in turns]
+    )
     assert [row["grades"]["as played"] for row in rows] == before
     assert (tmp_path / "p.jsonl").read_text()
     assert "return" in capsys.readouterr().out
@@ -279,7 +292,16 @@ def test_a_grader_scores_any_world(beside, tmp_path, capsys):
 
 def test_a_person_plays_it(installed_plugins, tmp_path):
     env = os.environ | {"PYTHONPATH": str(installed_plugins)}
-    words = ["play", "number_guessing", "--task", "9", "--oracle", "guessing.human:Liar", "--record", "me.jsonl"]
+    words = [
+        "play",
+        "number_guessing",
+        "--task",
+        "9",
+        "--oracle",
+        "guessing.human:Liar",
+        "--record",
+        "me.jsonl",
+    ]
     command = [sys.executable, "-m", "sweet_rl", *words]
     done = subprocess.run(command, cwd=tmp_path, env=env, input="5\n12\n10\n", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

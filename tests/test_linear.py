@@ -114,17 +114,22 @@ def found():
         with contextlib.suppress(ImportError):  # an integration whose tool is not installed
             space = vars(importlib.import_module(name))
         for variable, value in space.items():
-            for each in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]:
+            for each in (
+                value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
+            ):
                 if isinstance(each, re.Pattern):
                     patterns[f"{module}.{variable}"] = each, called[name, variable] or {"search"}
         for call in ast.walk(tree):
             if not (
-                isinstance(call, ast.Call) and ast.unparse(call.func) in {f"re.{one}" for one in METHODS | {"compile"}}
+                isinstance(call, ast.Call)
+                and ast.unparse(call.func) in {f"re.{one}" for one in METHODS | {"compile"}}
             ):
                 continue
             where, method = f"{module}: {ast.unparse(call.args[0])}", call.func.attr
             flags = [ast.unparse(one) for one in (*call.args, *(word.value for word in call.keywords))]
-            flags = sum({getattr(re, flag) for one in flags for flag in re.findall(r"re\.([A-Z]+)\b", one)}, re.NOFLAG)
+            flags = sum(
+                {getattr(re, flag) for one in flags for flag in re.findall(r"re\.([A-Z]+)\b", one)}, re.NOFLAG
+            )
             try:
                 made = [eval(ast.unparse(call.args[0]), {"re": re} | space)]
             except (NameError, AttributeError):
@@ -148,10 +153,16 @@ def accepts(op, arg, letter):
             return arg[0] <= ord(letter) <= arg[1]
         case P.CATEGORY:
             name = str(arg).rpartition("_")[2]
-            is_one = {"SPACE": letter.isspace(), "DIGIT": letter.isdigit(), "WORD": letter.isalnum() or letter == "_"}
+            is_one = {
+                "SPACE": letter.isspace(),
+                "DIGIT": letter.isdigit(),
+                "WORD": letter.isalnum() or letter == "_",
+            }
             return is_one[name] != ("_NOT_" in str(arg))
         case P.IN:
-            return any(accepts(*one, letter) for one in arg if one[0] is not P.NEGATE) != (arg[0][0] is P.NEGATE)
+            return any(accepts(*one, letter) for one in arg if one[0] is not P.NEGATE) != (
+                arg[0][0] is P.NEGATE
+            )
     return letter != "\n"  # any
 
 
@@ -202,12 +213,15 @@ def used(items):
 def attacks(pattern, draws):
     """(before, repeated, behind): texts made of a pattern's own parts, most of which it nearly matches."""
     source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
-    tree = P.parse(source, pattern.flags & ~re.UNICODE if isinstance(pattern.pattern, bytes) else pattern.flags)
+    tree = P.parse(
+        source, pattern.flags & ~re.UNICODE if isinstance(pattern.pattern, bytes) else pattern.flags
+    )
     alphabet = list(dict.fromkeys(used(tree)))
     made = {
         ("", "".join(one))
         for one in draws.sample(
-            [*itertools.permutations(alphabet[:12], 2)], min(20, len(alphabet[:12]) * (len(alphabet[:12]) - 1))
+            [*itertools.permutations(alphabet[:12], 2)],
+            min(20, len(alphabet[:12]) * (len(alphabet[:12]) - 1)),
         )
     }
     for _ in range(25):

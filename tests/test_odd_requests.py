@@ -21,7 +21,11 @@ LIMITS = Limits(headers_s=2, body_s=2, idle_s=2, body_bytes=2**16)
 KEY = "ключ"
 SERVERS = {
     "credit": (lambda limits: credit_application(None, {}, limits=limits), "/credit", "/health"),
-    "simulator": (lambda limits: SimulatorServer({}, limits=limits).application(), "/v1/chat/completions", "/health"),
+    "simulator": (
+        lambda limits: SimulatorServer({}, limits=limits).application(),
+        "/v1/chat/completions",
+        "/health",
+    ),
     "simulator with a key": (
         lambda limits: SimulatorServer({}, limits=limits, api_key=KEY).application(),
         "/v1/completions",
@@ -112,7 +116,17 @@ async def running(name):
             yield port
         return
     with tempfile.TemporaryFile("w+") as log:
-        command = [sys.executable, "-m", "sweet_rl", "serve_env", "twenty_questions", "--num_tasks", "3", "--port", "0"]
+        command = [
+            sys.executable,
+            "-m",
+            "sweet_rl",
+            "serve_env",
+            "twenty_questions",
+            "--num_tasks",
+            "3",
+            "--port",
+            "0",
+        ]
         process = subprocess.Popen(  # noqa: ASYNC220 - it is told at once
             [*command, "--session_idle_s", "2"], stdout=subprocess.PIPE, stderr=log, text=True
         )
@@ -210,7 +224,10 @@ def test_odd_frames_of_a_websocket_are_answered(capfd):
                 ("localhost", "Origin: http://evil.example\r\n"),
                 ("localhost", "Origin: null\r\n"),
             ):
-                assert b" 403 " in (await talk(port, b"", leave=True, host=host, origin=origin)).partition(b"\r\n")[0]
+                assert (
+                    b" 403 "
+                    in (await talk(port, b"", leave=True, host=host, origin=origin)).partition(b"\r\n")[0]
+                )
             assert b" 101 " in await talk(port, b"", leave=True, origin="Origin: http://localhost\r\n")
             said = await asyncio.gather(*(talk(port, each) for each in FRAMES.values()))
             await asyncio.gather(*(talk(port, each, leave=True) for each in FRAMES.values()))

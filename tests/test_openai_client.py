@@ -16,7 +16,10 @@ from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, bas
 from sweet_rl.openai_client.retries import limiter_of
 from sweet_rl.types import Failure
 
-OK = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}], "usage": {"completion_tokens": 2}}
+OK = {
+    "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}],
+    "usage": {"completion_tokens": 2},
+}
 KEY = "sk-very-secret"
 NOBODY = "http://127.0.0.1:9/v1"  # the discard port: the connection is refused
 

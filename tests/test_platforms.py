@@ -38,7 +38,10 @@ def test_dialogues_games_numbers_and_pages_to_look_at_need_no_linux(macos, tmp_p
 
 def test_the_list_of_stages_says_what_does_not_work(macos):
     *_, last = macos("--help").stdout.splitlines()
-    assert last == "On darwin all works but grading code and rendering pages, which need Linux (docs/install.md)."
+    assert (
+        last
+        == "On darwin all works but grading code and rendering pages, which need Linux (docs/install.md)."
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,9 @@ def test_the_list_of_stages_says_what_does_not_work(macos):
     ],
 )
 def test_what_needs_linux_says_so_and_what_to_do(macos, line, what):
-    macos("simulate_interactions mini:test a.jsonl --agent_model oracle --env_model scripted --num_tasks 1 --quiet")
+    macos(
+        "simulate_interactions mini:test a.jsonl --agent_model oracle --env_model scripted --num_tasks 1 --quiet"
+    )
     done = macos(line)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -67,7 +72,9 @@ def test_windows_itself_is_told_to_use_wsl(tmp_path):
         "sys.argv = ['sweet-rl', 'simulate_interactions', 'mini:test', 'a.jsonl']\n"
         "from sweet_rl.cli.main import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "error: Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/install.md)."

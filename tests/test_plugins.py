@@ -31,18 +31,24 @@ def test_ours_those_of_packages_and_what_names_itself(installed):
 
 
 def test_a_name_for_nothing_lists_what_there_is():
-    with pytest.raises(UsageError, match=r"no thing 'digit' \(did you mean digits\?\).*path, digits.*module:ATTRIBUTE"):
+    with pytest.raises(
+        UsageError, match=r"no thing 'digit' \(did you mean digits\?\).*path, digits.*module:ATTRIBUTE"
+    ):
         THINGS.find("digit")
 
 
-@pytest.mark.parametrize(("name", "why"), [("no_such_module:X", "No module"), ("string:nothing", "no attribute")])
+@pytest.mark.parametrize(
+    ("name", "why"), [("no_such_module:X", "No module"), ("string:nothing", "no attribute")]
+)
 def test_what_cannot_be_imported(name, why):
     with pytest.raises(UsageError, match=f"thing '{name}' cannot be imported.*{why}"):
         THINGS.find(name)
 
 
 def test_two_packages_with_one_name(monkeypatch):
-    entries = [EntryPoint("twice", place, "sweet_rl.test_things") for place in ("string:digits", "string:printable")]
+    entries = [
+        EntryPoint("twice", place, "sweet_rl.test_things") for place in ("string:digits", "string:printable")
+    ]
     monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
     plugins._installed.cache_clear()
     with pytest.raises(UsageError, match="Two installed packages offer a thing 'twice'"):

@@ -26,9 +26,7 @@ from tests.tiny_models import tiny_tokenizer
 
 AGENT = ROOT / "sweet_rl/mini/agent"
 KEY = "0123456789abcdef0123456789abcdef01234567"
-TINY_ARCHER = (
-    "iterations=1 rollout_size=2 eval_size=1 warmup_iter=0 epochs=1 actor_epochs=1 grad_accum_steps=1 batch_size=2"
-)
+TINY_ARCHER = "iterations=1 rollout_size=2 eval_size=1 warmup_iter=0 epochs=1 actor_epochs=1 grad_accum_steps=1 batch_size=2"
 DPO = (
     "deepspeed --module openrlhf.cli.train_dpo --save_path {save} --save_steps -1 --logging_steps 1 --eval_steps -1 --train_batch_size 8 "
     "--micro_train_batch_size 1 --pretrain {agent} --bf16 --max_epochs {epochs} --max_len {length} --zero_stage 3 --learning_rate 2e-7 --beta 0.1 "
@@ -137,7 +135,9 @@ print(picture)
 def rule(line: str) -> str:
     """A printed line as the tops of docs/published/*.md say to type it here."""
     line = line.replace("openrlhf.cli.train_dpo", "sweet_rl.openrlhf.train_dpo")
-    line = re.sub(r"^python -m (data_gen|evaluation|visualization)\.", r"python -m sweet_rl.reflect_rl.\1.", line)
+    line = re.sub(
+        r"^python -m (data_gen|evaluation|visualization)\.", r"python -m sweet_rl.reflect_rl.\1.", line
+    )
     return re.sub(r"^python (supervised_pretrain|rl_finetune)\.py", r"python -m sweet_rl.reflect_rl.\1", line)
 
 
@@ -147,17 +147,26 @@ class Checkout:
     def __init__(self, folder: Path, exits: ExitStack) -> None:
         self.folder, self.seconds = folder, {}
         for name in ("scripts", "visualizers", "configs"):
-            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("outputs"))
+            shutil.copytree(
+                ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("outputs")
+            )
         (folder / "websight.py").write_text(WEBSIGHT)
         data = folder / "HuggingFaceM4/WebSight"
         data.mkdir(parents=True)
-        data.joinpath("README.md").write_text("---\nconfigs:\n- config_name: v0.2\n  data_files: rows.jsonl\n---\n")
-        pages = [{"llm_generated_idea": f"Page {n}.", "text": f"<html><body><h1>{n}</h1></body></html>"} for n in "12"]
+        data.joinpath("README.md").write_text(
+            "---\nconfigs:\n- config_name: v0.2\n  data_files: rows.jsonl\n---\n"
+        )
+        pages = [
+            {"llm_generated_idea": f"Page {n}.", "text": f"<html><body><h1>{n}</h1></body></html>"}
+            for n in "12"
+        ]
         data.joinpath("rows.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages))
         for name in ("meta-llama/Llama-3.1-8B-Instruct", "mistralai/Mistral-7B-Instruct-v0.2"):
             shutil.copytree(AGENT, self._snapshot(name), dirs_exist_ok=True)
         for name in ("gpt2", "gpt2-xl"):
-            make_reflect_model(self._snapshot(name), seed=0, labels=[*map(str, range(200))], hidden_size=16, layers=1)
+            make_reflect_model(
+                self._snapshot(name), seed=0, labels=[*map(str, range(200))], hidden_size=16, layers=1
+            )
         self._roberta(self._snapshot("roberta-base"))
         (folder / "model").symlink_to(folder / "hub/hub")  # where Reflect-RL's --cache_dir looks
         self.env = os.environ | {
@@ -186,14 +195,21 @@ class Checkout:
         tokenizer = tiny_tokenizer(None)
         tokenizer.pad_token = "<|end_header|>"
         sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=514, pad_token_id=2, **sizes)
+        config = RobertaConfig(
+            vocab_size=len(tokenizer), max_position_embeddings=514, pad_token_id=2, **sizes
+        )
         RobertaModel(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
     def _serve(self, exits: ExitStack, *command: str) -> str:
         """Start a server; the address that it prints."""
         server = subprocess.Popen(
-            command, cwd=self.folder, env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command,
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         exits.enter_context(server)
         exits.callback(server.terminate)
@@ -226,11 +242,15 @@ class Checkout:
             assert place.exists(), f"{line.number}: no {name}\n{output}"
             if place.suffix == ".jsonl":
                 found = [json.loads(row) for row in place.read_text().splitlines()]
-                assert found and len(found) == int(rows or len(found)), f"{line.number}: {len(found)} rows in {name}"
+                assert found and len(found) == int(rows or len(found)), (
+                    f"{line.number}: {len(found)} rows in {name}"
+                )
                 assert not any(row.get("error") for row in found), output
         assert re.search(line.says, output, re.DOTALL), output
         assert not [
-            row for row in output.splitlines() if KEY in row and "[launch.py:" not in row and "[runner.py:" not in row
+            row
+            for row in output.splitlines()
+            if KEY in row and "[launch.py:" not in row and "[runner.py:" not in row
         ]
         return re.search(line.says + "[^\n]*", output, re.DOTALL)[0] if line.says else ""
 
@@ -246,7 +266,9 @@ def checkout(tmp_path_factory):
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(line, marks=pytest.mark.xdist_group(f"lines {line.number[0]}"), id=f"{line.number}-{place}")
+        pytest.param(
+            line, marks=pytest.mark.xdist_group(f"lines {line.number[0]}"), id=f"{line.number}-{place}"
+        )
         for place, line in enumerate(LINES)
     ],
 )

@@ -212,7 +212,9 @@ def test_rewards_of_turns_and_the_worlds_last_words_are_kept():
 
 
 def test_an_episode_that_broke_off_has_turn_rewards_but_no_return():
-    [trajectory], _ = run(schedule(tasks(1), 1), Policy(text="A dog?"), make_env=lambda: Countdown(fails=True))
+    [trajectory], _ = run(
+        schedule(tasks(1), 1), Policy(text="A dog?"), make_env=lambda: Countdown(fails=True)
+    )
     assert [m.reward for m in trajectory.dialogue_history if isinstance(m, AgentTurn)] == [-1, None]
     assert trajectory.reward is None
     assert trajectory.error.kind == "timeout"

@@ -43,7 +43,9 @@ async def spoken(port, *pieces, wait=0.0):
     said = []
 
     async def listen():
-        with contextlib.suppress(ConnectionError):  # a server that hangs up may do so in the middle of a piece
+        with contextlib.suppress(
+            ConnectionError
+        ):  # a server that hangs up may do so in the middle of a piece
             while heard := await reader.read(65536):
                 said.append(heard)
 
@@ -112,7 +114,10 @@ def test_a_huge_body_is_not_read(name):
 
 
 def test_huge_headers_and_paths_are_refused():
-    for piece in ("GET /" + "a" * 100_000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n", get("shop", "a" * 100_000)):
+    for piece in (
+        "GET /" + "a" * 100_000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        get("shop", "a" * 100_000),
+    ):
         assert at("shop", piece)[0].startswith("HTTP/1.1 400") or "400 Bad Request" in at("shop", piece)[0]
 
 
@@ -142,5 +147,8 @@ def test_an_address_that_is_taken_is_named():
         async with listening(APPS["shop"][0](QUICK), "127.0.0.1", port):
             pass
 
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="Cannot listen on 127"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(UsageError, match="Cannot listen on 127"),
+    ):
         asyncio.run(main(taken.getsockname()[1]))

@@ -45,7 +45,14 @@ def graded(folder):
     """Dialogues of a scripted agent in the model's template, graded; and their pairs, with the solution and without."""
     path = folder / "expert.jsonl"
     load("simulate_interactions")(
-        TASKS, str(path), agent_model="expert", tokenizer=SMOLLM2, num_tasks=2, best_of_n=4, max_turns=6, **TURNS
+        TASKS,
+        str(path),
+        agent_model="expert",
+        tokenizer=SMOLLM2,
+        num_tasks=2,
+        best_of_n=4,
+        max_turns=6,
+        **TURNS,
     )
     pairs, hidden = folder / "pairs.jsonl", folder / "hidden.jsonl"
     load("evaluate_code")(
@@ -93,7 +100,14 @@ def test_it_plays_in_its_template_and_records_the_log_probabilities_it_sampled_w
 
     path = folder / "played.jsonl"
     load("simulate_interactions")(
-        TASKS, str(path), agent_model=SMOLLM2, num_tasks=2, max_turns=2, max_tokens=12, dtype="float32", **TURNS
+        TASKS,
+        str(path),
+        agent_model=SMOLLM2,
+        num_tasks=2,
+        max_turns=2,
+        max_tokens=12,
+        dtype="float32",
+        **TURNS,
     )
     turns = [turn for row in rows_of(path) for turn in agent_turns(row)]
     assert len(turns) == 4
@@ -145,5 +159,7 @@ def test_candidates_are_sampled_ranked_and_paired(folder, graded, critic):
         scores[name] = [score for row in rows_of(ranked) for score in row["judge_result"]]
         assert len(scores[name]) == 3 * len(turns)
     assert scores["trained"] != scores["untrained"]
-    load("generate_random_pairs_from_ranks")(str(folder / "trained.jsonl"), str(folder / "steps.jsonl"), num_pairs=1)
+    load("generate_random_pairs_from_ranks")(
+        str(folder / "trained.jsonl"), str(folder / "steps.jsonl"), num_pairs=1
+    )
     assert {row["task_id"] for row in rows_of(folder / "steps.jsonl")} <= {row["task_id"] for row in turns}

@@ -55,11 +55,17 @@ def llama():
 def vllm(tmp_path_factory):
     """The address of a vLLM server, which is given the name alone."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
+        for name, value in {
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        }.items():
             patch.setenv(name, value)
         # the human is greedy, as published, and this one then repeats itself up to the 4,096 tokens that it is asked for
         args = (*ARGS, "--override-generation-config", '{"max_new_tokens": 64}')
-        server = VLLMServer(SMOLLM2, python=PYTHON, args=args, log_path=tmp_path_factory.mktemp("vllm") / "log")
+        server = VLLMServer(
+            SMOLLM2, python=PYTHON, args=args, log_path=tmp_path_factory.mktemp("vllm") / "log"
+        )
         asyncio.run(server.start())
         yield server.base_url.removesuffix("/v1")
         asyncio.run(server.stop())
@@ -103,7 +109,13 @@ def test_llama_cpp_has_the_same_tokens(llama, tmp_path):
         quiet=True,
     )  # fmt: skip
     texts = [turn["input"] + turn["output"] for row in rows_of(path) for turn in agent_turns(row)]
-    texts += ["x = 10\n    12  7", "naïve 早上好 ½ \t\r\n", "don't we'LL I'm 3.14e-05", " \n \n  x", "    \n1"]
+    texts += [
+        "x = 10\n    12  7",
+        "naïve 早上好 ½ \t\r\n",
+        "don't we'LL I'm 3.14e-05",
+        " \n \n  x",
+        "    \n1",
+    ]
     tokenizer = load_tokenizer(SMOLLM2)
     for text in texts:
         body = json.dumps({"model": SMOLLM2, "input": text}).encode()

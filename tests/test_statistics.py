@@ -63,7 +63,9 @@ def test_values_that_are_all_the_same_claim_no_certainty_by_hand():
     assert (found.low, found.high) == pytest.approx((0.5 - 0.4899 / 2, 0.5 + 0.4899 / 2), abs=1e-4)
     found = mean_over_tasks([[1.0]] * 4, low=0, high=1)
     assert (found.low, found.high) == pytest.approx((1 - 0.4899, 1), abs=1e-4)
-    assert mean_over_tasks([[0.1] * 3, [0.1]], low=0, high=1).low == pytest.approx(0.1 - 0.1 * 0.6576, abs=1e-4)
+    assert mean_over_tasks([[0.1] * 3, [0.1]], low=0, high=1).low == pytest.approx(
+        0.1 - 0.1 * 0.6576, abs=1e-4
+    )
     wide = mean_of([0.0] * 4, among=5, low=0, high=1)  # 2.5758 ** 2 = 6.6349: outside 1 %
     assert wide.high == pytest.approx(6.6349 / 10.6349, abs=1e-4)
     found = mean_of([3.0] * 500)  # turns: there are no bounds
@@ -187,7 +189,9 @@ def test_differences_that_are_all_the_same_by_hand():
     found = difference([[4.0]] * 8, [[3.0]] * 8)  # returns, which have no bounds
     assert (found.low, found.high, found.p, found.sign) == (None, None, 2 / 2**8, 1)
     assert difference([[4.0]] * 8, [[3.0]] * 8, among=10).sign == 0
-    found = difference([[0.1] * 3, [0.2]], [[0.1], [0.2]])  # the mean of three times 0.1 is not 0.1 to the last bit
+    found = difference(
+        [[0.1] * 3, [0.2]], [[0.1], [0.2]]
+    )  # the mean of three times 0.1 is not 0.1 to the last bit
     assert (found.wins, found.ties, found.p) == (0, 2, 1)
 
 
@@ -212,7 +216,9 @@ def test_a_bootstrap_is_near_scipys_and_the_same_every_time():
     random = Random(3)
     values = [random.gauss(0.1, 1) for _ in range(200)]
     ours = bootstrapped(values)
-    theirs = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=10_000, rng=0).confidence_interval
+    theirs = stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=10_000, rng=0
+    ).confidence_interval
     assert ours == pytest.approx(tuple(theirs), abs=0.01)
     assert ours == bootstrapped(values)
     wide = bootstrapped(values, among=10)

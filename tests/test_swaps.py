@@ -80,14 +80,16 @@ def human_by_text(hidden):
 def human_with_eyes(color):
     context = PageContext("A bakery", "", (Message("user", "A bakery"),), page(color), page("white"))
     return asked(
-        lambda client, _: VisionUser(client, "m", prompt_template="Answer."), lambda human: human.reply(context)
+        lambda client, _: VisionUser(client, "m", prompt_template="Answer."),
+        lambda human: human.reply(context),
     )
 
 
 def judge_of_pages(color):
     pictures = (page(color).image, page("white").image, page("black").image)
     return asked(
-        lambda client, _: VisionJudge(client, "m", prompt="Which?"), lambda judge: judge.compare(*pictures, order="ab")
+        lambda client, _: VisionJudge(client, "m", prompt="Which?"),
+        lambda judge: judge.compare(*pictures, order="ab"),
     )
 
 
@@ -138,7 +140,9 @@ def explorer(answer):
     return explore_thought(explorer.search(""), random.Random(0))
 
 
-ADD, TIMES = (f"def f(a, b):\n    if a > {n}:\n        return b\n    return a {o} b" for n, o in ((1, "+"), (7, "*")))
+ADD, TIMES = (
+    f"def f(a, b):\n    if a > {n}:\n        return b\n    return a {o} b" for n, o in ((1, "+"), (7, "*"))
+)
 RIGHT_HERE, FAR_AWAY = encode(0, 0, 0, 1), encode(0, 0, 3, 1)
 
 TOLD = {
@@ -181,5 +185,7 @@ def test_another_tasks_hidden_information_changes_what_is_said(who):
 )
 def test_what_a_critic_is_told_depends_on_the_task_but_in_adventures(tasks, differs):
     """docs/training.md says so: there a critic with hidden information knows no more than one without."""
-    told = {context_of(turn("t", task.ground_truth), with_ground_truth=True) for task in load_tasks(tasks)[:20]}
+    told = {
+        context_of(turn("t", task.ground_truth), with_ground_truth=True) for task in load_tasks(tasks)[:20]
+    }
     assert (len(told) > 1) == differs

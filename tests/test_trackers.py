@@ -118,7 +118,9 @@ def test_a_training_has_the_same_numbers_everywhere(here):
     found = curves("out/tensorboard")
     per_s = found.pop("updates_per_s")
     assert per_s[-1][0] == 3
-    assert found == {name: [(line["step"], line[name]) for line in lines] for name in lines[0] if name != "step"}
+    assert found == {
+        name: [(line["step"], line[name]) for line in lines] for name in lines[0] if name != "step"
+    }
     record = json.loads((here / "out/run.json").read_text())
     assert record["numbers"]["loss"] == pytest.approx(lines[-1]["loss"], rel=1e-5)
     with pytest.raises(UsageError, match="no numbers over time for tensorboard"):
@@ -197,7 +199,9 @@ def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
 
 
 @pytest.mark.parametrize("lacks", ["package", "login", "network", "run"])
-def test_the_published_flag_gives_way_with_a_note_and_its_key_is_kept_nowhere(lacks, here, monkeypatch, capsys):
+def test_the_published_flag_gives_way_with_a_note_and_its_key_is_kept_nowhere(
+    lacks, here, monkeypatch, capsys
+):
     destination = TrainingFlags(use_wandb="0123456789abcdef").destination()
     assert os.environ.pop("WANDB_API_KEY") == "0123456789abcdef"
     if lacks != "login":

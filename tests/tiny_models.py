@@ -36,7 +36,9 @@ def tiny_tokenizer(chat_template: str | None = CHAT_TEMPLATE):
     )
     bpe.train_from_iterator(CORPUS, trainer)
     begin_id = bpe.token_to_id(BEGIN)
-    bpe.post_processor = processors.TemplateProcessing(single=f"{BEGIN} $A", special_tokens=[(BEGIN, begin_id)])
+    bpe.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN} $A", special_tokens=[(BEGIN, begin_id)]
+    )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=BEGIN, eos_token=TURN_END)
     tokenizer.chat_template = chat_template
     return tokenizer

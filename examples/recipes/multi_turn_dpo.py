@@ -70,7 +70,9 @@ def train(dataset: str, out: str, pretrain: str = "embedded", say=print) -> list
         say(line)
 
     with torch.no_grad():  # before the first update the policy is the reference
-        references = {pair.index: torch.stack([logprob(model, side) for side in pair.sides]) for pair in pairs}
+        references = {
+            pair.index: torch.stack([logprob(model, side) for side in pair.sides]) for pair in pairs
+        }
     updates = EPOCHS * -(-len(pairs) // PAIRS_PER_UPDATE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0)
     rate = rate_factor("cosine_with_floor", steps=updates, warmup_ratio=WARMUP, published=False)

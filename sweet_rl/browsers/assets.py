@@ -125,7 +125,8 @@ def picture(width: int, height: int, seed: str) -> bytes:
         (b"IEND", b""),
     )
     packed = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 

@@ -257,7 +257,9 @@ class Browser:
         for pid in descendants(self.process.pid):
             with contextlib.suppress(OSError):
                 lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-                kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssShmem")))
+                kilobytes += sum(
+                    int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssShmem"))
+                )
         return kilobytes / 1024
 
     async def kill(self) -> None:
@@ -296,7 +298,11 @@ def namespaces() -> tuple[str, ...]:
     if shutil.which("unshare") is None:
         return ()
     user = () if os.geteuid() == 0 else ("--map-current-user",)
-    for more in (("--pid", "--fork", "--kill-child", "--mount-proc"), ("--pid", "--fork", "--kill-child"), ()):
+    for more in (
+        ("--pid", "--fork", "--kill-child", "--mount-proc"),
+        ("--pid", "--fork", "--kill-child"),
+        (),
+    ):
         command = ("unshare", *user, "--net", *more)
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=20)
@@ -372,7 +378,11 @@ def page_headers(settings: RenderSettings) -> dict[str, str]:
 
 def asset_headers(asset: Asset) -> dict[str, str]:
     """The headers that an asset is served with."""
-    return {"Content-Type": asset.content_type, "Access-Control-Allow-Origin": "*", "Cache-Control": "no-store"}
+    return {
+        "Content-Type": asset.content_type,
+        "Access-Control-Allow-Origin": "*",
+        "Cache-Control": "no-store",
+    }
 
 
 def find_asset(url: str, page: str | None, problems: Problems) -> Asset | None:
@@ -407,7 +417,9 @@ def rendered(png: str, measured: Json, problems: Problems) -> RenderedPage:
     width, height = struct.unpack(">2I", image[16:24])
     places: dict[int, int | None] = {}
     boxes: list[Box] = []
-    for index, (tag, x, y, wide, tall, text, color, background, font, weight, parent) in enumerate(measured["boxes"]):
+    for index, (tag, x, y, wide, tall, text, color, background, font, weight, parent) in enumerate(
+        measured["boxes"]
+    ):
         above = None if parent is None else places[parent]
         places[index] = above if y >= height else len(boxes)
         if y < height:

@@ -134,7 +134,9 @@ async def _open(wire: Wire, settings: RenderSettings) -> _Window:
     """A new window, ready for pages."""
     size: dict[str, Json] = {"width": settings.viewport.width, "height": settings.viewport.height}
     context = (await wire.send("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
-    opened = await wire.send("Target.createTarget", url="about:blank", browserContextId=context, newWindow=True, **size)
+    opened = await wire.send(
+        "Target.createTarget", url="about:blank", browserContextId=context, newWindow=True, **size
+    )
     target = opened["targetId"]
     session = (await wire.send("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
     kind = {} if settings.network == "none" else {"resourceType": "Document"}

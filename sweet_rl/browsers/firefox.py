@@ -101,7 +101,9 @@ class Firefox(Browser):
         wire = self.wire
         wire.handlers[""] = self._on_event
         await wire.send("session.new", capabilities={})
-        await wire.send("session.subscribe", events=["network.beforeRequestSent", "browsingContext.contextDestroyed"])
+        await wire.send(
+            "session.subscribe", events=["network.beforeRequestSent", "browsingContext.contextDestroyed"]
+        )
         await wire.send("network.addIntercept", phases=["beforeRequestSent"])
 
     async def render(self, html: str) -> RenderedPage:
@@ -170,7 +172,9 @@ class Firefox(Browser):
             request=request,
             statusCode=200,
             reasonPhrase="OK",
-            headers=[{"name": name, "value": {"type": "string", "value": value}} for name, value in headers.items()],
+            headers=[
+                {"name": name, "value": {"type": "string", "value": value}} for name, value in headers.items()
+            ],
             body={"type": "base64", "value": base64.b64encode(body).decode()},
         )
 
@@ -190,9 +194,15 @@ class _Tab:
         self.context = context
         window = self.settings.viewport
         size = {"width": window.width, "height": window.height}
-        await self.wire.send("browsingContext.setViewport", context=context, viewport=size, devicePixelRatio=1.0)
-        await self.wire.send("browsingContext.navigate", context=context, url=common.PAGE_URL, wait="complete")
-        measured, height = common.parse_measured(await self._evaluate(self.script), self.settings, self.problems)
+        await self.wire.send(
+            "browsingContext.setViewport", context=context, viewport=size, devicePixelRatio=1.0
+        )
+        await self.wire.send(
+            "browsingContext.navigate", context=context, url=common.PAGE_URL, wait="complete"
+        )
+        measured, height = common.parse_measured(
+            await self._evaluate(self.script), self.settings, self.problems
+        )
         higher = height > window.height
         if higher:  # where `html` is lower than `body`, Firefox would leave out the rest
             style = f"document.documentElement.style.setProperty('min-height', '{height}px', 'important')"

@@ -29,7 +29,9 @@ async def relay(command: list[str]) -> None:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         # a new network namespace has a loopback interface that is down
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
-    firefox = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, stdout=2, pass_fds=())
+    firefox = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, stdout=2, pass_fds=()
+    )
     try:
         address = await _address(firefox)
         async with (

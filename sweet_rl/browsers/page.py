@@ -148,7 +148,9 @@ class RenderFlags(Settings):
         "on connectivity).",
     )
     allow_scripts: bool = flag(False, "run the scripts of pages.", shown="all")
-    viewport: str = flag("1366x768", "WIDTHxHEIGHT in pixels of the window that pages are laid out for.", shown="all")
+    viewport: str = flag(
+        "1366x768", "WIDTHxHEIGHT in pixels of the window that pages are laid out for.", shown="all"
+    )
     page_timeout_s: float = flag(30.0, "seconds that one page may take.", above=0, shown="all")
     browsers: int = flag(2, "browsers at once.", at_least=1)
     render_cache: str = flag(
@@ -171,7 +173,9 @@ class RenderFlags(Settings):
                 f"--viewport must be WIDTHxHEIGHT in pixels, such as 1366x768, each at most {MAX_SIDE}; "
                 f"got {self.viewport!r}."
             )
-        cache = user_cache() / "pages" if self.render_cache == "default" else Path(self.render_cache).expanduser()
+        cache = (
+            user_cache() / "pages" if self.render_cache == "default" else Path(self.render_cache).expanduser()
+        )
         if self.render_cache not in {"none", "default"} and cache.exists() and not cache.is_dir():
             raise UsageError(f"--render_cache must be a folder or none; {str(cache)!r} is a file.")
         return RenderSettings(

@@ -140,7 +140,9 @@ class RenderService:
     browser of its own, so that no page suffers for its neighbour.
     """
 
-    def __init__(self, settings: RenderSettings, start: StartBrowser, *, program: str, protection: str = "") -> None:
+    def __init__(
+        self, settings: RenderSettings, start: StartBrowser, *, program: str, protection: str = ""
+    ) -> None:
         self.settings, self.protection = settings, protection
         self._program, self._version = program, ""
         self._new_seat = functools.partial(
@@ -158,7 +160,9 @@ class RenderService:
         kind: type[Browser] = {"firefox": Firefox, "chromium": Chromium}[settings.browser]
         protection = "none: --network allow"
         if settings.network == "none":
-            protection = "every request is answered or refused by us; the browser has no proxy and no name server"
+            protection = (
+                "every request is answered or refused by us; the browser has no proxy and no name server"
+            )
             if namespaces():
                 protection += "; a network namespace without interfaces"
         start = functools.partial(kind.start, settings)
@@ -232,14 +236,19 @@ def _version_of(program: str) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise UsageError(f"{program} --version fails: {error}. Is the browser installed completely?") from error
+        raise UsageError(
+            f"{program} --version fails: {error}. Is the browser installed completely?"
+        ) from error
     return done.stdout.strip()
 
 
 def _load(path: Path) -> RenderedPage | None:
     """The page that lies there; None where it was never kept, or where its files are damaged."""
     try:
-        image, found = (path.with_suffix(".png").read_bytes(), json.loads(path.with_suffix(".json").read_bytes()))
+        image, found = (
+            path.with_suffix(".png").read_bytes(),
+            json.loads(path.with_suffix(".json").read_bytes()),
+        )
         if found["sha256"] != hashlib.sha256(image).hexdigest():
             return None
         boxes = tuple(

@@ -243,7 +243,8 @@ def read_back(text: str) -> tuple[str, list[Entry], str] | None:
     _, *parts = _HEADING.split(prompt)
     roles, texts = parts[::2], parts[1::2]
     messages = [
-        {"role": role, "content": content.removesuffix("\n\n")} for role, content in zip(roles, texts, strict=True)
+        {"role": role, "content": content.removesuffix("\n\n")}
+        for role, content in zip(roles, texts, strict=True)
     ]
     return text[: first.start()], messages, behind
 

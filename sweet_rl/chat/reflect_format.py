@@ -93,7 +93,9 @@ def cut_reflection(written: str) -> str:
     return written.partition(REFLECTION_END)[0]
 
 
-def policy_prompt(text: str, head: str | None, reflection: str | None = None, *, instruction: str = "") -> str:
+def policy_prompt(
+    text: str, head: str | None, reflection: str | None = None, *, instruction: str = ""
+) -> str:
     """What the policy is given; behind it comes the label.
 
     Args:

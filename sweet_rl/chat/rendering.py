@@ -54,7 +54,9 @@ def _watch() -> None:
                 late = time.monotonic() - began > SECONDS
                 if late or (pages - grown_from[thread, began]) * _PAGE > MEMORY:
                     del _running[thread]
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(RanAway))
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(thread), ctypes.py_object(RanAway)
+                    )
             if not _running:
                 _begun.clear()
 

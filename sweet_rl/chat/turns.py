@@ -105,12 +105,18 @@ class TurnTemplate:
         """
         found: list[Turn] = []
         for place, message in enumerate(messages):
-            entry = message if isinstance(message, Mapping) else {"role": message.role, "content": message.content}
+            entry = (
+                message
+                if isinstance(message, Mapping)
+                else {"role": message.role, "content": message.content}
+            )
             unlearned = entry.get("weight") == 0 or entry.get("train") is False  # as chat APIs mark them
             if entry["role"] != "assistant" or place < first or unlearned:
                 continue
             prompt, text = self.chat.render(messages[:place]), _plain(entry["content"])
-            own = next((entry[key] for key in ("reasoning_content", "thinking", "reasoning") if entry.get(key)), None)
+            own = next(
+                (entry[key] for key in ("reasoning_content", "thinking", "reasoning") if entry.get(key)), None
+            )
             spoken = split_thoughts(text)
             roles = tuple(str(m["role"] if isinstance(m, Mapping) else m.role) for m in messages[:place])
             lead, between, end = self._around(roles, thinks=bool(own or spoken.thoughts))
@@ -170,9 +176,7 @@ class TurnTemplate:
             if written == text or (not open_turn and written.rstrip() == text.rstrip()):
                 return messages
             at = len(common_beginning(written, text))
-            problem = (
-                f"at character {at} it has {text[at : at + 30]!r} where the template writes {written[at : at + 30]!r}"
-            )
+            problem = f"at character {at} it has {text[at : at + 30]!r} where the template writes {written[at : at + 30]!r}"
         raise UnparsableError(problem)
 
     @cached_property
@@ -223,7 +227,9 @@ class TurnTemplate:
                 asked_last = self._clean(self.parse(open_one[start:], open_turn=True))[-1]
                 if asked_last.role == "user":
                     return open_one
-        raise UnparsableError(f"the prompt ends with {prompt[-30:]!r}, not where the assistant is about to speak")
+        raise UnparsableError(
+            f"the prompt ends with {prompt[-30:]!r}, not where the assistant is about to speak"
+        )
 
     def _closed_by_assistant(self, prompt: str) -> bool:
         """Whether the last message of a prompt is the assistant's."""

@@ -236,7 +236,9 @@ def _die(message: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def help_text(name: str, function: Callable[..., Any], *, whole: bool = True, arguments: Sequence[str] = ()) -> str:
+def help_text(
+    name: str, function: Callable[..., Any], *, whole: bool = True, arguments: Sequence[str] = ()
+) -> str:
     """The page of a stage, its flags in groups."""
     text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")[0]
     flags = [one for one in flags_here(function, arguments) if one.shown != "never"]
@@ -261,7 +263,9 @@ def help_text(name: str, function: Callable[..., Any], *, whole: bool = True, ar
 
 def _explained(flag: Flag) -> Iterator[str]:
     """A flag with its values, its default, range and further names, and what it does."""
-    words = textwrap.fill(flag.help, 100, initial_indent=" " * 8, subsequent_indent=" " * 8, break_on_hyphens=False)
+    words = textwrap.fill(
+        flag.help, 100, initial_indent=" " * 8, subsequent_indent=" " * 8, break_on_hyphens=False
+    )
     if flag.many:
         yield from (f"  {flag.name} ...", words)
         return
@@ -273,7 +277,9 @@ def _explained(flag: Flag) -> Iterator[str]:
     notes += [flag.range] if flag.range else []
     notes += [f"also --{alias}" for alias in flag.aliases]
     yield (
-        f"  --{flag.name}" + ("" if flag.kind is bool else f" {values}") + (f"   ({'; '.join(notes)})" if notes else "")
+        f"  --{flag.name}"
+        + ("" if flag.kind is bool else f" {values}")
+        + (f"   ({'; '.join(notes)})" if notes else "")
     )
     yield words
 
@@ -308,7 +314,9 @@ complete -c sweet-rl -a '(__sweet_rl)'
 }
 
 
-def candidates(words: Sequence[str], stages: Iterable[str], load: Callable[[str], Callable[..., Any]]) -> list[str]:
+def candidates(
+    words: Sequence[str], stages: Iterable[str], load: Callable[[str], Callable[..., Any]]
+) -> list[str]:
     """What the last of the words may become."""
     *before, last = words or [""]
     before = [before[0].replace("-", "_"), *before[1:]] if before else []

@@ -185,11 +185,16 @@ def in_front(
 
 
 def bound(
-    function: Callable[..., Any], signature: inspect.Signature, positional: Sequence[Any], named: Mapping[str, Any]
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    positional: Sequence[Any],
+    named: Mapping[str, Any],
 ) -> inspect.BoundArguments:
     """The arguments of a call from Python, aliases replaced by their flags; no defaults yet."""
     names = {name: one.name for one in getattr(function, "flags", ()) for name in one.names}
-    given = signature.bind_partial(*positional, **{names.get(name, name): value for name, value in named.items()})
+    given = signature.bind_partial(
+        *positional, **{names.get(name, name): value for name, value in named.items()}
+    )
     options: Options | None = getattr(function, "options", None)
     if options is not None and (further := given.arguments.get("options")):
         by = given.arguments.get(options.by, signature.parameters[options.by].default)

@@ -37,7 +37,9 @@ def settle() -> None:
             mallopt(_TRIM_THRESHOLD, _KEPT)
 
 
-_ESCAPED: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+_ESCAPED: Final = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
+}
 
 
 def inert(text: str) -> str:

@@ -37,7 +37,12 @@ class Bar(_Bar):
         self.progress = tracking.progresses(unit, total, done)
         interval = 0.2 if sys.stderr.isatty() else 10.0
         super().__init__(
-            total=total, initial=done, unit=f" {unit}", disable=quiet, mininterval=interval, dynamic_ncols=True
+            total=total,
+            initial=done,
+            unit=f" {unit}",
+            disable=quiet,
+            mininterval=interval,
+            dynamic_ncols=True,
         )
 
     def update(self, n: float | None = 1) -> bool | None:
@@ -81,7 +86,9 @@ def on_interrupt(words: str) -> Iterator[None]:
 
     here = threading.current_thread() is threading.main_thread()  # no other thread can take signals
     wanted = (signal.SIGTERM, signal.SIGHUP) if here else ()
-    before = {one: signal.getsignal(one) for one in wanted if signal.getsignal(one) is not signal.SIG_IGN}  # nohup
+    before = {
+        one: signal.getsignal(one) for one in wanted if signal.getsignal(one) is not signal.SIG_IGN
+    }  # nohup
     for one in before:
         signal.signal(one, stop)
     try:

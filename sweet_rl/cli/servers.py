@@ -62,7 +62,9 @@ def headers_of(flag: str, text: str | None) -> dict[str, str]:
         name, colon, value = line.partition(":")
         value = os.path.expandvars(value.strip())
         if not colon or not re.fullmatch(r"[\w-]+", name.strip()) or not value.isascii():
-            raise UsageError(f"--{flag} is a header such as 'X-Title: my run', got one that begins {line[:8]!r}.")
+            raise UsageError(
+                f"--{flag} is a header such as 'X-Title: my run', got one that begins {line[:8]!r}."
+            )
         if missing := re.search(r"\$\{(\w+)\}", value):
             raise UsageError(f"--{flag}: the environment variable {missing[1]} is not set.")
         headers[name.strip()] = value

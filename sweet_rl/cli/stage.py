@@ -68,7 +68,12 @@ class StageEntry(NamedTuple):
 
 def written_by(path: Path, stages: Mapping[str, StageEntry]) -> str:
     """A sentence on the stage that writes such a file or folder, behind a blank; "" for any other."""
-    fits = [(len(pattern), name) for name, stage in stages.items() for pattern in stage.writes if path.match(pattern)]
+    fits = [
+        (len(pattern), name)
+        for name, stage in stages.items()
+        for pattern in stage.writes
+        if path.match(pattern)
+    ]
     return f" `sweet-rl {max(fits)[1]}` writes it." if fits else ""
 
 
@@ -104,7 +109,9 @@ def stage(
         types = typing.get_type_hints(function)
         names = [name for name, one in plain.parameters.items() if one.kind is one.POSITIONAL_ONLY]
         groups: list[type] = [types[name] for name in (names[:-1] if options else names)]
-        rest = plain.replace(parameters=[p for p in plain.parameters.values() if p.kind is not p.POSITIONAL_ONLY])
+        rest = plain.replace(
+            parameters=[p for p in plain.parameters.values() if p.kind is not p.POSITIONAL_ONLY]
+        )
         own = described(function)
         flags = [flag_of(parameter, own.get(name, "")) for name, parameter in rest.parameters.items()]
         flags += {one.name: one for kind in groups for one in flags_of(kind)}.values()

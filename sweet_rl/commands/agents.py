@@ -48,9 +48,7 @@ RECAP: Final = "recap"
 
 REFLECTION_SYSTEM: Final = "reflect/reflection_system"
 REFLECTION_REQUEST: Final = "reflect/reflection_request"
-WHAT_A_MODEL_IS: Final = (
-    "A model is a folder, a hub name with its owner (as in owner/name), smollm2 or embedded; for another name add"
-)
+WHAT_A_MODEL_IS: Final = "A model is a folder, a hub name with its owner (as in owner/name), smollm2 or embedded; for another name add"
 _AGENT_SERVED: Final = Only("agent", ("openai",))
 _REFLECTING: Final = Only("reflection", ("model",), "a --reflection_model model")
 
@@ -60,9 +58,14 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
     """The agent."""
 
     temperature: float = flag(1.0, "sampling temperature; 0 is greedy.", at_least=0, only=A_MODEL)
-    agent_base_url: str | None = flag(None, "base URL(s) of the server that runs the agent.", only=_AGENT_SERVED)
+    agent_base_url: str | None = flag(
+        None, "base URL(s) of the server that runs the agent.", only=_AGENT_SERVED
+    )
     agent_api: Literal["completions", "chat"] = flag(
-        "completions", "completions (the exact prompt string is sent and recorded) or chat.", shown="all", only=SERVED
+        "completions",
+        "completions (the exact prompt string is sent and recorded) or chat.",
+        shown="all",
+        only=SERVED,
     )
     agent_api_key_var: str | None = flag(
         None,
@@ -82,7 +85,9 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
         shown="all",
         only=_AGENT_SERVED,
     )
-    max_batch: int = flag(64, "prompts in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS)
+    max_batch: int = flag(
+        64, "prompts in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
+    )
     cache_gib: float = flag(
         2.0,
         "memory, at most, for dialogues that wait for their next turn, so that a turn reads only what is new; more only where the turns that are computed need it. 0 keeps none.",
@@ -114,7 +119,10 @@ class ReflectionFlags(Settings):
         None, "base URL(s) of the server that runs it.", shown="all", only=_REFLECTING
     )
     reflection_api: Literal["completions", "chat"] | None = flag(
-        None, "completions or chat, as that server is spoken to; default agent_api.", shown="all", only=_REFLECTING
+        None,
+        "completions or chat, as that server is spoken to; default agent_api.",
+        shown="all",
+        only=_REFLECTING,
     )
     reflection_api_key_var: str | None = flag(
         None,
@@ -125,7 +133,9 @@ class ReflectionFlags(Settings):
     reflection_prompt_path: str | None = flag(
         None, "its system prompt file; default the packaged one.", shown="all", only=_REFLECTING
     )
-    reflection_tokens: int = flag(100, "tokens of one analysis at most.", at_least=1, shown="all", only=_REFLECTING)
+    reflection_tokens: int = flag(
+        100, "tokens of one analysis at most.", at_least=1, shown="all", only=_REFLECTING
+    )
     reflect_prob: float = flag(
         1.0,
         "share of turns that it is asked in.",
@@ -176,7 +186,11 @@ class TestTimeCriticFlags(Critic):
         """What decides about the content of an episode; nothing without a critic."""
         if self.critic is None:
             return {}
-        return {"agent_best_of_n": self.agent_best_of_n, "critic": self.critic, "critic_sees": self.critic_sees}
+        return {
+            "agent_best_of_n": self.agent_best_of_n,
+            "critic": self.critic,
+            "critic_sees": self.critic_sees,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +345,9 @@ def _with_critic(acting: Policy, player: Player, model: str, tasks: Sequence[Tas
     except ImportError as error:
         raise missing_package("torch", "transformers", needed_for="a critic") from error
     flags, critic = player.flags, player.critic
-    solutions = {task.task_id: task.ground_truth for task in tasks} if critic.critic_sees == "solution" else None
+    solutions = (
+        {task.task_id: task.ground_truth for task in tasks} if critic.critic_sees == "solution" else None
+    )
     return BestOfN(
         cast(SamplingPolicy, acting),
         CandidateScorer(model, device=flags.device, dtype=flags.dtype),

@@ -172,7 +172,9 @@ def _unknown(key: str, known: Mapping[str, Json], config: Mapping[str, Json]) ->
 
 def owners_of(key: str) -> tuple[str, ...]:
     """The worlds of which a setting is an option."""
-    return tuple(world.name for world in all_worlds() if key in {option.name for option in own_options(world)})
+    return tuple(
+        world.name for world in all_worlds() if key in {option.name for option in own_options(world)}
+    )
 
 
 def not_of(key: str, owners: Sequence[str], world: str) -> UsageError:
@@ -220,10 +222,14 @@ def destination_of(config: Mapping[str, Json], typed: Collection[str]) -> Destin
     may_lack = ("wandb",) if named is None else ()  # the published configurations ask for it
     against = [key for key, kind in _PUBLISHED.items() if config[key] and named not in {None, kind}]
     if against and ("log_to" in typed) == (against[0] in typed):
-        raise UsageError(f"log_to={named} and {against[0]}=true contradict each other; leave one of them out.")
+        raise UsageError(
+            f"log_to={named} and {against[0]}=true contradict each other; leave one of them out."
+        )
     if named is not None and (not against or "log_to" in typed):
         kinds = () if named == "none" else (str(named),)
-    return Destination(kinds, project=str(config["project_name"]), name=str(config["run_name"]), may_lack=may_lack)
+    return Destination(
+        kinds, project=str(config["project_name"]), name=str(config["run_name"]), may_lack=may_lack
+    )
 
 
 class ProgressBar:

@@ -29,7 +29,9 @@ class CompareFlags(Overwriting):
         "student", "of differences: Student's over tasks, or a paired bootstrap's over tasks."
     )
     dialogues: int = flag(
-        12, "on the page of --html: so many tasks that only the one run solves, and as many of the other.", at_least=0
+        12,
+        "on the page of --html: so many tasks that only the one run solves, and as many of the other.",
+        at_least=0,
     )
     force: bool = flag(
         False,
@@ -67,7 +69,9 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     page = None if flags.html is None else Path(flags.html)
     if page is not None:
         if page.suffix == ".json":
-            raise UsageError(f"--html {flags.html!r} is the page, whose numbers are beside it as .json: name it .html.")
+            raise UsageError(
+                f"--html {flags.html!r} is the page, whose numbers are beside it as .json: name it .html."
+            )
         for place in (page, page.with_suffix(".json")):
             new_file(place, "html", overwrite=flags.overwrite)
     for path in runs:
@@ -81,7 +85,9 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
         )
     if trained:
         if page is not None:
-            raise UsageError("Trainings are drawn together by `sweet-rl view RUN RUN`, and with --export as a page.")
+            raise UsageError(
+                "Trainings are drawn together by `sweet-rl view RUN RUN`, and with --export as a page."
+            )
         print(comparison.trainings_text(trained, labels_of([str(one.path) for one in trained])))
         return
     result, text = comparison.compared(played, interval=flags.interval, force=flags.force), ""

@@ -31,11 +31,14 @@ from sweet_rl.types import Json, Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet):
+class CreditFlags(
+    SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet
+):
     """Scores."""
 
     output_path: str | None = flag(
-        None, "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl."
+        None,
+        "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
     )
     hidden: bool = flag(False, "only what the critic says when it is shown the hidden solution.")
 
@@ -171,7 +174,9 @@ def _turns(path: str, critic: str) -> list[OwnTurn]:
         lines[trajectory.key] = line
         turns += own_turns(trajectory)
     if not turns:
-        raise UsageError(f"{path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions.")
+        raise UsageError(
+            f"{path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions."
+        )
     warn_of_another_world(critic, trajectories)
     return turns
 

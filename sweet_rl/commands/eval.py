@@ -169,7 +169,9 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "unsafe_no_sandbox": None,
         "agent_base_url": Only("agent", ("openai",), "--model openai/NAME"),
         "skill": Only("agent_model", lambda: agents_with("skill"), "scripted agents that take it"),
-        "num_questions": Only("agent_model", lambda: agents_with("num_questions"), "scripted agents that take it"),
+        "num_questions": Only(
+            "agent_model", lambda: agents_with("num_questions"), "scripted agents that take it"
+        ),
     },
     facets=_facets,
     options=WORLD_OPTIONS,
@@ -310,7 +312,9 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     if not flags.output_dir:
         this = replace(this, folder=given / _folder_name(this, player))
     folder, path = this.folder, this.folder / EPISODES
-    bounds = {name: this.player(replace(agent, agent="scripted", agent_model=name)) for name in this.bound_names()}
+    bounds = {
+        name: this.player(replace(agent, agent="scripted", agent_model=name)) for name in this.bound_names()
+    }
     files = {path: player} | {folder / "bounds" / f"{name}.jsonl": one for name, one in bounds.items()}
     for file, one in files.items():  # what is refused is refused before anything is written, and asked
         with planned(*this.simulated(one, file), this.tasks):
@@ -344,7 +348,11 @@ def _folder_name(this: Evaluation, player: Player) -> str:
     human, agent = this.human.flags, player.flags
     servers = [agent.agent_base_url, *([] if this.human.in_process else this.human.flags.urls)]
     settings = Parts(this.world, this.options, player, this.human).settings(this.flags.seed)
-    known = {"servers": [shown(str(url)) for url in servers], "tasks": this.source, "ids": this.flags.sample_ids}
+    known = {
+        "servers": [shown(str(url)) for url in servers],
+        "tasks": this.source,
+        "ids": this.flags.sample_ids,
+    }
     answers = [] if this.world.answered_by == "world" else [human.env_model]
     source = Path(this.source).name.removesuffix(".jsonl") if this.flags.tasks else "test"
     words = (this.world.name, source, player.model, *answers)
@@ -352,7 +360,9 @@ def _folder_name(this: Evaluation, player: Player) -> str:
     return "-".join((*last, digest(settings | known, 6)))
 
 
-def _report(this: Evaluation, player: Player, found: Episodes, bounds: Mapping[str, Sequence[Line]]) -> Report:
+def _report(
+    this: Evaluation, player: Player, found: Episodes, bounds: Mapping[str, Sequence[Line]]
+) -> Report:
     flags, listener = this.flags, tracking.current()
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
     repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
@@ -374,7 +384,9 @@ def _report(this: Evaluation, player: Player, found: Episodes, bounds: Mapping[s
             },
             "agent": player.settings() | {"engine": player.engine()} | changed,
             "human": _human(this, provenance),
-            "grader": {} if not found.graders else json.loads(max(found.graders, key=found.graders.__getitem__)),
+            "grader": {}
+            if not found.graders
+            else json.loads(max(found.graders, key=found.graders.__getitem__)),
         },
         usage=None if listener is None else listener.usage(),
         cost=None if listener is None else listener.cost(),

@@ -90,7 +90,9 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
             "or name a --grader."
         )
     if idle := [flag for flag in given if flag not in known]:
-        raise UsageError(f"--{idle[0]} is no flag of {world.evaluation}, which grades {world.name}. Leave it out.")
+        raise UsageError(
+            f"--{idle[0]} is no flag of {world.evaluation}, which grades {world.name}. Leave it out."
+        )
     taken = {flag: value for flag, value in offered.items() if flag in known}
     return partial(plain(stage), **given, **taken)
 
@@ -184,7 +186,9 @@ class GradedFile:
     def say_regraded(self, *, regrade: bool) -> None:
         """Say what became of the rewards of rows that were graded again."""
         if regrade:
-            print(f"Graded again: {self._known} rows had a reward, and {self._others} of them got another one.")
+            print(
+                f"Graded again: {self._known} rows had a reward, and {self._others} of them got another one."
+            )
 
     def save(self) -> None:
         """Write all rows, at once or not at all, where any has changed."""
@@ -319,7 +323,9 @@ def evaluate_games(flags: GameFlags, /) -> None:
     reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
     numbers = {
         "return": mean_over_tasks(rewarded, low=reward.low, high=reward.high),
-        "return, best of k": mean_over_tasks([[max(task)] for task in rewarded], low=reward.low, high=reward.high),
+        "return, best of k": mean_over_tasks(
+            [[max(task)] for task in rewarded], low=reward.low, high=reward.high
+        ),
         "ended by the world": share_over_tasks(_by_task(file, _ended)),
         "turns": mean_over_tasks(_by_task(file, _turns)),
     }
@@ -342,7 +348,9 @@ def evaluate_games(flags: GameFlags, /) -> None:
         "failed": file.failed,
         "ungraded": ungraded,
     }
-    write_report(saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()})
+    write_report(
+        saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()}
+    )
     usable = usable_in_pairs(file.trajectories)
     pairs = margin_pairs(rewards, file.groups, margin, usable)
     write_pairs(
@@ -373,7 +381,10 @@ def _turns(trajectory: Trajectory) -> float | None:
 
 def _by_task(file: GradedFile, number: Callable[[Trajectory], float | None]) -> list[list[float]]:
     """The values of each task's repeats that have one; tasks without any are left out."""
-    tasks = [[value for row in group if (value := number(file.trajectories[row])) is not None] for group in file.groups]
+    tasks = [
+        [value for row in group if (value := number(file.trajectories[row])) is not None]
+        for group in file.groups
+    ]
     return [task for task in tasks if task]
 
 

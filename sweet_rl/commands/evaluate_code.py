@@ -28,9 +28,13 @@ from sweet_rl.types import NO_ANSWER, Json
 class SandboxFlags(NoSandbox):
     """The sandbox."""
 
-    test_timeout_s: float = flag(1.0, "seconds of computing that one test may take.", above=0, aliases=("timeout_s",))
+    test_timeout_s: float = flag(
+        1.0, "seconds of computing that one test may take.", above=0, aliases=("timeout_s",)
+    )
     memory_mb: int = flag(512, "memory that one answer may take.", at_least=1, shown="all")
-    workers: int | None = flag(None, "processes that grade, in each sandbox; default one for each core.", at_least=1)
+    workers: int | None = flag(
+        None, "processes that grade, in each sandbox; default one for each core.", at_least=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +102,9 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
             for row, one in zip(file.rows, file.trajectories, strict=True)
         )
         if len(reasons) == len(floors) and not elsewhere:
-            raise UsageError("\n".join([f"None of the tasks of {saved_path!r} can be graded:", *shown(reasons)]))
+            raise UsageError(
+                "\n".join([f"None of the tasks of {saved_path!r} can be graded:", *shown(reasons)])
+            )
         _grade(file, grader, flags)
     file.say_regraded(regrade=flags.regrade)
     report = _report(file, floors, reasons, grader.protection)
@@ -127,7 +133,9 @@ def _grade(file: GradedFile, grader: CodeGrader, flags: GradingFlags) -> None:
             continue
         if flags.regrade or (row.get("reward") is None and grading not in known):
             missing.append(index)
-        elif grading in known and row.get("reward") != reward_of(known, grading):  # graded before, another way
+        elif grading in known and row.get("reward") != reward_of(
+            known, grading
+        ):  # graded before, another way
             file.update(index, {"reward": reward_of(known, grading)})
     graded = grader.grade_all(file.trajectories[index] for index in missing)
     made_by = graded_with("tests", {"test_timeout_s": flags.test_timeout_s, "memory_mb": flags.memory_mb})
@@ -137,7 +145,9 @@ def _grade(file: GradedFile, grader: CodeGrader, flags: GradingFlags) -> None:
             bar.update()
 
 
-def _report(file: GradedFile, floors: Mapping[str, float], reasons: Mapping[str, str], protection: str) -> Report:
+def _report(
+    file: GradedFile, floors: Mapping[str, float], reasons: Mapping[str, str], protection: str
+) -> Report:
     """The numbers; `floors` and `reasons` why a task cannot be graded are by task."""
     rows = [row for index, row in enumerate(file.rows) if file.counts(index)]
     columns = {"reward": summarise([row.get("reward") for row in file.rows], file.groups)}
@@ -151,7 +161,9 @@ def _report(file: GradedFile, floors: Mapping[str, float], reasons: Mapping[str,
     tasks = [file.trajectories[group[0]].task.task_id for group in file.groups]
     floor = [None if task in reasons else floors[task] for task in tasks]
     columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
-    return Report(len(file.rows), len(file.groups), file.k, columns, _counts(rows), protection, reasons, file.failed)
+    return Report(
+        len(file.rows), len(file.groups), file.k, columns, _counts(rows), protection, reasons, file.failed
+    )
 
 
 def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
@@ -163,7 +175,9 @@ def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
         "answers that only the word filter or a fence rule set to zero: without it they pass every test": sum(
             grade.get("fixed") == 0 and grade.get("lenient") == 1 for grade in grades
         ),
-        "answers to tasks that cannot be graded": sum("fixed" in grade and grade["fixed"] is None for grade in grades),
+        "answers to tasks that cannot be graded": sum(
+            "fixed" in grade and grade["fixed"] is None for grade in grades
+        ),
         "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
         "answers that would have ended the published evaluation": sum(
             "grades" in row and row["grades"].get("published") is None for row in rows

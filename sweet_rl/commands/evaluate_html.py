@@ -34,7 +34,9 @@ _WITH_CLIP = Only("clip_model", ("given",), "--clip_model")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageGradingFlags(Evaluation, Regrade, Metric, Margin, Device, BatchSize, RenderFlags, FanOut, TempPath, Quiet):
+class PageGradingFlags(
+    Evaluation, Regrade, Metric, Margin, Device, BatchSize, RenderFlags, FanOut, TempPath, Quiet
+):
     """Grading."""
 
     clip_model: str | None = flag(
@@ -51,7 +53,9 @@ class PageGradingFlags(Evaluation, Regrade, Metric, Margin, Device, BatchSize, R
         """Whether the metric needs a model that is not named."""
         super().check_together()
         if self.metric == "clip" and not self.clip_model:
-            raise UsageError("--metric clip needs --clip_model, for example --clip_model openai/clip-vit-base-patch32.")
+            raise UsageError(
+                "--metric clip needs --clip_model, for example --clip_model openai/clip-vit-base-patch32."
+            )
 
     @property
     def rewarded(self) -> str:
@@ -163,7 +167,9 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
             words = Failure(failures[0]["kind"].replace("_", " "), failures[0].get("detail", ""))
             reasons[file.trajectories[group[0]].task.task_id] = f"its target gives no picture ({words})"
     if all(file.rows[row].get("reward") is None for group in file.groups for row in group):
-        raise UsageError("\n".join([f"None of the tasks of {job.saved_path!r} can be graded:", *shown(reasons)]))
+        raise UsageError(
+            "\n".join([f"None of the tasks of {job.saved_path!r} can be graded:", *shown(reasons)])
+        )
     report = page_report(file.rows, file.groups, k=file.k, metric=job.rewarded, failed=file.failed)
     print("\n".join([report.to_text(job.saved_path), *shown(reasons)]))
     graded = [row["grades"] for row in file.rows if row.get("grades")]

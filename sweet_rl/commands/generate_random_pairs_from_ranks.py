@@ -63,7 +63,9 @@ class StepPairFlags(
 
     get_sft: bool = flag(False, "write one random candidate as both sides, for fine-tuning.")
     no_prompt: bool = flag(False, "put the prompt into both texts instead of a field of its own.")
-    num_pairs: int = flag(8, "pairs of each turn, at most; exactly so many with --with_replacement.", at_least=1)
+    num_pairs: int = flag(
+        8, "pairs of each turn, at most; exactly so many with --with_replacement.", at_least=1
+    )
     with_replacement: bool = flag(False, "the same pair may be drawn again.", shown="all")
     draws: Literal["halves", "across", "best"] = flag(
         "halves",
@@ -86,7 +88,9 @@ class StepPairFlags(
         shown="all",
     )
     oracle_of: str | None = flag(
-        None, "world whose oracle of good turns counts how many pairs are right; it changes none of them.", shown="all"
+        None,
+        "world whose oracle of good turns counts how many pairs are right; it changes none of them.",
+        shown="all",
     )
 
     def check_together(self) -> None:
@@ -100,7 +104,9 @@ class StepPairFlags(
             ("twins", self.twins),
         ):
             if self.published and given:
-                raise UsageError(f"--{name} {getattr(self, name)} is not published: leave --compat published out.")
+                raise UsageError(
+                    f"--{name} {getattr(self, name)} is not published: leave --compat published out."
+                )
         if self.twins_from is not None and not self.twins:
             raise UsageError("--twins_from says where --twins come from: pass that as well.")
         ranked = self.draws != "halves" or self.min_score is not None or self.margin
@@ -204,7 +210,9 @@ def _guards(
     least = 1.0 if flags.min_reward is None else flags.min_reward
     if flags.hard_negatives:
         for row, end, pairs in zip(rows, end_tokens, drawn, strict=True):
-            guards += hard_negatives(row, pairs, flags.hard_negatives, rng, end_token=end, no_prompt=flags.no_prompt)
+            guards += hard_negatives(
+                row, pairs, flags.hard_negatives, rng, end_token=end, no_prompt=flags.no_prompt
+            )
     if flags.twins:
         held = _twins(rows, end_tokens, flags, least)
         if not held:
@@ -214,7 +222,9 @@ def _guards(
             )
         wanted = round(flags.twins * sum(map(len, drawn)))
         if len(held) < wanted:
-            print(f"--twins {flags.twins:g} asks for {wanted} twins; there are {len(held)}, and all are taken.")
+            print(
+                f"--twins {flags.twins:g} asks for {wanted} twins; there are {len(held)}, and all are taken."
+            )
         guards += rng.sample(held, min(wanted, len(held)))
     return guards
 

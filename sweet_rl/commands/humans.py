@@ -106,12 +106,17 @@ class HumanFlags(ServerPlace, PatientRequests):
         only=_SERVED,
     )
     env_request: str | None = flag(
-        None, "fields of every request to it, as a JSON object; null leaves one out.", shown="all", only=_SERVED
+        None,
+        "fields of every request to it, as a JSON object; null leaves one out.",
+        shown="all",
+        only=_SERVED,
     )
     env_header: str | None = flag(
         None, "header of every request to it, such as 'api-key: ${VARIABLE}'.", shown="all", only=_SERVED
     )
-    env_max_tokens: int = flag(4096, "tokens of one reply of the human at most.", at_least=1, shown="all", only=_TALKS)
+    env_max_tokens: int = flag(
+        4096, "tokens of one reply of the human at most.", at_least=1, shown="all", only=_TALKS
+    )
     env_system_prompt: str | None = flag(
         None,
         "the human's system message; default 'You are a helpful assistant.', and none where it looks at pages. An empty one is none.",
@@ -307,9 +312,13 @@ async def _model_of(human: Human, client: OpenAIClient) -> str:
         raise no_such(unknown, flags.env_model, known, hint) from error
     offered, url = [str(model["id"]) for model in models], shown(flags.urls[0])
     if flags.server_named and flags.env_model not in {"auto", *offered}:
-        answers = f"--env_model {flags.env_model} answers in this process, and {url} offers no model of that name"
+        answers = (
+            f"--env_model {flags.env_model} answers in this process, and {url} offers no model of that name"
+        )
         names = f" (it offers {', '.join(offered)})" if offered else ""
-        raise UsageError(human.words(f"{answers}{names}. Leave out {PLACE_FLAGS}, or name another --env_model."))
+        raise UsageError(
+            human.words(f"{answers}{names}. Leave out {PLACE_FLAGS}, or name another --env_model.")
+        )
     if flags.env_model != "auto":
         return flags.env_model
     if not offered:

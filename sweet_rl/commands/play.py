@@ -48,7 +48,9 @@ _ASKS = Only("answered_by", ("oracle",), "worlds in which an oracle answers")
 class PlayFlags(WorldName, Tasks, Seeded, KeyVar):
     """The game."""
 
-    task: int | None = flag(None, "number of the task in that list, from 0; default: drawn with the seed.", at_least=0)
+    task: int | None = flag(
+        None, "number of the task in that list, from 0; default: drawn with the seed.", at_least=0
+    )
     oracle: str = flag(
         "embedded",
         "who answers questions: embedded (tables, no model), the folder of an encoder-decoder or a .pt file with its weights, or the address of a server: with --oracle_model one that speaks the OpenAI protocol, without it the published gradio server.",
@@ -59,7 +61,9 @@ class PlayFlags(WorldName, Tasks, Seeded, KeyVar):
         "the server's name for its model; for a .pt file the model that its weights belong to.",
         only=Only("oracle", ("seq2seq", "openai")),
     )
-    record: str | None = flag(None, "a .jsonl file that the game is appended to as a trajectory, like an agent's.")
+    record: str | None = flag(
+        None, "a .jsonl file that the game is appended to as a trajectory, like an agent's."
+    )
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
@@ -76,7 +80,9 @@ def _games() -> str:
             if world.answered_by != "human":
                 found[name] = world.summary
     width = max(map(len, found))
-    return "\n".join(["Worlds:", *(f"  {name:<{width}}  {summary}".rstrip() for name, summary in found.items())])
+    return "\n".join(
+        ["Worlds:", *(f"  {name:<{width}}  {summary}".rstrip() for name, summary in found.items())]
+    )
 
 
 @recorded("play")
@@ -167,7 +173,9 @@ def choose_task(flags: PlayFlags, world: World) -> Task:
     if flags.task is None:
         return Random(flags.seed).choice(tasks)
     if not 0 <= flags.task < len(tasks):
-        raise UsageError(f"--task must be from 0 to {len(tasks) - 1} ({source} has {len(tasks)}), got {flags.task}.")
+        raise UsageError(
+            f"--task must be from 0 to {len(tasks) - 1} ({source} has {len(tasks)}), got {flags.task}."
+        )
     return tasks[flags.task]
 
 

@@ -67,7 +67,16 @@ from sweet_rl.types import Json
 
 @dataclass(frozen=True, kw_only=True)
 class RankingFlags(
-    InputPath, OutputPath, Advantage, Tokenizer, SaveSteps, ContinuingOtherwise, Compatible, LogTo, Quiet, ModelFanOut
+    InputPath,
+    OutputPath,
+    Advantage,
+    Tokenizer,
+    SaveSteps,
+    ContinuingOtherwise,
+    Compatible,
+    LogTo,
+    Quiet,
+    ModelFanOut,
 ):
     """Scores."""
 
@@ -92,7 +101,9 @@ class RankingFlags(
                 "--swap_test and --no_use_ground_truth exclude each other: without a solution there is none to swap."
             )
         if self.published and self.reference_model is not None:
-            raise UsageError("--compat published uses the stored log-probabilities; leave --reference_model out.")
+            raise UsageError(
+                "--compat published uses the stored log-probabilities; leave --reference_model out."
+            )
 
     def settings(self) -> dict[str, Json]:
         """What decides about a score: a file may be continued only with the same."""
@@ -114,7 +125,9 @@ class ScorerFlags(BaseUrl, KeyVar, Requests, Device, DType, VLLM):
         "transformers",
         "what runs the models: transformers (in process), vllm (starts its own server), or openai (a vLLM server that runs).",
     )
-    max_batch_tokens: int = flag(32768, "tokens in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS)
+    max_batch_tokens: int = flag(
+        32768, "tokens in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
+    )
 
     def check_together(self) -> None:
         """Whether a server that is needed is named."""
@@ -197,7 +210,9 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
             from sweet_rl.training.scoring import CandidateScorer, ScorerInThread
         except ImportError as error:
             raise missing_package("torch", "transformers", needed_for="a model in process") from error
-        scorer = CandidateScorer(model, device=flags.device, dtype=flags.dtype, max_batch_tokens=flags.max_batch_tokens)
+        scorer = CandidateScorer(
+            model, device=flags.device, dtype=flags.dtype, max_batch_tokens=flags.max_batch_tokens
+        )
         yield ScorerInThread(scorer, model)
         return
     from sweet_rl.openai_client import OpenAIClient, base_url_from
@@ -222,7 +237,9 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
 
 
 @asynccontextmanager
-async def scorers_of(critic: str, reference: str | None, flags: ScorerFlags) -> AsyncIterator[list[LoadedScorer]]:
+async def scorers_of(
+    critic: str, reference: str | None, flags: ScorerFlags
+) -> AsyncIterator[list[LoadedScorer]]:
     """The critic and, where one is asked for and the critic has no head of its own, the reference."""
     async with AsyncExitStack() as stack:
         with tracking.role("critic"):
@@ -288,7 +305,11 @@ async def _rank(
 
 
 async def score_rows(
-    rows: Sequence[Candidates], critic: Model, reference: Model | None, flags: RankingFlags, unscored: Unscored
+    rows: Sequence[Candidates],
+    critic: Model,
+    reference: Model | None,
+    flags: RankingFlags,
+    unscored: Unscored,
 ) -> list[list[float | None]]:
     """The scores of each row's candidates, in their order; None where there is none (counted)."""
     critics = await _reduced(rows, critic, flags, with_ground_truth=not flags.no_use_ground_truth)
@@ -358,6 +379,9 @@ def _say_what_is_tokenised_again(rows: Sequence[Candidates], encoding: Encoding,
         return
     other = sum(row.tokenizer is not None and row.tokenizer != encoding.digest for row in rows)
     unknown = sum(row.tokenizer is None for row in rows)
-    for count, reason in ((other, "are of another tokenizer than the critic's"), (unknown, "have no token ids")):
+    for count, reason in (
+        (other, "are of another tokenizer than the critic's"),
+        (unknown, "have no token ids"),
+    ):
         if count:
             print(f"{count} rows {reason}: their texts are tokenised again.", file=sys.stderr)

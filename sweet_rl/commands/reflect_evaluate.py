@@ -50,7 +50,10 @@ class MeasuringFlags(ReportPath, Overwriting, Quiet):
     )
 
 
-@recorded("reflect evaluate", reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"))
+@recorded(
+    "reflect evaluate",
+    reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
+)
 @reflect_stage(
     mode="test",
     helps={
@@ -89,7 +92,9 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
                 tracking.reads("checkpoints", part.removeprefix(LINEAR))
     reflector = flags.reflect_load_dir
     if not (checkpoints or flags.load_dir or reflector):
-        raise UsageError("Name at least one checkpoint: POLICY, or POLICY+REFLECTION; the model itself is called base.")
+        raise UsageError(
+            "Name at least one checkpoint: POLICY, or POLICY+REFLECTION; the model itself is called base."
+        )
     named = checkpoints or (
         "+".join([flags.load_dir or "base", *([reflector or "base"] if flags.reflect or reflector else [])]),
     )
@@ -179,7 +184,9 @@ def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> A
     return None
 
 
-def _measure(name: str, settings: ReflectSettings, say: Callable[[str], None], how: MeasuringFlags) -> dict[str, Any]:
+def _measure(
+    name: str, settings: ReflectSettings, say: Callable[[str], None], how: MeasuringFlags
+) -> dict[str, Any]:
     """One checkpoint: settings and results."""
     from sweet_rl.commands.reflect_run import with_tiny_models
     from sweet_rl.online.reflect.play import open_playground, sample_texts
@@ -190,9 +197,13 @@ def _measure(name: str, settings: ReflectSettings, say: Callable[[str], None], h
         from sweet_rl.online.reflect.models import load_policy, load_reflector
         from sweet_rl.online.reflect.play import OthersReflections
 
-        settings = with_tiny_models(settings, Path(folder), lambda: sample_texts(playground), playground.labels)
+        settings = with_tiny_models(
+            settings, Path(folder), lambda: sample_texts(playground), playground.labels
+        )
         reflector = load_reflector(settings, say)
-        agent = _baseline(name, settings, playground) or load_policy(settings, playground.labels, say, trains=False)
+        agent = _baseline(name, settings, playground) or load_policy(
+            settings, playground.labels, say, trains=False
+        )
         total = settings.eval_reps * sum(map(len, playground.levels))
         reads = OthersReflections(reflector) if reflector and how.swap_reflections else reflector
         with progress(total, 0, unit="episode", quiet=how.quiet) as bar:
@@ -202,7 +213,9 @@ def _measure(name: str, settings: ReflectSettings, say: Callable[[str], None], h
     if isinstance(reads, OthersReflections):
         swapped = {"states": reads.states, "states_with_their_own_reflection": reads.own}
         if reads.own:
-            say(f"Note: {reads.own} of {reads.states} states kept their own: all reflections before were alike.")
+            say(
+                f"Note: {reads.own} of {reads.states} states kept their own: all reflections before were alike."
+            )
     for result in results:
         print(f"  {result.line()}")
     return {
@@ -254,7 +267,11 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
     measured = world.measured(own, tasks=flags.tasks, max_turns=flags.max_turns)
     name = "random" if flags.random else teacher_flags.name
     journal = beside(folder / "result.txt", f"{flags.world}.{name}", "journal")
-    settings = {**teacher_flags.settings(), **{name: getattr(flags, name) for name in _OF_THE_GAMES}, **asdict(own)}
+    settings = {
+        **teacher_flags.settings(),
+        **{name: getattr(flags, name) for name in _OF_THE_GAMES},
+        **asdict(own),
+    }
     planned = {f"run {number}": number for number in range(flags.runs)}
     with world.games(measured.options) as make_game, JobFile(journal, settings, overwrite=overwrite) as jobs:
         tracking.writes(journal, continues=not overwrite)
@@ -308,7 +325,11 @@ async def _episode(
     finally:
         game.close()
     reward = round(-played.cost, 6)
-    won = reward > measured.published_return if games.compat == "published" else played.cost < game.success_threshold
+    won = (
+        reward > measured.published_return
+        if games.compat == "published"
+        else played.cost < game.success_threshold
+    )
     result = {"task_id": task.task_id, "won": won, "reward": reward, "steps": played.steps}
     return Done(result, tuple(played.failures))
 

@@ -50,7 +50,8 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
     for name in runs:
         tracking.reads("runs", name)
     targets = [
-        Path(flags.output).expanduser().with_name(Path(flags.output).name + suffix) for suffix in (".pdf", ".png")
+        Path(flags.output).expanduser().with_name(Path(flags.output).name + suffix)
+        for suffix in (".pdf", ".png")
     ]
     for target in targets:
         new_file(target, "output", overwrite=flags.overwrite)
@@ -85,9 +86,14 @@ def _figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], window: int, *, com
     for axes, (key, title) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
         for name, entries in logs.items():
             iters, means = moving_average(
-                [entry["iter"] for entry in entries], [entry[key] for entry in entries], window=window, compat=compat
+                [entry["iter"] for entry in entries],
+                [entry[key] for entry in entries],
+                window=window,
+                compat=compat,
             )
-            axes.plot(iters, [float("nan") if mean is None else mean for mean in means], label=name, linewidth=1.4)
+            axes.plot(
+                iters, [float("nan") if mean is None else mean for mean in means], label=name, linewidth=1.4
+            )
         axes.set_title(title)
         axes.set_xlabel("iteration")
         axes.grid(alpha=0.3)

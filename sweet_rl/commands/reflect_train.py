@@ -44,11 +44,16 @@ _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "
 class Resuming(LogTo, Quiet):
     """Like many stages."""
 
-    resume: str | None = flag(None, "a run's folder: resume it from its newest checkpoint, with its own flags.")
+    resume: str | None = flag(
+        None, "a run's folder: resume it from its newest checkpoint, with its own flags."
+    )
 
 
 def reflect_stage(
-    *, helps: Mapping[str, str] | None = None, narrow: Mapping[str, Mapping[str, Any]] | None = None, **defaults: Any
+    *,
+    helps: Mapping[str, str] | None = None,
+    narrow: Mapping[str, Mapping[str, Any]] | None = None,
+    **defaults: Any,
 ) -> Callable[[Stage], Stage]:
     """Give a stage's function the published flags and those of the world, which become one `ReflectSettings`."""
 
@@ -71,7 +76,11 @@ def reflect_stage(
         chosen.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
         chosen.__annotations__ = {one.name: types[one.name] for one in groups} | {of_any.name: ReflectFlags}
         reading = stage(
-            defaults=defaults, helps=helps, narrow=narrow, facets=_facets, options=Options("env", own_flags, names)
+            defaults=defaults,
+            helps=helps,
+            narrow=narrow,
+            facets=_facets,
+            options=Options("env", own_flags, names),
         )(chosen)
         reading.rewrite_arguments = functools.partial(rewrite, reading)  # type: ignore[attr-defined]
         return reading
@@ -115,9 +124,13 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     """
     arguments = [re.sub(r"^--world(?==|$)", "--env", word) for word in arguments]
     kinds = {
-        name: one.annotation.partition(" ")[0] for one in stage_flags(function) for name in (one.name, *one.aliases)
+        name: one.annotation.partition(" ")[0]
+        for one in stage_flags(function)
+        for name in (one.name, *one.aliases)
     }
-    worlds = {name: {one.name: one.annotation.partition(" ")[0] for one in _own(name)} for name in _envs(arguments)}
+    worlds = {
+        name: {one.name: one.annotation.partition(" ")[0] for one in _own(name)} for name in _envs(arguments)
+    }
     rewritten = list(
         _rewritten(kinds | {flag: kind for own in worlds.values() for flag, kind in own.items()}, arguments)
     )
@@ -239,7 +252,9 @@ class Bar:
             self._bar.set_description_str(str(self._ground.names[max(0, begun - 1)]), refresh=False)
         if self.failed:
             shown["failed"] = self.failed
-        self._bar.set_postfix_str(", ".join(f"{name} {value:.3g}" for name, value in shown.items()), refresh=False)
+        self._bar.set_postfix_str(
+            ", ".join(f"{name} {value:.3g}" for name, value in shown.items()), refresh=False
+        )
         self._bar.update(done - self._bar.n)
 
 
@@ -259,7 +274,8 @@ def _mean(values: Iterable[float | None]) -> float:
 
 
 @recorded(
-    "reflect rl_finetune", reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file")
+    "reflect rl_finetune",
+    reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
 )
 @reflect_stage(mode="train_RLFT")
 def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
@@ -422,5 +438,7 @@ def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: 
     if len(kept) < len(found):
         say(f"{len(found) - len(kept)} of {len(found)} texts have no marker; nothing is learnt from them.")
     if not kept:
-        raise UsageError(f"--task_file {settings.task_file!r}: no text has the marker (is --reflect missing?).")
+        raise UsageError(
+            f"--task_file {settings.task_file!r}: no text has the marker (is --reflect missing?)."
+        )
     return kept

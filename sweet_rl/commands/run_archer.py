@@ -17,8 +17,23 @@ from sweet_rl.chat import SMOLLM2, ChatFormat, InstructedChat, TokenizerChat, mo
 from sweet_rl.cli.parse import refuse
 from sweet_rl.cli.progress import on_interrupt, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.archer_config import ProgressBar, described, destination_of, load_config, not_of, owners_of
-from sweet_rl.commands.humans import ORACLES, PLACE_FLAGS, Human, HumanFlags, OracleFlags, make_oracle, make_user
+from sweet_rl.commands.archer_config import (
+    ProgressBar,
+    described,
+    destination_of,
+    load_config,
+    not_of,
+    owners_of,
+)
+from sweet_rl.commands.humans import (
+    ORACLES,
+    PLACE_FLAGS,
+    Human,
+    HumanFlags,
+    OracleFlags,
+    make_oracle,
+    make_user,
+)
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
 from sweet_rl.grading import GRADERS
@@ -86,7 +101,9 @@ _ONLY: Final = {
     Only("agent_type", ("online_filteredbc",)): "filter_quantile",
     Only("template", ("chat",), "template=chat"): "agent_prompt_path",
     Only("use_lora", ("true",)): "lora_rank lora_alpha lora_dropout target_modules",
-    Only("log_to", ("wandb", "trackio"), "use_wandb true, log_to wandb or log_to trackio"): "project_name run_name",
+    Only(
+        "log_to", ("wandb", "trackio"), "use_wandb true, log_to wandb or log_to trackio"
+    ): "project_name run_name",
 }
 """Settings that have a meaning only with others; those of learning may be given to all that are compared."""
 
@@ -108,7 +125,9 @@ def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> No
     print(described(load_config(name, overrides, folder)))
 
 
-def run(name: str, overrides: Sequence[str], folder: str | None, make: Callable[..., Learner] | None = None) -> None:
+def run(
+    name: str, overrides: Sequence[str], folder: str | None, make: Callable[..., Learner] | None = None
+) -> None:
     """Train as configured; resume a run that its folder already holds."""
     config = load_config(name, overrides, folder)
     destination = destination_of(config, [override.partition("=")[0] for override in overrides])
@@ -279,7 +298,9 @@ def _check_overrides(
     facets |= {"use_lora": {str(config["use_lora"]).lower()}, "answered_by": {world.answered_by}}
     facets |= {"template": {config["template"] or "none"}}
     facets |= {"log_to": set(destination.kinds) or {"none"}}
-    flags = [Flag(name=key, only=only) for only, keys in _ONLY.items() for key in keys.split() if key in given]
+    flags = [
+        Flag(name=key, only=only) for only, keys in _ONLY.items() for key in keys.split() if key in given
+    ]
     refuse(flags, facets, dashes="")
 
 
@@ -287,7 +308,9 @@ def _oracle(config: Mapping[str, Any]) -> OracleFlags:
     flags = OracleFlags(config["oracle"], config["env_load_path"], config["oracle_model"])
     flags.check()
     if flags.kind == ORACLES[0] and flags.model:
-        raise UsageError(f"oracle_model={flags.model} belongs to oracle={', '.join(ORACLES[1:])}. Leave it out.")
+        raise UsageError(
+            f"oracle_model={flags.model} belongs to oracle={', '.join(ORACLES[1:])}. Leave it out."
+        )
     return flags
 
 
@@ -340,7 +363,9 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
     return names
 
 
-def _begun_with(names: Mapping[str, Any], overridden: Collection[str], save_path: Path) -> dict[str, str | None]:
+def _begun_with(
+    names: Mapping[str, Any], overridden: Collection[str], save_path: Path
+) -> dict[str, str | None]:
     from sweet_rl.online.models import find_init_weights
 
     path = str(names["checkpoint_path"])
@@ -356,7 +381,11 @@ def _begun_with(names: Mapping[str, Any], overridden: Collection[str], save_path
         from sweet_rl.training.settings import ModelSettings
 
         base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
-        parts = (weights_digest(str(found.adapter)), (found.adapter / "adapter_config.json").read_text(), base)
+        parts = (
+            weights_digest(str(found.adapter)),
+            (found.adapter / "adapter_config.json").read_text(),
+            base,
+        )
         model = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
         if not (model / "config.json").is_file():
             merge_adapter(found.adapter, model, ModelSettings(pretrain=base))
@@ -414,7 +443,15 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
 
     if config["whole_games"] and config["compat"] == "published":
         raise UsageError("compat=published draws turn by turn: leave whole_games out, or take compat=fixed.")
-    for key in ("iterations", "rollout_size", "eval_size", "eval_freq", "save_freq", "capacity", "concurrency"):
+    for key in (
+        "iterations",
+        "rollout_size",
+        "eval_size",
+        "eval_freq",
+        "save_freq",
+        "capacity",
+        "concurrency",
+    ):
         if config[key] < 1:
             raise UsageError(f"{key} must be at least 1, got {config[key]}.")
     for key in ("warmup_iter", "keep_checkpoints"):

@@ -21,7 +21,16 @@ from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
-from sweet_rl.flags.shared import GraderName, NumTasks, OutputDir, Overwriting, Quiet, Seeded, Tasks, WorldName
+from sweet_rl.flags.shared import (
+    GraderName,
+    NumTasks,
+    OutputDir,
+    Overwriting,
+    Quiet,
+    Seeded,
+    Tasks,
+    WorldName,
+)
 from sweet_rl.records import load_trajectories
 from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, own_options, world_in, world_of
 
@@ -33,7 +42,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownFlags(WorldName, Dataset, MinReward, GraderName, Tasks, NumTasks, AgentModel, Skill, Seeded, Quiet):
+class ShownFlags(
+    WorldName, Dataset, MinReward, GraderName, Tasks, NumTasks, AgentModel, Skill, Seeded, Quiet
+):
     """What is imitated."""
 
     games: int | None = flag(None, "games of the scripted agent for each task; default by world.", at_least=1)
@@ -53,7 +64,9 @@ class ShownFlags(WorldName, Dataset, MinReward, GraderName, Tasks, NumTasks, Age
         }
         for name in given if self.dataset else ():
             if given[name]:
-                raise UsageError(f"--{name} is of the scripted agent, and --dataset is imitated instead of it.")
+                raise UsageError(
+                    f"--{name} is of the scripted agent, and --dataset is imitated instead of it."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +77,13 @@ class RecipeFlags(Iterations):
         None, "turns over which a loss is a mean; default 8 as published, for a tiny policy 64.", at_least=1
     )
     grad_accum_steps: int | None = flag(
-        None, "such means that are added up for a step; default 4 as published, for a tiny policy 1.", at_least=1
+        None,
+        "such means that are added up for a step; default 4 as published, for a tiny policy 1.",
+        at_least=1,
     )
-    learning_rate: float | None = flag(None, "of Adam; default 1e-5 as published, for a tiny policy 2e-3.", above=0)
+    learning_rate: float | None = flag(
+        None, "of Adam; default 1e-5 as published, for a tiny policy 2e-3.", above=0
+    )
     max_grad_norm: float | None = flag(
         None, "gradients are clipped to it; default not at all as published, for a tiny policy 1.", above=0
     )
@@ -86,7 +103,10 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
         choices=(TINY,),
     )
     max_tokens_per_batch: int = flag(
-        4096, "tokens in one pass, padding included; decides about memory and speed only.", at_least=1, shown="all"
+        4096,
+        "tokens in one pass, padding included; decides about memory and speed only.",
+        at_least=1,
+        shown="all",
     )
 
     def check_together(self) -> None:
@@ -136,7 +156,9 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
         recipe = _recipe(pupil)
         tracking.sets(dict(recipe))
         tracking.writes(folder, folder=True, continues=(folder / _FILE).exists())
-        paths = shown.dataset.split(",") if shown.dataset else [_played(show, folder, overwrite=pupil.overwrite)]
+        paths = (
+            shown.dataset.split(",") if shown.dataset else [_played(show, folder, overwrite=pupil.overwrite)]
+        )
         games = _games(paths, show)
         config = show.config  # of the world: what an utterance's template, end and length are
         template = template_of(config["template"], show.world, load_tasks(show.played))
@@ -215,7 +237,9 @@ class Demonstrations:
     def check(self) -> None:
         """Find what is wrong before anything starts."""
         if self.flags.grader != "auto" and not self.graded:
-            raise UsageError(f"--grader is of worlds that reward no turns, and {self.world.name} does. Leave it out.")
+            raise UsageError(
+                f"--grader is of worlds that reward no turns, and {self.world.name} does. Leave it out."
+            )
         if self.graded and not self.flags.dataset and self.flags.agent_model == "auto":
             raise UsageError(
                 f"Whom shall a policy for --world {self.flags.world} imitate? Name --agent_model "
@@ -277,7 +301,12 @@ class Demonstrations:
 
 
 def clone(
-    settings: ArcherSettings, shown: Sequence[Demonstration], folder: Path, *, quiet: bool = True, **training: Any
+    settings: ArcherSettings,
+    shown: Sequence[Demonstration],
+    folder: Path,
+    *,
+    quiet: bool = True,
+    **training: Any,
 ) -> list[float]:
     """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps."""
     from tqdm import tqdm
@@ -392,7 +421,9 @@ def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transiti
     try:
         return transitions(game, transcript)
     except DataError as error:
-        raise DataError(error.problem, path=path, field=error.field, value=error.value, repair=error.repair) from None
+        raise DataError(
+            error.problem, path=path, field=error.field, value=error.value, repair=error.repair
+        ) from None
 
 
 def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
@@ -402,7 +433,9 @@ def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
     return Demonstration(step.observation, show.world.shown_action(step.action.strip("\n"), show.options))
 
 
-def _texts(games: Sequence[Sequence[Transition]], shown: Sequence[Demonstration], template: str | None) -> list[str]:
+def _texts(
+    games: Sequence[Sequence[Transition]], shown: Sequence[Demonstration], template: str | None
+) -> list[str]:
     """What a tiny model's tokenizer is learnt from: whole games, utterances, and the template."""
     texts = [text for game in games for text in (game[-1].observation, game[-1].next_observation)]
     texts += [f"{one.action}\n" for one in shown]

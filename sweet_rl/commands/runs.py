@@ -30,7 +30,9 @@ class RunsFlags(Below, Prices):
 @stage(
     "folder",
     "run",
-    helps={"prices": "TOML or JSON file with dollars per million tokens of models: what the runs have cost by it."},
+    helps={
+        "prices": "TOML or JSON file with dollars per million tokens of models: what the runs have cost by it."
+    },
 )
 def runs(flags: RunsFlags, /) -> None:
     """List the runs whose outputs are in a folder: what made each file, when, with what, at what cost.
@@ -59,7 +61,9 @@ def _one(found: Sequence[Found], wanted: str, folder: str) -> Found:
     if not fitting:
         raise UsageError(f"No run in {folder!r} begins with {wanted!r}{suggestion(wanted, ids)}.")
     if len(fitting) > 1:
-        raise UsageError(f"{wanted!r} begins {len(fitting)} runs: {', '.join(i for i in ids if i.startswith(wanted))}.")
+        raise UsageError(
+            f"{wanted!r} begins {len(fitting)} runs: {', '.join(i for i in ids if i.startswith(wanted))}."
+        )
     return fitting[0]
 
 
@@ -69,10 +73,23 @@ def _priced(found: Found, prices: Mapping[str, Price] | None) -> dict[str, Any]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    head = ("id", "stage", "status", "started", "wall", "output", "models", "seed", "tokens in", "out", "cost")
+    head = (
+        "id",
+        "stage",
+        "status",
+        "started",
+        "wall",
+        "output",
+        "models",
+        "seed",
+        "tokens in",
+        "out",
+        "cost",
+    )
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *rows)
     ]
 
 

@@ -17,7 +17,15 @@ from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, recorded, stage
-from sweet_rl.commands.agents import OWN, AgentFlags, Player, cluster_of, engine_of, make_policy, tokenizer_facts
+from sweet_rl.commands.agents import (
+    OWN,
+    AgentFlags,
+    Player,
+    cluster_of,
+    engine_of,
+    make_policy,
+    tokenizer_facts,
+)
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
@@ -46,7 +54,9 @@ class SamplingFlags(
     """Tasks."""
 
     best_of_n: int = flag(16, "candidates for each turn.", at_least=1)
-    data_fraction: float = flag(1.0, "use the first so large a part of the trajectories; at least one.", above=0)
+    data_fraction: float = flag(
+        1.0, "use the first so large a part of the trajectories; at least one.", above=0
+    )
     random_tasks: bool = flag(
         False,
         "use the trajectories of randomly chosen tasks (by --seed) instead of the first ones.",
@@ -66,7 +76,11 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "input_path",
     "output_path",
     "agent_model",
-    defaults={"agent_model": "meta-llama/Llama-3.1-8B-Instruct", "batch_size": 256, "request_timeout_s": 600.0},
+    defaults={
+        "agent_model": "meta-llama/Llama-3.1-8B-Instruct",
+        "batch_size": 256,
+        "request_timeout_s": 600.0,
+    },
     helps={
         "input_path": "trajectories with rewards: sweet-rl evaluate_code writes them into the file.",
         "output_path": "the .jsonl file that sampled turns are appended to.",
@@ -108,7 +122,9 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         published=flags.published,
     )
     if player.flags.agent_api == "chat" and not turns[0].prompt.startswith("[{"):
-        raise UsageError(f"The prompts in {flags.input_path!r} are text, not messages: leave --agent_api chat out.")
+        raise UsageError(
+            f"The prompts in {flags.input_path!r} are text, not messages: leave --agent_api chat out."
+        )
     settings = _settings(flags, player)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         done = done_keys(
@@ -126,7 +142,11 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         failures: Counter[str] = Counter()
         if todo:
             cluster = cluster_of(flags)
-            with cluster.sampling_workers(flags, player, flags.batch_size) if cluster else nullcontext() as workers:
+            with (
+                cluster.sampling_workers(flags, player, flags.batch_size)
+                if cluster
+                else nullcontext() as workers
+            ):
                 work = _sample(flags, player, todo, journal, settings, failures, len(done), workers)
                 run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
         failed = finish(flags.output_path, [turn.key for turn in turns])
@@ -165,7 +185,9 @@ async def _sample(
         else:
             sampler = cluster_of(flags).RaySampler(workers, tracking.meter(agent.model, "agent"))
 
-        async def on_sampled(turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None) -> None:
+        async def on_sampled(
+            turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
+        ) -> None:
             row = sampled_row(
                 turn,
                 completions,

@@ -22,13 +22,18 @@ class SimulatorFlags(Listening, WorldName, KeyVar, Seeded, Quiet):
         0.0, "median of the log-normal time that a reply takes, in milliseconds; 0 for none.", at_least=0
     )
     latency_sigma: float = flag(1.0, "standard deviation of the logarithm of that time.", at_least=0)
-    fault_rate: float = flag(0.0, "share of requests that something happens to, from 0 to 1.", at_least=0, at_most=1)
+    fault_rate: float = flag(
+        0.0, "share of requests that something happens to, from 0 to 1.", at_least=0, at_most=1
+    )
     faults: str = flag(
-        ",".join(DEFAULT_FAULTS), "what may happen, separated by commas; bad_request is the one more that there is."
+        ",".join(DEFAULT_FAULTS),
+        "what may happen, separated by commas; bad_request is the one more that there is.",
     )
     hang_s: float = flag(60.0, "seconds that the faults timeout and slow_drip hold a request.", at_least=0)
     max_in_flight: int | None = flag(
-        None, "requests in work at once; those beyond are turned away with 429. Default: no limit.", at_least=1
+        None,
+        "requests in work at once; those beyond are turned away with 429. Default: no limit.",
+        at_least=1,
     )
 
 

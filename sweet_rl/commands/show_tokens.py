@@ -25,8 +25,12 @@ _LEARNED, _READ, _PLAIN = "\x1b[1;32m", "\x1b[2m", "\x1b[0m"
 class ShownFlags(TrainedOn, TokenFlags, FieldFlags, RejectedKey):
     """What is shown."""
 
-    rows: int | None = flag(None, "the first so many rows; default 2, and with --json all of them.", at_least=1)
-    json: bool = flag(False, 'one JSON object a side: {"file", "row", "side", "scored"}, the learned texts in order.')
+    rows: int | None = flag(
+        None, "the first so many rows; default 2, and with --json all of them.", at_least=1
+    )
+    json: bool = flag(
+        False, 'one JSON object a side: {"file", "row", "side", "scored"}, the learned texts in order.'
+    )
 
 
 @stage(
@@ -72,7 +76,11 @@ def show_tokens(flags: ShownFlags, /) -> None:
             for name, side in zip(names, row.sides, strict=True):
                 if flags.json:
                     scored = scored_texts(side.branches, tokenizer)
-                    print(json.dumps({"file": row.row.path, "row": row.row.line, "side": name, "scored": scored}))
+                    print(
+                        json.dumps(
+                            {"file": row.row.path, "row": row.row.line, "side": name, "scored": scored}
+                        )
+                    )
                 else:
                     _draw(f"{row.row.place}, {name}", side.branches, tokenizer)
         for line in report.lines(data.max_len):

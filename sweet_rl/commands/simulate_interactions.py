@@ -72,7 +72,8 @@ WORLD_OPTIONS = Chosen("world", options_by_name, names)
 """The flags of the world that is named."""
 
 TAKEN = {
-    name: Only("agent_model", partial(agents_with, name)) for name in ("skill", "num_questions", "unsafe_no_sandbox")
+    name: Only("agent_model", partial(agents_with, name))
+    for name in ("skill", "num_questions", "unsafe_no_sandbox")
 }
 """Flags of scripted agents belong to those that take them."""
 
@@ -97,13 +98,17 @@ class SimulationFlags(
     retry: Literal["failed", "none"] = flag(
         "failed", "with to_continue: failed (play episodes that failed again) or none.", shown="all"
     )
-    train: bool = flag(False, "accepted for the published command line; has no effect there either.", shown="never")
+    train: bool = flag(
+        False, "accepted for the published command line; has no effect there either.", shown="never"
+    )
 
     def check_together(self) -> None:
         """Whether there is something that may be tried again."""
         super().check_together()
         if self.retry == "none" and not self.to_continue:
-            raise UsageError("--retry none selects what --to_continue leaves unchanged; pass --to_continue as well.")
+            raise UsageError(
+                "--retry none selects what --to_continue leaves unchanged; pass --to_continue as well."
+            )
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
@@ -113,7 +118,9 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     engine = engine_of(agent, world)
     engines = {engine}
     if wanted not in {None, RECAP}:
-        reflects = replace(agent, agent="auto", agent_model=wanted, agent_base_url=flags["reflection_base_url"])
+        reflects = replace(
+            agent, agent="auto", agent_model=wanted, agent_base_url=flags["reflection_base_url"]
+        )
         engines.add(engine_of(reflects, world))
     server = server_plays(world, built(HumanFlags, flags))
     return {
@@ -236,7 +243,12 @@ class Parts:
 
     def settings(self, seed: int) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
-        return {**self.world.settings(self.options), "seed": seed, **self.agent.settings(), **self.human.settings()}
+        return {
+            **self.world.settings(self.options),
+            "seed": seed,
+            **self.agent.settings(),
+            **self.human.settings(),
+        }
 
 
 def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: World) -> list[Task]:
@@ -275,7 +287,9 @@ def planned(
         yield journal, todo, settings
 
 
-def simulate(flags: SimulationFlags, parts: Parts, tasks: Sequence[Task], *, again: str = "with --to_continue ") -> int:
+def simulate(
+    flags: SimulationFlags, parts: Parts, tasks: Sequence[Task], *, again: str = "with --to_continue "
+) -> int:
     """Play the missing episodes of the output file, then sort it in the published order.
 
     Returns:
@@ -399,7 +413,9 @@ async def _simulate(
 class ProgressBar:
     """Episodes, the time left, failures, money, tokens and speed, on standard error; a narrow window cuts the end."""
 
-    def __init__(self, stats: RolloutStats, outcome: Outcome, total: int, *, quiet: bool, name: str = "") -> None:
+    def __init__(
+        self, stats: RolloutStats, outcome: Outcome, total: int, *, quiet: bool, name: str = ""
+    ) -> None:
         self._stats, self._outcome, self._before = stats, outcome, name and f"{name}."
         self._started = time.perf_counter()
         self._bar = progress(total, stats.episodes, unit="episode", quiet=quiet)
@@ -414,7 +430,11 @@ class ProgressBar:
         if self._bar.disable:
             return
         elapsed = max(time.perf_counter() - self._started, 1e-9)
-        words = [f"{self._stats.failures} failures", *spent_words(), f"{self._stats.turns / elapsed:.1f} turns/s"]
+        words = [
+            f"{self._stats.failures} failures",
+            *spent_words(),
+            f"{self._stats.turns / elapsed:.1f} turns/s",
+        ]
         if self._stats.tokens:
             words.append(f"{self._stats.tokens / elapsed:.0f} tokens/s")
         self._bar.set_postfix_str(", ".join(words), refresh=False)

@@ -41,14 +41,21 @@ class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
     beta: float = flag(0.1, "how strongly the policy is held to the reference.", above=0)
     ipo: bool = flag(False, "the same as loss ipo.", shown="all")
     label_smoothing: float = flag(
-        0.0, "share of labels assumed to be wrong; for sigmoid, sigmoid_norm and robust.", at_least=0, shown="all"
+        0.0,
+        "share of labels assumed to be wrong; for sigmoid, sigmoid_norm and robust.",
+        at_least=0,
+        shown="all",
     )
-    nll_loss_coef: float = flag(0.0, "weight of the chosen response's negative log-likelihood per token.", at_least=0)
+    nll_loss_coef: float = flag(
+        0.0, "weight of the chosen response's negative log-likelihood per token.", at_least=0
+    )
     ref_pretrain: str | None = flag(
         None, "the reference model; default pretrain as it is before training.", shown="all"
     )
     eval_only: bool = flag(
-        False, "train nothing; write every pair's log-probabilities, rewards and losses to metrics_path.", shown="all"
+        False,
+        "train nothing; write every pair's log-probabilities, rewards and losses to metrics_path.",
+        shown="all",
     )
     reference_cache: str | None = flag(
         None,
@@ -115,7 +122,9 @@ class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
 
 @recorded("train_dpo", reads=("pretrain", "ref_pretrain", "dataset", "deepspeed_config"))
 @training_stage(
-    helps={"compat": "fixed, or published (its masks, truncation, denominators and warm-up, to compare numbers)."}
+    helps={
+        "compat": "fixed, or published (its masks, truncation, denominators and warm-up, to compare numbers)."
+    }
 )
 def train_dpo(flags: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
     """Train a model on preference pairs, by DPO.

@@ -38,10 +38,14 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
     )
     metrics_path: str | None = flag(None, ".jsonl file for numbers; default metrics.jsonl in save_path.")
     logging_steps: int = flag(1, "updates between two lines of it.", at_least=1, shown="all")
-    eval_steps: int = flag(-1, "updates between two evaluations of the held-out rows; -1: at the end.", shown="all")
+    eval_steps: int = flag(
+        -1, "updates between two evaluations of the held-out rows; -1: at the end.", shown="all"
+    )
     ckpt_path: str = flag("./ckpt/checkpoints_dpo", "folder for checkpoints.")
     max_ckpt_num: int = flag(3, "checkpoints to keep at most.", at_least=1, shown="all")
-    max_ckpt_mem: float = flag(1e8, "gigabytes that they may take; the newest stays in any case.", shown="all")
+    max_ckpt_mem: float = flag(
+        1e8, "gigabytes that they may take; the newest stays in any case.", shown="all"
+    )
     use_tensorboard: str | None = flag(
         None, "the same as log_to tensorboard, with the folder for its files.", shown="all"
     )
@@ -123,7 +127,9 @@ class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
     def _wandb(self) -> bool:
         if self.use_wandb is None or self.use_wandb.lower() in {"false", "none", ""}:
             return False
-        if self.use_wandb.lower() != "true":  # the published way; records leave out what such a variable holds
+        if (
+            self.use_wandb.lower() != "true"
+        ):  # the published way; records leave out what such a variable holds
             os.environ["WANDB_API_KEY"] = self.use_wandb
         return True
 
@@ -138,10 +144,14 @@ class TokenFlags(OtherTokenizer):
         at_least=1,
     )
     response_template: str | None = flag(
-        None, "text that opens an assistant turn, for models whose chat template does not say it.", shown="all"
+        None,
+        "text that opens an assistant turn, for models whose chat template does not say it.",
+        shown="all",
     )
     learn_thoughts: bool = flag(
-        True, "learn what the agent thought before it spoke, too; --nolearn_thoughts only reads it.", shown="all"
+        True,
+        "learn what the agent thought before it spoke, too; --nolearn_thoughts only reads it.",
+        shown="all",
     )
 
 
@@ -150,7 +160,9 @@ class RowFlags(TokenFlags):
     """The rows."""
 
     max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
-    eval_fraction: float = flag(0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1)
+    eval_fraction: float = flag(
+        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
+    )
 
     def data(self, dataset: str, **own: Any) -> DataSettings:
         """The shared part of the data's settings, and a stage's own."""
@@ -168,14 +180,19 @@ class ShardFlags(Settings):
         2,
         "what DeepSpeed shards over several processes: 1 optimizer states, 2 and gradients, 3 and weights; 0: plain data parallel.",
     )
-    adam_offload: bool = flag(False, "keep the optimizer's states in main memory (with fsdp2 the weights, too).")
+    adam_offload: bool = flag(
+        False, "keep the optimizer's states in main memory (with fsdp2 the weights, too)."
+    )
     shard_with: Literal["deepspeed", "fsdp2"] | None = flag(
         None,
         "what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as set for `accelerate launch`, else deepspeed.",
         shown="all",
     )
     timeout_s: int = flag(
-        1800, "seconds that a process waits for the others before it ends with a message.", at_least=1, shown="all"
+        1800,
+        "seconds that a process waits for the others before it ends with a message.",
+        at_least=1,
+        shown="all",
     )
     deepspeed_config: str | None = flag(
         None,
@@ -205,7 +222,9 @@ class ShardFlags(Settings):
         path = self.deepspeed_config or os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "none")
         if engine == "fsdp2":
             if self.deepspeed_config:
-                raise UsageError("--deepspeed_config has no effect with --shard_with fsdp2; leave one of them out.")
+                raise UsageError(
+                    "--deepspeed_config has no effect with --shard_with fsdp2; leave one of them out."
+                )
             return {"shard_with": engine, "deepspeed_config": None}
         if path.lower() == "none":
             stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "")
@@ -217,7 +236,12 @@ class ShardFlags(Settings):
             return {"shard_with": engine, "deepspeed_config": None}
         config = read_deepspeed_config(path)
         stage = config["zero_optimization"]["stage"]
-        return {"shard_with": engine, "deepspeed_config": config, "zero_stage": stage, "adam_offload": offloads(config)}
+        return {
+            "shard_with": engine,
+            "deepspeed_config": config,
+            "zero_stage": stage,
+            "adam_offload": offloads(config),
+        }
 
 
 def same_fields(kind: Any, flags: Any) -> dict[str, Any]:
@@ -279,14 +303,18 @@ class TrainedOn(Pretrain, Dataset):
 class ExpertsFlags(Settings):
     """The loss."""
 
-    aux_loss_coef: float = flag(0.0, "weight of the balance loss of a mixture of experts.", at_least=0, shown="all")
+    aux_loss_coef: float = flag(
+        0.0, "weight of the balance loss of a mixture of experts.", at_least=0, shown="all"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldFlags(PairFields):
     """How preference pairs are read."""
 
-    input_template: str | None = flag(None, "text around the prompt, which takes the place of {}.", shown="all")
+    input_template: str | None = flag(
+        None, "text around the prompt, which takes the place of {}.", shown="all"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +344,9 @@ class PairFlags(FieldFlags, RejectedKey, MaxPixels):
         """A picture has at most as many pixels as it has at least, or more."""
         super().check_together()
         if self.max_pixels < self.min_pixels:
-            raise UsageError(f"--max_pixels must be at least {self.min_pixels} (--min_pixels), got {self.max_pixels}.")
+            raise UsageError(
+                f"--max_pixels must be at least {self.min_pixels} (--min_pixels), got {self.max_pixels}."
+            )
 
     def data(self, rows: RowFlags, dataset: str, *, published: bool) -> DataSettings:
         """The data's settings where rows are preference pairs."""
@@ -378,7 +408,9 @@ def _alone(function: Callable[..., None]) -> Callable[..., None]:
 
         again = "The same command with --load_checkpoint resumes from the newest checkpoint in"
         words = (
-            f"{again} {training.ckpt_path}." if training.save_steps > 0 else "There are no checkpoints (--save_steps)."
+            f"{again} {training.ckpt_path}."
+            if training.save_steps > 0
+            else "There are no checkpoints (--save_steps)."
         )
         with held(*training.written()), on_interrupt(words):
             function(*groups)

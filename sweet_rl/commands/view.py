@@ -79,7 +79,8 @@ class DrawingFlags(TempPath, RenderFlags):
         at_least=0,
     )
     render: bool = flag(
-        False, "render drafts and targets that have no picture, as in published files, when they are looked at."
+        False,
+        "render drafts and targets that have no picture, as in published files, when they are looked at.",
     )
     metrics: bool = flag(
         False, "grade every draft (without weights) when its dialogue is looked at; renders like --render."
@@ -117,7 +118,9 @@ def show(
     with contextlib.ExitStack() as until_the_end:
         made = until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="sweet_rl_view_"))
         library = Library(
-            list(_with_logs(paths, Path(made))), drawing=None if drawing is None else drawing.contents, named=paths
+            list(_with_logs(paths, Path(made))),
+            drawing=None if drawing is None else drawing.contents,
+            named=paths,
         )
         if flags.export is not None:
             megabytes = _PICTURE_MB if drawing is None else drawing.export_mb

@@ -159,9 +159,9 @@ def unknown(sources: Sequence[Source]) -> Iterator[str]:
     ]
     if silent:
         yield f"no row of {', '.join(silent)} says which grader made its reward"
-    versions = {str(json.loads(text).get("sweet_rl")) for each in sources for text in each.episodes.provenances} - {
-        "None"
-    }
+    versions = {
+        str(json.loads(text).get("sweet_rl")) for each in sources for text in each.episodes.provenances
+    } - {"None"}
     if len(versions) > 1:
         yield f"they were played with different versions of the library ({', '.join(sorted(versions))})"
 
@@ -257,7 +257,12 @@ class Comparison:
         return {
             "format": FORMAT,
             "runs": [
-                {"label": label, "path": str(one.path), "episodes": len(one.episodes.episodes), "failed": failed}
+                {
+                    "label": label,
+                    "path": str(one.path),
+                    "episodes": len(one.episodes.episodes),
+                    "failed": failed,
+                }
                 for label, one, failed in zip(self.labels, self.sources, self.failed, strict=True)
             ],
             "interval": self.interval,
@@ -270,7 +275,9 @@ class Comparison:
         }
 
 
-def compared(sources: Sequence[Source], *, interval: IntervalWay = "student", force: bool = False) -> Comparison:
+def compared(
+    sources: Sequence[Source], *, interval: IntervalWay = "student", force: bool = False
+) -> Comparison:
     """Compare the first run with each of the others; `force` compares what unlike ones share, with warnings."""
     if len(sources) < 2:
         raise UsageError("Name at least two runs to compare.")
@@ -287,7 +294,9 @@ def compared(sources: Sequence[Source], *, interval: IntervalWay = "student", fo
     measures = measures_of([source.episodes for source in sources])
     for source in sources:
         if all(one.reward is None for one in source.episodes.episodes):
-            raise UsageError(f"{str(source.path)!r} has no rewards: `sweet-rl evaluate {source.path}` grades it.")
+            raise UsageError(
+                f"{str(source.path)!r} has no rewards: `sweet-rl evaluate {source.path}` grades it."
+            )
     pairings = [
         _pairing(first, other, place, measures, interval, among=len(others))
         for place, other in enumerate(others, start=1)
@@ -312,7 +321,9 @@ def _pairing(
     family = {one.task: one.family for one in ours if one.family}
     names = sorted(set(family.values()))
     families = [
-        _row(name, top, {task: mine[task] for task in mine if family.get(task) == name}, yours, interval, among)
+        _row(
+            name, top, {task: mine[task] for task in mine if family.get(task) == name}, yours, interval, among
+        )
         for name in (names if len(names) > 1 else ())
     ]
     return Pairing(

@@ -35,7 +35,11 @@ CUT_OFF, REFUSED, TOOL_CALL, EMPTY = "cut off", "refused", "tool call instead of
 
 NOT_GRADABLE: Final = "not gradable"
 
-_FLAWS: Final = {FinishReason.LENGTH: CUT_OFF, FinishReason.REFUSED: REFUSED, FinishReason.TOOL_CALLS: TOOL_CALL}
+_FLAWS: Final = {
+    FinishReason.LENGTH: CUT_OFF,
+    FinishReason.REFUSED: REFUSED,
+    FinishReason.TOOL_CALLS: TOOL_CALL,
+}
 _SERVICES: Final = {
     StopReason.POLICY_FAILED: "agent could not be asked",
     StopReason.USER_FAILED: "human could not be asked",
@@ -81,7 +85,9 @@ class Episodes:
 
     path: Path | None
     episodes: list[Episode]  # in the file's order; of an episode that was played again the last row
-    contents: dict[str, int]  # of each task, by its name: the hash of its object, to tell those of one name apart
+    contents: dict[
+        str, int
+    ]  # of each task, by its name: the hash of its object, to tell those of one name apart
     provenances: dict[str, int]  # what rows say of their origin, seeds apart, and how many say so
     graders: dict[str, int]  # what rows say of their grader, likewise
     world: World | None
@@ -154,7 +160,9 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
                         except DataError as found_wrong:
                             raise found_wrong from None
                         repair = "Grade or play it again."
-                        raise DataError(f"is no trajectory ({error})", path=place, line=number, repair=repair) from None
+                        raise DataError(
+                            f"is no trajectory ({error})", path=place, line=number, repair=repair
+                        ) from None
                 offset += len(line)
     except FileNotFoundError:
         raise UsageError(f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).") from None
@@ -300,7 +308,9 @@ def _category(row: Any, reward: float | None, success: bool | None, flaws: Seque
     if reward is None and grades:
         notes = [str(note) for name, note in details.items() if name.endswith("_note")]
         notes += [f"{one.get('kind')}: {one.get('detail', '')}" for one in troubles]
-        return NOT_GRADABLE, notes[0].removeprefix("cannot be graded: ") if notes else "its grader says no reason"
+        return NOT_GRADABLE, notes[0].removeprefix(
+            "cannot be graded: "
+        ) if notes else "its grader says no reason"
     worst, number = Counter(filter(None, flaws)).most_common(1)[0] if any(flaws) else ("", 0)
     flaw = (flaws[-1] if flaws else "") or (worst if 2 * number > len(flaws) else "")
     if flaw:
@@ -330,7 +340,9 @@ def _category(row: Any, reward: float | None, success: bool | None, flaws: Seque
         return "wrong answer", ""
     game = row.game or {}
     ended = "lost" if game.get("won") is False or row.solved is False else "ended short of the goal"
-    return f"{ended}: {game['outcome'].replace('_', ' ')}" if isinstance(game.get("outcome"), str) else ended, ""
+    return f"{ended}: {game['outcome'].replace('_', ' ')}" if isinstance(
+        game.get("outcome"), str
+    ) else ended, ""
 
 
 def _failed_tests(failed: Sequence[Mapping[str, Json]], details: Mapping[str, Json]) -> tuple[str, str]:

@@ -119,7 +119,9 @@ def comparison_page(found: Comparison, *, command: str, made: str, dialogues: in
 
 
 def _render(template: str, **given: Any) -> str:
-    return from_template("sweet_rl.evaluation", template, style="pages.css", version=__version__, words=words, **given)
+    return from_template(
+        "sweet_rl.evaluation", template, style="pages.css", version=__version__, words=words, **given
+    )
 
 
 # ---- dialogues
@@ -168,7 +170,9 @@ def _groups(found: Comparison, pairing: Pairing, most: int) -> Iterator[dict[str
         }
 
 
-def _task(name: str, row: Mapping[str, Json], sides: Sequence[Mapping[str, Any]], why: str = "") -> dict[str, Any]:
+def _task(
+    name: str, row: Mapping[str, Json], sides: Sequence[Mapping[str, Any]], why: str = ""
+) -> dict[str, Any]:
     """A task as `parts.html` shows it, with a dialogue of each run."""
     task = row.get("task") or {}
     hidden = task.get("hidden_information") or task.get("ground_truth") or ""
@@ -209,7 +213,11 @@ def _side(
 
 def _short(text: Json) -> str:
     shown = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}\n[{len(shown) - _LONGEST:,} characters more]"
+    return (
+        shown
+        if len(shown) <= _LONGEST
+        else f"{shown[:_LONGEST]}\n[{len(shown) - _LONGEST:,} characters more]"
+    )
 
 
 def _picture(row: Mapping[str, Json], folder: Path) -> tuple[str, str]:

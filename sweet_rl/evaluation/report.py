@@ -73,12 +73,18 @@ class Report:
     lines: Sequence[Line]  # the numbers
     categories: Sequence[Category] = ()  # of the episodes that are no success, each in one; the largest first
     turns: int = 0  # of the agent, in all episodes
-    flaws: Mapping[str, int] = field(default_factory=dict)  # turns that were cut off, refused, a tool call or empty
+    flaws: Mapping[str, int] = field(
+        default_factory=dict
+    )  # turns that were cut off, refused, a tool call or empty
     not_gradable: Mapping[str, str] = field(default_factory=dict)  # why, by the tasks that allow no grade
     families: Mapping[str, Line] = field(default_factory=dict)  # the first number of each kind of task
-    bounds: Mapping[str, Sequence[Line]] = field(default_factory=dict)  # those of floors and ceilings, by name
+    bounds: Mapping[str, Sequence[Line]] = field(
+        default_factory=dict
+    )  # those of floors and ceilings, by name
     about: Mapping[str, Json] = field(default_factory=dict)  # who played, answered and graded, and what
-    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(default_factory=dict)  # by role, then by model
+    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(
+        default_factory=dict
+    )  # by role, then by model
     cost: Mapping[str, Json] | None = None  # in dollars by role; None without prices
     problems: Sequence[str] = ()  # of the file
 
@@ -116,7 +122,9 @@ class Report:
             "agent_turns": {"all": self.turns, **self.flaws},
             "not_gradable": dict(self.not_gradable),
             "families": {name: line.to_json() for name, line in self.families.items()},
-            "bounds": {name: {line.name: line.to_json() for line in lines} for name, lines in self.bounds.items()},
+            "bounds": {
+                name: {line.name: line.to_json() for line in lines} for name, lines in self.bounds.items()
+            },
             **self.about,
             "usage": self.usage,
             "cost": self.cost,
@@ -133,7 +141,12 @@ class Report:
         named += [(f"{self.lines[0].name}: {name}", line) for name, line in self.families.items()]
         named += self.of_bounds()
         rows += [
-            (f"{name}{'' if line.unit == 'number' else ', %'}", *line.shown, f"{line.tasks:,}", f"{line.episodes:,}")
+            (
+                f"{name}{'' if line.unit == 'number' else ', %'}",
+                *line.shown,
+                f"{line.tasks:,}",
+                f"{line.episodes:,}",
+            )
             for name, line in named
         ]
         lines += aligned(rows)
@@ -174,7 +187,9 @@ class Report:
             said = {name: one for name, one in known.items() if one != "" and not isinstance(one, list)}
             if said and role != "agent":
                 yield f"{role}: " + ", ".join(f"{name} {value}" for name, value in said.items())
-            yield from (f"{role}: {one}" for value in known.values() if isinstance(value, list) for one in value)
+            yield from (
+                f"{role}: {one}" for value in known.values() if isinstance(value, list) for one in value
+            )
         yield from self.used()
 
     def used(self) -> Iterator[str]:
@@ -182,7 +197,9 @@ class Report:
         for role, models in self.usage.items():
             who = "human" if role == "user" else role
             for model, used in models.items():
-                parts = [f"{used[name]:,} {unit}" for name, unit in _UNITS.items() if used.get(name) is not None]
+                parts = [
+                    f"{used[name]:,} {unit}" for name, unit in _UNITS.items() if used.get(name) is not None
+                ]
                 if used.get("prompt_tokens") is None:
                     parts.append("the server does not count tokens")
                 if sent := used.get("retries"):
@@ -339,6 +356,8 @@ def measures_of(several: Sequence[Episodes]) -> list[Measure]:
 def passes(values: ByTask, k: int) -> tuple[Estimate, Estimate]:
     """pass@k and pass^k of success, over the tasks that have k repeats: of one at least."""
     enough = [task for task in values.values() if len(task) >= k]
-    chances = [(pass_at(k, round(sum(task)), len(task)), pass_all(k, round(sum(task)), len(task))) for task in enough]
+    chances = [
+        (pass_at(k, round(sum(task)), len(task)), pass_all(k, round(sum(task)), len(task))) for task in enough
+    ]
     some, every = ([[one] for one in each] for each in zip(*chances, strict=True))
     return mean_over_tasks(some, low=0.0, high=1.0), mean_over_tasks(every, low=0.0, high=1.0)

@@ -238,7 +238,9 @@ def flags_of(settings: type) -> tuple[Flag, ...]:
 
 
 def _flags(settings: type) -> Iterator[Flag]:
-    owners = {name: owner for owner in reversed(settings.__mro__) for name in vars(owner).get("__annotations__", {})}
+    owners = {
+        name: owner for owner in reversed(settings.__mro__) for name in vars(owner).get("__annotations__", {})
+    }
     order = settings.__mro__.index
     for one in sorted(fields(settings), key=lambda one: order(owners[one.name])):
         if one.metadata.get(_KEY) is _NONE:
@@ -247,7 +249,9 @@ def _flags(settings: type) -> Iterator[Flag]:
         kind, optional, choices = read_type(_annotation(owner, one.name))
         details = dict(one.metadata.get(_KEY) or {})
         details["choices"] = tuple(details.get("choices") or choices)
-        yield Flag(name=one.name, kind=kind, optional=optional, default=one.default, group=_heading(owner), **details)
+        yield Flag(
+            name=one.name, kind=kind, optional=optional, default=one.default, group=_heading(owner), **details
+        )
 
 
 def _annotation(owner: type, name: str) -> Any:

@@ -11,7 +11,9 @@ from sweet_rl.flags import REQUIRED, Only, Settings, flag
 IN_PROCESS: Final = Only("engine", ("transformers",), "a model run by transformers")
 OWN_VLLM: Final = Only("engine", ("vllm",), "a model run by vllm")
 SERVED: Final = Only("engine", ("openai",), "a model run by openai")
-A_MODEL: Final = Only("engine", ("transformers", "vllm", "openai"), "a model run by transformers or vllm or openai")
+A_MODEL: Final = Only(
+    "engine", ("transformers", "vllm", "openai"), "a model run by transformers or vllm or openai"
+)
 ASKED: Final = Only("asked", ("server",), "models behind a server")
 
 
@@ -19,7 +21,9 @@ ASKED: Final = Only("asked", ("server",), "models behind a server")
 class ServerPlace(Settings):
     """Requests to servers."""
 
-    hostname: str | None = flag(None, "host of the OpenAI-compatible server; 127.0.0.1 when only the port is given.")
+    hostname: str | None = flag(
+        None, "host of the OpenAI-compatible server; 127.0.0.1 when only the port is given."
+    )
     port: int | None = flag(None, "its port; 8000 when only the host is given.", at_least=0, at_most=65535)
 
 
@@ -38,7 +42,9 @@ class KeyVar(Settings):
 class BaseUrl(Settings):
     """Requests to servers."""
 
-    base_url: str | None = flag(None, "the server, like https://host/v1; several, separated by commas, share the load.")
+    base_url: str | None = flag(
+        None, "the server, like https://host/v1; several, separated by commas, share the load."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +55,11 @@ class Requests(Settings):
         120.0, "seconds that one request may take, once it is sent.", above=0, shown="all", only=ASKED
     )
     request_attempts: int = flag(
-        4, "how often a request is tried when it fails in a way that can pass.", at_least=1, shown="all", only=ASKED
+        4,
+        "how often a request is tried when it fails in a way that can pass.",
+        at_least=1,
+        shown="all",
+        only=ASKED,
     )
     server_wait_s: float = flag(
         60.0,
@@ -171,7 +181,9 @@ class Pretrain(Settings):
 class Tokenizer(Settings):
     """The model."""
 
-    tokenizer: str | None = flag(None, "folder or name of the tokenizer; default the model's own.", shown="all")
+    tokenizer: str | None = flag(
+        None, "folder or name of the tokenizer; default the model's own.", shown="all"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +251,9 @@ class MaxTokens(Settings):
 class MaxPixels(Settings):
     """Pictures."""
 
-    max_pixels: int = flag(50176, "larger pictures are made smaller, to so many pixels.", at_least=1, shown="all")
+    max_pixels: int = flag(
+        50176, "larger pictures are made smaller, to so many pixels.", at_least=1, shown="all"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +285,9 @@ class OtherTokenizer(Settings):
     """How preference pairs are read."""
 
     other_tokenizer: bool = flag(
-        False, "take also turns that were sampled with another tokenizer; their texts are tokenised again.", shown="all"
+        False,
+        "take also turns that were sampled with another tokenizer; their texts are tokenised again.",
+        shown="all",
     )
 
 

@@ -71,7 +71,9 @@ class SampleIds(Settings):
 class Tasks(Settings):
     """Tasks."""
 
-    tasks: str | None = flag(None, "what is played: one of the world's lists, or a file; default: the world's own.")
+    tasks: str | None = flag(
+        None, "what is played: one of the world's lists, or a file; default: the world's own."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +185,9 @@ class Seeded(Settings):
 class Continuing(Overwriting):
     """Like many stages."""
 
-    to_continue: bool = flag(False, "finish what was stopped: what the output holds is kept, the rest is done.")
+    to_continue: bool = flag(
+        False, "finish what was stopped: what the output holds is kept, the rest is done."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +259,9 @@ class FanOut(Settings):
         shown="all",
         only=RAY,
     )
-    ray_workers: int | None = flag(None, "workers; default one on each machine.", at_least=1, shown="all", only=RAY)
+    ray_workers: int | None = flag(
+        None, "workers; default one on each machine.", at_least=1, shown="all", only=RAY
+    )
 
     def check_together(self) -> None:
         """Whether the address is one.
@@ -289,7 +295,10 @@ class ListeningPort(Settings):
     """Where it listens."""
 
     port: int | None = flag(
-        None, "port to listen at; 0 for any free one, which is printed; default 8000.", at_least=0, at_most=65535
+        None,
+        "port to listen at; 0 for any free one, which is printed; default 8000.",
+        at_least=0,
+        at_most=65535,
     )
 
 
@@ -310,7 +319,10 @@ class Repeats(Settings):
     """Tasks."""
 
     repeats: int = flag(
-        1, "episodes of every task; pass@k and pass^k are over them.", at_least=1, aliases=("best_of_n", "epochs")
+        1,
+        "episodes of every task; pass@k and pass^k are over them.",
+        at_least=1,
+        aliases=("best_of_n", "epochs"),
     )
 
 
@@ -332,7 +344,9 @@ class Margin(Settings):
 class GraderName(Settings):
     """Like many stages."""
 
-    grader: str = flag("auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE.")
+    grader: str = flag(
+        "auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,7 +154,9 @@ class CodeGrader:
         for task, plan, values in zip(batch, plans, finished(plans, results), strict=True):
             self._references[_key(task)] = Reference(values, why_not_gradable(task, plan, values))
 
-    def grade_in(self, ways: Collection[str], trajectories: Iterable[Trajectory]) -> Iterator[dict[str, Score]]:
+    def grade_in(
+        self, ways: Collection[str], trajectories: Iterable[Trajectory]
+    ) -> Iterator[dict[str, Score]]:
         """Grades by way, in order, while later answers are running; one stream of jobs for all workers."""
         begun: deque[list[Task] | _Answer] = deque()  # in the order of their jobs
         for values in self._sandbox.run(self._jobs(trajectories, ways, begun)):
@@ -303,7 +305,9 @@ def _is_expression(text: str) -> bool:
     return not text.endswith(CUT)
 
 
-def _tests(task: Task, reference: Sequence[TestValue], values: Sequence[TestValue] | None) -> tuple[TestResult, ...]:
+def _tests(
+    task: Task, reference: Sequence[TestValue], values: Sequence[TestValue] | None
+) -> tuple[TestResult, ...]:
     """Compare test by test. A reference that has no value, or None, counts for no answer."""
     found = values if values is not None else [None] * len(reference)
     tests = zip(task.test_cases.items(), reference, found, strict=True)

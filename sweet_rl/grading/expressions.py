@@ -26,7 +26,9 @@ _Scope = _Comprehension | ast.Lambda
 _NOT_ALONE = (ast.Starred, ast.Slice, ast.FormattedValue)
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
-_INTERPRETERS = frozenset("eval exec compile __import__ getattr setattr delattr hasattr vars open format type".split())
+_INTERPRETERS = frozenset(
+    "eval exec compile __import__ getattr setattr delattr hasattr vars open format type".split()
+)
 """Builtins that take a text for a name, a program or a format."""
 
 _OF_A_TEXT = frozenset({"format", "format_map", "substitute", "safe_substitute"})
@@ -94,7 +96,9 @@ def name_of_call(expression: str) -> str:
         return call[1]
     tree = read(expression)  # which tells what stands in a text
     is_call = tree is not None and isinstance(tree.body, ast.Call) and isinstance(tree.body.func, ast.Name)
-    others = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Compare)]
+    others = (
+        [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Compare)]
+    )
     return call[1] if is_call and len(others) == 1 else ""
 
 
@@ -237,7 +241,11 @@ class _Divider(ast.NodeTransformer):
             arguments: list[str] = []
 
             def lifted(inner: ast.AST) -> ast.AST:
-                if not isinstance(inner, ast.expr) or isinstance(inner, _NOT_ALONE) or self._needs_answer(inner):
+                if (
+                    not isinstance(inner, ast.expr)
+                    or isinstance(inner, _NOT_ALONE)
+                    or self._needs_answer(inner)
+                ):
                     return inner
                 if not (_loaded(inner) & self._bound) - bound(inner):
                     return self._supplied(inner)
@@ -270,7 +278,9 @@ class _Divider(ast.NodeTransformer):
             package = self._package(call)
             of_answer = self._needs_answer(call) or _loaded(call) & self._bound
             if of_answer and package not in {"", "itertools", "functools"} and len(_given_to(call)) > 1:
-                raise _NotDivisible(f"it hands what an answer returns to {ast.unparse(call.func)} with more", node)
+                raise _NotDivisible(
+                    f"it hands what an answer returns to {ast.unparse(call.func)} with more", node
+                )
         return self._take(node)
 
     def _take(self, node: ast.expr) -> ast.expr:
@@ -294,7 +304,9 @@ class _Divider(ast.NodeTransformer):
             self.given.append(text)
         place = f"{VALUES}[{self.given.index(text)}]"
         if kinds == {"class"}:  # by the answer's own class where it has one, as in `f(Node(1))`
-            has = " and ".join(f"{name!r} in globals()" for name in sorted(names - self._meaning.imports.keys()))
+            has = " and ".join(
+                f"{name!r} in globals()" for name in sorted(names - self._meaning.imports.keys())
+            )
             place = f"{text} if {has} else {place}"
         return _parsed(place)
 
@@ -331,7 +343,11 @@ class _Divider(ast.NodeTransformer):
                 if of_text or (call.func.attr in _OF_A_TABLE and given):
                     return True
             if isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id):
-                if given and call.func.id in _INTERPRETERS and len(_given_to(call)) != (call.func.id == "type"):
+                if (
+                    given
+                    and call.func.id in _INTERPRETERS
+                    and len(_given_to(call)) != (call.func.id == "type")
+                ):
                     return True
                 if any(self._interprets(one) for one in given):
                     return True
@@ -386,7 +402,9 @@ def _chain(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _lambdas_of(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and any(isinstance(one, ast.Lambda) for one in [node.func, *_given_to(node)])
+    return isinstance(node, ast.Call) and any(
+        isinstance(one, ast.Lambda) for one in [node.func, *_given_to(node)]
+    )
 
 
 def _given_to(call: ast.Call) -> list[ast.expr]:

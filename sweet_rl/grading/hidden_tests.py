@@ -11,7 +11,17 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from sweet_rl.grading.expressions import Halves, Meaning, Place, around, bound, halves, name_of_call, read, root
+from sweet_rl.grading.expressions import (
+    Halves,
+    Meaning,
+    Place,
+    around,
+    bound,
+    halves,
+    name_of_call,
+    read,
+    root,
+)
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
 from sweet_rl.grading.sandbox.guest.values import MODULE
 from sweet_rl.grading.sandbox.guest.wire import ARRAY, unpack
@@ -120,7 +130,9 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
             why = test.why_whole or "an argument is no data, and only the reference has it"
             problem = f"{name} would show the answer what is expected: {why}"
     tests, crossing, given, returned = zip(*parts, strict=True)
-    plan = Plan(tests, classes, crossing, given if any(test.given for test in tests) else (), returned, problem)
+    plan = Plan(
+        tests, classes, crossing, given if any(test.given for test in tests) else (), returned, problem
+    )
     if problem:
         return plan
     if all(_is_told(expression, meaning) for expression in expressions):
@@ -167,7 +179,9 @@ def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandb
     return [found.get(at) or first[at] for at in range(len(ways))]
 
 
-def _ways(expression: str, meaning: Meaning, classes: frozenset[str]) -> Iterator[tuple[Halves, frozenset[str]]]:
+def _ways(
+    expression: str, meaning: Meaning, classes: frozenset[str]
+) -> Iterator[tuple[Halves, frozenset[str]]]:
     """Ways to divide a test, each with what may cross beside plain data.
 
     First the calls alone; then with what is read of their values; then so that objects and arrays cross; then with
@@ -195,7 +209,9 @@ def _is_told(expression: str, meaning: Meaning) -> bool:
     """Whether a method of the answer's own is told something, as in `Account(5).holds(5)`."""
     tree = read(expression)
     call = tree and tree.body
-    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords)):
+    if not (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords)
+    ):
         return False
     first = root(call)
     name = first.id if isinstance(first, ast.Name) else ""
@@ -280,7 +296,9 @@ def _under_test(
     names = [name for name in names if kinds.get(name) == "function"] or names
     alone = [name for name in names if any(calls.keys() == {name} for calls in called)]
     left = announced or alone
-    left = left or [name for name in names if not any(name in uses.get(other, ()) for other in {*names} - {name})]
+    left = left or [
+        name for name in names if not any(name in uses.get(other, ()) for other in {*names} - {name})
+    ]
     for name in list(left):
         if len(left) > 1 and _judges(name, [one for one in left if one != name], called, ask):
             left.remove(name)
@@ -317,7 +335,9 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
             _own_names(task),
             imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
             packed={
-                number: plan.crossing[number] for number, test in enumerate(plan.tests) if test.outside is not None
+                number: plan.crossing[number]
+                for number, test in enumerate(plan.tests)
+                if test.outside is not None
             },
             classes=plan.classes,
             data=plan.given,
@@ -334,14 +354,21 @@ def _outside_job(tasks: Sequence[Task], plans: Sequence[Plan], values: Sequence[
         returned = plan.returned or ("",) * len(plan.tests)
         found = [
             (test.outside, value.text, text)
-            for test, text, value in zip(plan.tests, returned, itertools.islice(left, len(plan.tests)), strict=True)
+            for test, text, value in zip(
+                plan.tests, returned, itertools.islice(left, len(plan.tests)), strict=True
+            )
             if test.outside is not None and value.outcome is Outcome.VALUE
         ]
         if found:
             expressions, data, returned = zip(*found, strict=True)
             programs.append(
                 Program(
-                    task.ground_truth, expressions, classes=plan.classes, data=data, is_outside=True, returned=returned
+                    task.ground_truth,
+                    expressions,
+                    classes=plan.classes,
+                    data=data,
+                    is_outside=True,
+                    returned=returned,
                 )
             )
     return Job("fixed", programs) if programs else None

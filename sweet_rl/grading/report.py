@@ -107,7 +107,8 @@ class Report:
         lines.append(f"{'%, with 95 % interval':<{width}}{header}")
         for label, attribute in rows:
             cells = "".join(
-                f"{getattr(column, attribute) if column.rows else 'none'!s:>24}" for column in self.columns.values()
+                f"{getattr(column, attribute) if column.rows else 'none'!s:>24}"
+                for column in self.columns.values()
             )
             lines.append(f"{label:<{width}}{cells}")
         if self.failed:
@@ -122,7 +123,9 @@ class Report:
         return "\n".join(lines)
 
 
-def summarise(values: Sequence[float | None], groups: Sequence[Sequence[int]], *, none_is_zero: bool = False) -> Column:
+def summarise(
+    values: Sequence[float | None], groups: Sequence[Sequence[int]], *, none_is_zero: bool = False
+) -> Column:
     """Fold one grade for each row into a column.
 
     Args:

@@ -120,7 +120,9 @@ def read_foreign(document: Mapping[str, Any], path: Path) -> Trajectory:
     )
 
 
-def again(document: Mapping[str, Any], turns: Iterable[Mapping[str, Any]], reward: float | None) -> dict[str, Json]:
+def again(
+    document: Mapping[str, Any], turns: Iterable[Mapping[str, Any]], reward: float | None
+) -> dict[str, Json]:
     """A document that was read, with what its turns (`extra` of their steps) and it were given since."""
     made = copy.deepcopy(dict(document))
     for step, extra in zip(filter(is_turn, made["steps"]), turns, strict=True):
@@ -163,7 +165,8 @@ def _text(content: Json) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(
-        part["text"] if part["type"] == "text" else f"[{part['type']}: {part['source']['path']}]" for part in content
+        part["text"] if part["type"] == "text" else f"[{part['type']}: {part['source']['path']}]"
+        for part in content
     )
 
 
@@ -245,7 +248,9 @@ def read_documents(path: Path) -> list[Trajectory]:
             document = json.loads(one.read_bytes())
         except ValueError as error:
             raise DataError(f"is not JSON ({error})", path=one, repair=_REPAIR) from None
-        if not isinstance(document, dict) or (one != path and not {"schema_version", "steps"} <= document.keys()):
+        if not isinstance(document, dict) or (
+            one != path and not {"schema_version", "steps"} <= document.keys()
+        ):
             continue  # another file of a job
         read = trajectory_in(document, one)
         if DOCUMENT in read.extra:

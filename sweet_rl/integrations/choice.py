@@ -27,7 +27,8 @@ class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
     """
 
     human: str = flag(
-        "auto", "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE."
+        "auto",
+        "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",
     )
     human_url: str | None = flag(None, "base URL of the human's server.")
     options: dict[str, Json] = no_flag(factory=dict)

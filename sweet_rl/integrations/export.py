@@ -51,7 +51,9 @@ OPENRLHF_DRIFT: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, OtherTokenizer, Overwriting):
+class ExportPairsFlags(
+    InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, OtherTokenizer, Overwriting
+):
     """The data set."""
 
     format: Literal["trl", "openrlhf"] = flag("trl", "whose trainer reads it.")
@@ -59,7 +61,9 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey
         False,
         "write lists of messages instead of texts; refused where the chat template would make another text of them.",
     )
-    skip_inexact: bool = flag(False, "leave out the pairs for which --conversational is refused, and count them.")
+    skip_inexact: bool = flag(
+        False, "leave out the pairs for which --conversational is refused, and count them."
+    )
     max_drift: float | None = flag(
         None,
         "share of the pairs with sampled tokens whose texts may become other tokens when they are tokenised again; "
@@ -74,7 +78,9 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey
         super().check_together()
         check_table(self.output_path)
         if "," in self.input_path:
-            raise UsageError(f"--input_path names one file, got {self.input_path!r}. Export files one by one.")
+            raise UsageError(
+                f"--input_path names one file, got {self.input_path!r}. Export files one by one."
+            )
 
 
 @recorded("export_pairs", reads=("input_path", "tokenizer"))
@@ -300,6 +306,8 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     tracking.writes(flags.output_path)
     write_table(flags.output_path, rows)
     turns = [value for row in rows for value in row["credit"]]
-    print(f"{len(turns):,} turns of {len(episodes):,} dialogues are in {flags.output_path}: {len(rows):,} rows.")
+    print(
+        f"{len(turns):,} turns of {len(episodes):,} dialogues are in {flags.output_path}: {len(rows):,} rows."
+    )
     if missing := turns.count(None):
         print(f"{missing:,} turns have no credit: nothing is learned from them.")

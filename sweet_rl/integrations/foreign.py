@@ -86,7 +86,10 @@ def trajectories_in(log: Any, path: Path) -> list[Trajectory]:
     if not log.get("samples"):
         raise no_log(path, "it holds no samples: it was written without them, or none was finished")
     try:
-        return [_trajectory_in(_whole(one, one.get("attachments") or {}), log["eval"], path) for one in log["samples"]]
+        return [
+            _trajectory_in(_whole(one, one.get("attachments") or {}), log["eval"], path)
+            for one in log["samples"]
+        ]
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise no_log(path, f"a sample cannot be read: {error!r}") from error
 

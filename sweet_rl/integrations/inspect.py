@@ -114,7 +114,9 @@ def write_log(trajectories: Sequence[Trajectory], path: Path) -> None:
             model=", ".join(models),
             config=logs.EvalConfig(epochs=1 + max((one.sample_index for one in trajectories), default=0)),
         ),
-        results=logs.EvalResults(total_samples=len(trajectories), completed_samples=len(rewards), scores=[earned]),
+        results=logs.EvalResults(
+            total_samples=len(trajectories), completed_samples=len(rewards), scores=[earned]
+        ),
         samples=[sample_of(one, models[0]) for one in trajectories],
     )
     logs.write_eval_log(log, path)

@@ -202,13 +202,19 @@ class PairExporter:
         for side, messages in whole.items():
             behind = len(messages) - len(prompt)
             if messages[: len(prompt)] != prompt:
-                raise _inexact(pair, side, parts.prompt, "begins with other messages than the prompt alone gives")
+                raise _inexact(
+                    pair, side, parts.prompt, "begins with other messages than the prompt alone gives"
+                )
             if self._layout == "openrlhf" and behind > 1:
-                problem = f"continues for {behind} messages, and OpenRLHF takes only the last for the response"
+                problem = (
+                    f"continues for {behind} messages, and OpenRLHF takes only the last for the response"
+                )
                 raise _inexact(pair, side, parts.prompt + getattr(parts, side), problem)
         if self._layout == "openrlhf":
             return {side: _rows(messages) for side, messages in whole.items()}
-        return {"prompt": _rows(prompt)} | {side: _rows(messages[len(prompt) :]) for side, messages in whole.items()}
+        return {"prompt": _rows(prompt)} | {
+            side: _rows(messages[len(prompt) :]) for side, messages in whole.items()
+        }
 
     def _parsed(self, text: str, pair: PairRow, side: str, *, open_turn: bool = False) -> list[Message]:
         if self._template is None:
@@ -234,7 +240,8 @@ class PairExporter:
         """Whether the texts become other tokens than were sampled, an end token behind those that lack it."""
         prompt = self._tokens(parts.prompt)
         return any(
-            self._tokens(parts.prompt + text) != [*prompt, *ids, *([] if ids[-1] == self._end_id else [self._end_id])]
+            self._tokens(parts.prompt + text)
+            != [*prompt, *ids, *([] if ids[-1] == self._end_id else [self._end_id])]
             for text, ids in zip((parts.chosen, parts.rejected), sampled, strict=True)
         )
 

@@ -49,7 +49,9 @@ Build = Callable[[], Any]
 class Workers:
     """Processes that answer alike, so that it does not matter which one is asked. Made by `open_workers`."""
 
-    def __init__(self, ray: Any, build: Build, *, count: int, each: int, options: dict[str, Any], threads: int) -> None:
+    def __init__(
+        self, ray: Any, build: Build, *, count: int, each: int, options: dict[str, Any], threads: int
+    ) -> None:
         self.count = count
         self._head: tuple[str, str, str] = ray.get_runtime_context().gcs_address.rpartition(":")
         self._watching: asyncio.Task[None] | None = None
@@ -228,7 +230,9 @@ class _Host:
 
 
 @contextmanager
-def open_workers(flags: Any, build: Build, *, at_once: int | None = None, use_gpus: bool) -> Iterator[Workers]:
+def open_workers(
+    flags: Any, build: Build, *, at_once: int | None = None, use_gpus: bool
+) -> Iterator[Workers]:
     """Connect to the cluster that the flags say; on leaving, end the workers and the connection.
 
     To be entered outside of an event loop: Ray puts itself in the place of signal handlers.
@@ -252,7 +256,9 @@ def open_workers(flags: Any, build: Build, *, at_once: int | None = None, use_gp
     except (OSError, RuntimeError, ValueError) as error:
         why = first_line(error).rstrip(".")
         if "AuthenticationError" in str(error.__cause__):
-            why = "it wants a token (RAY_AUTH_MODE=token, and in RAY_AUTH_TOKEN_PATH the file with its head's)"
+            why = (
+                "it wants a token (RAY_AUTH_MODE=token, and in RAY_AUTH_TOKEN_PATH the file with its head's)"
+            )
         raise ServiceError(
             f"The Ray cluster (--ray_address {address}) cannot be reached: {why}. Start one "
             "with `ray start --head` on one machine and `ray start --address=HOST:6379` on the others, all "
@@ -330,7 +336,9 @@ class ScoringPart:
         self._opened = opened  # lives as long as the worker
         self.facts = [(scorer.has_value_head, scorer.context_length) for scorer in scorers]
 
-    async def score(self, place: int, contexts: Tokens, candidates: Sequence[Tokens]) -> list[list[list[float]]]:
+    async def score(
+        self, place: int, contexts: Tokens, candidates: Sequence[Tokens]
+    ) -> list[list[list[float]]]:
         return await self._scorers[place].score(contexts, candidates)
 
 
@@ -359,7 +367,9 @@ async def ray_scorers(workers: Workers) -> list[LoadedScorer]:
     return [RayScorer(workers, place, *known) for place, known in enumerate(facts)]
 
 
-def scoring_workers(flags: Any, critic: str, reference: str | None, scorers: Any) -> AbstractContextManager[Workers]:
+def scoring_workers(
+    flags: Any, critic: str, reference: str | None, scorers: Any
+) -> AbstractContextManager[Workers]:
     """Workers with both models each, that score one window of rows at a time."""
     _refuse_servers(scorers.engine, "--engine")
     other = _anywhere(reference) if reference else None
@@ -374,7 +384,9 @@ class GradingPart:
         self._grader = CodeGrader(sandbox_of(flags))
         self.facts = self._grader.protection
 
-    async def grade(self, trajectories: Sequence[Trajectory], ways: Collection[str]) -> list[dict[str, Score]]:
+    async def grade(
+        self, trajectories: Sequence[Trajectory], ways: Collection[str]
+    ) -> list[dict[str, Score]]:
         """Grade in a thread, one score for each way and trajectory, as `CodeGrader.grade_in`."""
         return await asyncio.to_thread(lambda: list(self._grader.grade_in(ways, trajectories)))
 

@@ -84,7 +84,9 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
             logging.getLogger("uvicorn.error").addFilter(in_one_line)
             with usable(flags.host, flags.at_port):
                 listening = socket.create_server((flags.host, flags.at_port))
-            print(f"Serving {world.world.name} at http://{flags.host}:{listening.getsockname()[1]}", flush=True)
+            print(
+                f"Serving {world.world.name} at http://{flags.host}:{listening.getsockname()[1]}", flush=True
+            )
             dropping = asyncio.create_task(drop_slow(server, guarded.limits.headers_s))
             await server.serve(sockets=[listening])
             dropping.cancel()
@@ -145,14 +147,20 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     async def serve() -> None:
         async with models_of(flags, scorers) as (critic, reference):
             chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
-            app = credit_application(DialogueCritic(critic, reference, chat, flags.advantage), facts, host=flags.host)
+            app = credit_application(
+                DialogueCritic(critic, reference, chat, flags.advantage), facts, host=flags.host
+            )
             await serving.serve(app, flags.host, flags.at_port, on_ready=ready)
 
     asyncio.run(serve())
 
 
 def credit_application(
-    critic: DialogueCritic, facts: Mapping[str, Json], *, host: str = "127.0.0.1", limits: Limits | None = None
+    critic: DialogueCritic,
+    facts: Mapping[str, Json],
+    *,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
 ) -> web.Application:
     """Credit over HTTP: dialogues in, the advantage of every agent turn out, with what it was computed by (`facts`).
 
@@ -200,7 +208,9 @@ def credit_application(
             words = (error.text or error.reason).strip()
             return web.json_response({"error": words}, status=error.status)
 
-    app = web.Application(client_max_size=limits.body_bytes, middlewares=[errors_as_json, guard(host, limits)])
+    app = web.Application(
+        client_max_size=limits.body_bytes, middlewares=[errors_as_json, guard(host, limits)]
+    )
     app.router.add_post("/credit", credit)
     app.router.add_get("/health", health)
     return app

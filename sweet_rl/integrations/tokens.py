@@ -76,7 +76,9 @@ def token_rows(episode: Trajectory, tokenizer: Any, encoding: Encoding | None = 
     return rows
 
 
-def credited_rows(episodes: Sequence[Trajectory], credit: Sequence[Credit], tokenizer: Any) -> list[dict[str, Json]]:
+def credited_rows(
+    episodes: Sequence[Trajectory], credit: Sequence[Credit], tokenizer: Any
+) -> list[dict[str, Json]]:
     """Rows for other trainers, in the columns that TRL asks a rollout for; see `sweet-rl export_credit`."""
     found: list[dict[str, Json]] = []
     encoding = encoding_by(tokenizer)

@@ -56,7 +56,9 @@ class Rollout:
             rewards.append(heard.reward)
             if heard.done:
                 return prompt, ids, logprobs, mask, rewards
-            after = heard.observation["messages"]  # told between two turns, behind the end of one that was cut
+            after = heard.observation[
+                "messages"
+            ]  # told between two turns, behind the end of one that was cut
             own = _rendered(tokenizer, after[: len(before) + 1], open_turn=False)
             cut = [] if said[-1:] == [tokenizer.eos_token_id] else [tokenizer.eos_token_id]
             tail = _rendered(tokenizer, after)[len(own) :]

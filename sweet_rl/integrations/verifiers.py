@@ -85,7 +85,9 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldConfig]):
         """Names and instructions."""
         world, tasks = tasks_of(self.config.choice())
         for task in tasks:
-            data = vf.TaskData(id=task.task_id, name=task.task_id, system_prompt=world.system_prompt() or None)
+            data = vf.TaskData(
+                id=task.task_id, name=task.task_id, system_prompt=world.system_prompt() or None
+            )
             yield WorldTask(data, self.config.task)
 
 
@@ -152,7 +154,9 @@ def credit_traces(traces: Sequence[Trace], critic: Critic, hidden: Callable[[Tra
             node.advantages = [value] * tokens if tokens and value is not None else None
 
 
-def credit_run(folder: str | Path, output: str | Path, critic: Critic, hidden: Callable[[Trace], str | None]) -> int:
+def credit_run(
+    folder: str | Path, output: str | Path, critic: Critic, hidden: Callable[[Trace], str | None]
+) -> int:
     """The traces of a run with credit, as a file that verifiers reads; returns how many.
 
     Args:

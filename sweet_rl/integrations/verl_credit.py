@@ -54,7 +54,9 @@ def scored(data: DataProto, values: Sequence[Credit]) -> DataProto:
     data.batch["response_mask"] = mask.long()
     for name in ("rm_scores", "token_level_scores", "token_level_rewards"):
         data.batch[name] = rewards
-    data.batch["advantages"], data.batch["returns"] = turn_credit(rewards, mask, index=data.non_tensor_batch.get("uid"))
+    data.batch["advantages"], data.batch["returns"] = turn_credit(
+        rewards, mask, index=data.non_tensor_batch.get("uid")
+    )
     return data
 
 

@@ -152,7 +152,9 @@ class SteppedEpisode:
             self.trajectory = await self._grade(self.trajectory)
         if self.trajectory.reward is None:
             unknown = Failure("no_reward", "the episode has no reward, and nothing says why")
-            raise EpisodeError(self.trajectory.stop_reason or StopReason.WORLD_FAILED, self.trajectory.error or unknown)
+            raise EpisodeError(
+                self.trajectory.stop_reason or StopReason.WORLD_FAILED, self.trajectory.error or unknown
+            )
 
 
 def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
@@ -261,7 +263,9 @@ class SharedWorld:
         """The world; the first player opens it, the last one closes it."""
         async with self._lock:
             if self._world is None:
-                self._world = await self._stack.enter_async_context(open_world(self._choice, begun=self._begun))
+                self._world = await self._stack.enter_async_context(
+                    open_world(self._choice, begun=self._begun)
+                )
             world = self._world
             self._players += 1
         try:
@@ -289,7 +293,11 @@ NAME = "sweet_rl"
 def skyrl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
     """Rows for SkyRL: `prompt`, `env_class` and `task_id`; what is asked the world says when it is played."""
     return [
-        {"prompt": [{"role": "user", "content": task.problem_description}], "env_class": NAME, "task_id": task.task_id}
+        {
+            "prompt": [{"role": "user", "content": task.problem_description}],
+            "env_class": NAME,
+            "task_id": task.task_id,
+        }
         for task in tasks_of(choice)[1]
     ]
 

@@ -156,7 +156,8 @@ def _found(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, o
         )
         scores = [
             Score(
-                row["reward"], details={name: row[name] for name in ("grades", "graded_with")} | row["grading_details"]
+                row["reward"],
+                details={name: row[name] for name in ("grades", "graded_with")} | row["grading_details"],
             )
             for row in (rows if texts else ())
         ]
@@ -197,7 +198,9 @@ def _check(settings: Settings, places: Mapping[str, Sequence[int]]) -> None:
     here = {way for way, some in places.items() if some}
     for kind, known, needs in (("tests", _OF_TESTS, "hidden tests"), ("pages", _OF_PAGES, "pages")):
         if here and kind not in here and (idle := sorted(known & settings.keys())):
-            raise UsageError(f"{idle[0]} belongs to grading by {needs}, and this is by {', '.join(sorted(here))}.")
+            raise UsageError(
+                f"{idle[0]} belongs to grading by {needs}, and this is by {', '.join(sorted(here))}."
+            )
 
 
 def _by_grader(grader: Grader | str, episodes: Sequence[Trajectory], *, texts: bool) -> Iterator[Any]:
@@ -214,7 +217,9 @@ def _by_grader(grader: Grader | str, episodes: Sequence[Trajectory], *, texts: b
         )
     for episode, score in zip(episodes, judge.grade(episodes), strict=True):  # type: ignore[union-attr]
         if not isinstance(score, Score):
-            raise UsageError(f"The grader {name} yielded {score!r} ({type(score).__name__}), and no sweet_rl.Score.")
+            raise UsageError(
+                f"The grader {name} yielded {score!r} ({type(score).__name__}), and no sweet_rl.Score."
+            )
         row = {"reward": episode.reward, **episode.extra}
         yield score if texts else fields_by(str(name), score, row)
 
@@ -293,7 +298,8 @@ async def _graded(
             if folder is None:
                 folder = Path(own)
                 episodes = [
-                    await _drawn(episode, renderer, folder / f"{place}.png") for place, episode in enumerate(episodes)
+                    await _drawn(episode, renderer, folder / f"{place}.png")
+                    for place, episode in enumerate(episodes)
                 ]
             looks = Looks(flags.rendering().cache)
             grader = PageGrader(renderer, folder=folder, looks=looks, at_once=4 * flags.browsers)
@@ -317,7 +323,9 @@ async def _drawn(episode: Trajectory, renderer: Renderer, path: Path) -> Traject
     return replace(episode, dialogue_history=(Message("assistant", html),), answer=str(path))
 
 
-def grading_of(options: Options, settings: Mapping[str, Any], *, folder: Path | None = None) -> dict[str, Any]:
+def grading_of(
+    options: Options, settings: Mapping[str, Any], *, folder: Path | None = None
+) -> dict[str, Any]:
     """Settings of `grade` for a world's episodes: pages are drawn as for the human, if nothing else is said.
 
     Pictures in episodes are relative to the folder; without one they are named by their whole paths.

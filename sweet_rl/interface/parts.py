@@ -18,7 +18,9 @@ from sweet_rl.worlds import Options, World, check_tasks, load_tasks, names, worl
 Tasks = str | Path | Iterable[Task | Mapping[str, Json]]
 """The name of a list or a file, or tasks themselves: as objects, or as rows of a task file."""
 
-_READ = "sweet_rl.records.load_trajectories(path) reads a file of them, trajectory_from_row(row) a row of one."
+_READ = (
+    "sweet_rl.records.load_trajectories(path) reads a file of them, trajectory_from_row(row) a row of one."
+)
 
 
 def shown(value: object) -> str:
@@ -94,7 +96,9 @@ def options_for(world: World, options: Options | Mapping[str, Json] | None) -> O
         if not isinstance(options, world.options):
             raise UsageError(f"{world.name} takes {world.options.__name__}, got {options!r}.")
         return options
-    check_kinds((Mapping, type(None)), f'like {{"max_turns": 5}}, or {world.options.__name__}', options=options)
+    check_kinds(
+        (Mapping, type(None)), f'like {{"max_turns": 5}}, or {world.options.__name__}', options=options
+    )
     given, known = dict(options or {}), [one.name for one in fields(world.options)]
     for name in given:
         if name in known:

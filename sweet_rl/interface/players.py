@@ -23,7 +23,17 @@ from sweet_rl.flags.models import VLLM
 from sweet_rl.interface.parts import check_kinds, shown
 from sweet_rl.policies import BASE_URL_VAR, POLICIES, engine_and_name
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Completion, Generation, Json, Message, Observation, StepResult, Task, UserContext, UserReply
+from sweet_rl.types import (
+    Completion,
+    Generation,
+    Json,
+    Message,
+    Observation,
+    StepResult,
+    Task,
+    UserContext,
+    UserReply,
+)
 from sweet_rl.users import USERS
 from sweet_rl.worlds import AgentRequest, Options, World
 
@@ -113,7 +123,9 @@ def agent_named(agent: Agent, base_url: Urls, world: World) -> Named | None:
         elif engine == "auto" and POLICIES.knows(name):
             POLICIES.find(name)
             engine = "own"
-        elif engine == "auto" and (folder_of(name) is not None or "/" in name or (name and Path(name).exists())):
+        elif engine == "auto" and (
+            folder_of(name) is not None or "/" in name or (name and Path(name).exists())
+        ):
             engine = "transformers"
         elif engine == "auto":
             hint = (
@@ -175,7 +187,12 @@ def _giving(policy: Policy, prompt: str) -> Iterator[None]:
 
 
 async def agent_of(
-    agent: Agent, named: Named | None, wanted: AgentRequest, world: World, stack: AsyncExitStack, concurrency: int
+    agent: Agent,
+    named: Named | None,
+    wanted: AgentRequest,
+    world: World,
+    stack: AsyncExitStack,
+    concurrency: int,
 ) -> Policy:
     """The agent. One that is made from a name is closed with the stack; `wanted` is what a scripted one is built with."""
     if named is None:
@@ -256,7 +273,12 @@ async def human_of(
     elif world.answered_by == "oracle":
         model = None if named.name in _WITHOUT_MODEL else named.name
         user = world.make_oracle(
-            "openai", ",".join(named.urls), model=model, api_key=key_in(None), retry=None, concurrency=concurrency
+            "openai",
+            ",".join(named.urls),
+            model=model,
+            api_key=key_in(None),
+            retry=None,
+            concurrency=concurrency,
         )
     else:
         from sweet_rl.openai_client import OpenAIClient
@@ -274,7 +296,9 @@ async def human_of(
             if not offered:
                 raise UsageError(f"{named.urls[0]} offers no model; name one: human='openai/NAME'.")
             model = str(offered[0]["id"])
-        user = world.make_model_user(client, model, prompt=load_prompt(str(world.user_prompt)), options=options)
+        user = world.make_model_user(
+            client, model, prompt=load_prompt(str(world.user_prompt)), options=options
+        )
     stack.push_async_callback(user.close)
     return user
 
@@ -305,7 +329,9 @@ class Own:
             and isinstance(found.completion.text, str)
         ):
             return found
-        raise _wrong(f"`act` of {self._whose}", found, "sweet_rl.Generation(prompt, sweet_rl.Completion(text))")
+        raise _wrong(
+            f"`act` of {self._whose}", found, "sweet_rl.Generation(prompt, sweet_rl.Completion(text))"
+        )
 
     async def reply(self, context: UserContext) -> UserReply:
         """The human's answer."""
@@ -334,7 +360,9 @@ class Own:
                 said = await function(dialogue)
             else:
                 context = contextvars.copy_context()
-                said, failed = await asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
+                said, failed = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, context.run, call
+                )
                 if failed is not None:
                     raise failed
                 if inspect.isawaitable(said):
@@ -371,7 +399,9 @@ class OwnEnv:
         found = await self._env.step(action)
         if isinstance(found, StepResult):
             return found
-        raise _wrong(f"`step` of {self._whose}", found, "sweet_rl.StepResult(content, output, observation, ...)")
+        raise _wrong(
+            f"`step` of {self._whose}", found, "sweet_rl.StepResult(content, output, observation, ...)"
+        )
 
     async def close(self) -> None:
         await self._env.close()

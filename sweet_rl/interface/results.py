@@ -122,7 +122,9 @@ class Critic:
         """
         return self.credit_many([hidden], [dialogue])[0]
 
-    def credit_many(self, hidden: Sequence[str | None], dialogues: Sequence[Dialogue]) -> list[list[float | None]]:
+    def credit_many(
+        self, hidden: Sequence[str | None], dialogues: Sequence[Dialogue]
+    ) -> list[list[float | None]]:
         """The same for several dialogues, in batches; what they have in common is read once."""
         return [[view.advantage for view in views] for views in self.views(hidden, dialogues)]
 
@@ -233,7 +235,9 @@ def pairs(
             repair="Pairs are made of as many of each: simulate with repeats, and leave none out.",
         )
     groups = group_by_task(known, len(known) // len({one.task.task_id for one in known}))
-    usable = [one.last_turn is not None and reward is not None for one, reward in zip(known, rewards, strict=True)]
+    usable = [
+        one.last_turn is not None and reward is not None for one, reward in zip(known, rewards, strict=True)
+    ]
     if margin is None:
         found = trajectory_pairs([reward or 0.0 for reward in rewards], groups, usable)
     else:

@@ -68,7 +68,9 @@ async def play(
         SweetRLError: as `simulate`.
     """
     kinds = (Task, Mapping, str, Path, type(None))
-    check_kinds(kinds, "one task (sweet_rl.Task or a dict), or the name of a list; for several: simulate", task=task)
+    check_kinds(
+        kinds, "one task (sweet_rl.Task or a dict), or the name of a list; for several: simulate", task=task
+    )
     found = await asimulate(
         world,
         [task] if isinstance(task, Task | Mapping) else task,
@@ -181,16 +183,22 @@ async def simulate(
             with tracking.role("user"):
                 user = await human_of(human, answering, played, chosen, stack, concurrency)
             with tracking.role("agent"):
-                wanted = AgentRequest(name="", tasks=some, system_prompt=prompt or "", options=chosen, seed=seed)
+                wanted = AgentRequest(
+                    name="", tasks=some, system_prompt=prompt or "", options=chosen, seed=seed
+                )
                 policy = await agent_of(agent, acting, wanted, played, stack, concurrency)
-            output = stack.enter_context(_Output.opened(output_path, episodes, settings, to_continue, overwrite))
+            output = stack.enter_context(
+                _Output.opened(output_path, episodes, settings, to_continue, overwrite)
+            )
             samples = {(one.task.task_id, one.seed): one.sample_index for one in output.todo}
             place = None if output_path is None else Path(output_path)
             opened = played.open(played.beside(chosen, place, samples), user)
             make_env = await stack.enter_async_context(opened)
             ours = type(played).__module__.startswith("sweet_rl.")
             done = len(episodes) - len(output.todo)
-            bar = stack.enter_context(running.progress(len(episodes), done, unit="episode", quiet=not progress))
+            bar = stack.enter_context(
+                running.progress(len(episodes), done, unit="episode", quiet=not progress)
+            )
 
             async def on_finished(trajectory: Trajectory) -> None:
                 await output.add(trajectory)

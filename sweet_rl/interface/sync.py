@@ -29,7 +29,9 @@ class _Loop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="sweet_rl interface", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="sweet_rl interface", daemon=True
+                )
                 self._thread.start()
             return self._loop
 

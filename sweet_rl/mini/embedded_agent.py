@@ -241,7 +241,9 @@ def _read_phase(
     schedules = [
         torch.optim.lr_scheduler.LambdaLR(
             optimizer,
-            lambda step: min(1.0, (step + 1) / 20) * (0.65 + 0.35 * math.cos(math.pi * min(1.0, step / count))),
+            lambda step: (
+                min(1.0, (step + 1) / 20) * (0.65 + 0.35 * math.cos(math.pi * min(1.0, step / count)))
+            ),
         )
         for optimizer in optimizers
     ]

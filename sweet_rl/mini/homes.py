@@ -20,7 +20,9 @@ from typing import Any, Final, NamedTuple
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json, derive_seed
 
-_CATALOGUE: Final[dict[str, Any]] = tomllib.loads(files("sweet_rl.mini").joinpath("homes.toml").read_text("utf-8"))
+_CATALOGUE: Final[dict[str, Any]] = tomllib.loads(
+    files("sweet_rl.mini").joinpath("homes.toml").read_text("utf-8")
+)
 ROOMS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = _CATALOGUE["rooms"]
 """How many receptacles of a kind a room has: fewest and most."""
 THINGS: Final[Mapping[str, list[str]]] = _CATALOGUE["things"]
@@ -55,7 +57,9 @@ FAMILIES: Final = {
     "pick_heat_then_place_in_recep": Family(
         "heat some {thing} and put it in {place}", "heat", "Microwave", "(isHot ?o)"
     ),
-    "pick_cool_then_place_in_recep": Family("cool some {thing} and put it in {place}", "cool", "Fridge", "(isCool ?o)"),
+    "pick_cool_then_place_in_recep": Family(
+        "cool some {thing} and put it in {place}", "cool", "Fridge", "(isCool ?o)"
+    ),
     LOOK: Family("look at {thing} under the {place}"),
 }
 """By ALFWorld's names of tasks."""

@@ -102,7 +102,12 @@ _MIRRORED = {
 }
 _WAYS = ("north", "south", "east", "west", "up", "down")
 _SHORT = {way[0]: way for way in _WAYS} | {"l": "look", "i": "inventory", "inv": "inventory", "z": "wait"}
-_IDLE = {"look": "You take stock.", "inventory": "You take stock.", "wait": "Time passes.", "": "You hesitate."}
+_IDLE = {
+    "look": "You take stock.",
+    "inventory": "You take stock.",
+    "wait": "Time passes.",
+    "": "You hesitate.",
+}
 _VERBS = {"get": "take", "grab": "take", "x": "examine", "read": "examine", "place": "fit", "put": "fit"}
 _FILLERS = frozenset(("a", "an", "the", "up", "please", "to"))
 
@@ -150,7 +155,9 @@ class LanternGame:
                 "from the north."
             )
         else:
-            ways = ", ".join(f"{way} to the {self._rooms[leads.to].name}" for way, leads in here.exits.items())
+            ways = ", ".join(
+                f"{way} to the {self._rooms[leads.to].name}" for way, leads in here.exits.items()
+            )
             things = f"\nOn the ground: {', '.join(lying)}." if lying else ""
             look = f"{here.name}\n{here.lore}\nWays: {ways}.{things}"
         inventory = f"You carry: {', '.join(carried)}." if carried else "You carry nothing."

@@ -27,7 +27,9 @@ from sweet_rl.records.files import replace_file
 from sweet_rl.types import Json, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import RepositoryIndex, index_of, optimal_path
 
-_DATA: Final[dict[str, Any]] = tomllib.loads(files("sweet_rl.mini").joinpath("repositories.toml").read_text("utf-8"))
+_DATA: Final[dict[str, Any]] = tomllib.loads(
+    files("sweet_rl.mini").joinpath("repositories.toml").read_text("utf-8")
+)
 TOPICS: Final[Sequence[str]] = _DATA["topics"]
 KINDS: Final[Sequence[str]] = tuple(_DATA["layouts"])
 
@@ -145,7 +147,9 @@ def make_repository(name: str) -> MadeRepository:
     else:
         made += _named_files(_DATA["layouts"][found[1]], topics, {"one": one, "two": two}, draws)
     draws.rng.shuffle(made)
-    tasks = tuple(MadeTask(question, answer, file.path) for file in made for question, answer in file.questions)
+    tasks = tuple(
+        MadeTask(question, answer, file.path) for file in made for question, answer in file.questions
+    )
     return MadeRepository(name, {file.path: file.text for file in sorted(made)}, tasks)
 
 
@@ -198,7 +202,9 @@ def repository_names(count: int, seed: int = 0, *, hops: int = 1) -> list[str]:
     return [f"{KINDS[place % len(KINDS)]}-{numbers[place // len(KINDS)]}" for place in range(count)]
 
 
-def write_repositories(folder: str | Path, *, num: int, seed: int = 0, hops: int = 1, overwrite: bool = False) -> int:
+def write_repositories(
+    folder: str | Path, *, num: int, seed: int = 0, hops: int = 1, overwrite: bool = False
+) -> int:
     """Write `num` repositories to `repos` and their task records to `made_tasks.json`. The same seed writes the same bytes.
 
     A repository appears whole or not at all.

@@ -35,7 +35,8 @@ _TEXTS: Final[dict[str, Any]] = tomllib.loads(
     files("sweet_rl.mini").joinpath("repository_teacher.toml").read_text("utf-8")
 )
 _DEFINED: Final = re.compile(
-    r"^[^\S\n]*+(?:public |private |static |async )*(?:def|class|func|function|fn)\s+([A-Za-z]\w+)", re.MULTILINE
+    r"^[^\S\n]*+(?:public |private |static |async )*(?:def|class|func|function|fn)\s+([A-Za-z]\w+)",
+    re.MULTILINE,
 )
 _VALUE: Final = re.compile(
     r"""^[ \t]*+(?:(?:export|const|final)[ \t]++)*([A-Za-z_]\w*+)\s*+[:=]\s*+"""
@@ -63,7 +64,9 @@ class _Fact(NamedTuple):
     also_in: Callable[[str], bool]
 
 
-def known_questions(repository: str, path: str, text: str, shown: str, draws: Random, *, others: Sequence[str]) -> str:
+def known_questions(
+    repository: str, path: str, text: str, shown: str, draws: Random, *, others: Sequence[str]
+) -> str:
     """A reply in the layout that a model is asked for: an analysis, then up to three pairs.
 
     Args:

@@ -296,7 +296,8 @@ def exact_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int
     """Of the goal's attributes and options, how many a purchase has; others count nothing."""
     attributes = len(set(goal.attributes) & set(bought.attributes))
     options = sum(
-        chosen.get(name) == value and value in bought.options.get(name, ()) for name, value in goal.options.items()
+        chosen.get(name) == value and value in bought.options.get(name, ())
+        for name, value in goal.options.items()
     )
     return attributes + options
 
@@ -315,7 +316,8 @@ def published_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) ->
         for attribute in goal.attributes
     )
     options = sum(
-        any(token_set_ratio(value, other) > _ALIKE for other in chosen.values()) for value in goal.options.values()
+        any(token_set_ratio(value, other) > _ALIKE for other in chosen.values())
+        for value in goal.options.values()
     )
     return attributes + options
 
@@ -345,7 +347,8 @@ def token_set_ratio(one: str, other: str) -> int:
     one is worth 100.
     """
     words, others = (
-        set(re.sub(r"[^\w]", " ", text.encode("ascii", "ignore").decode()).lower().split()) for text in (one, other)
+        set(re.sub(r"[^\w]", " ", text.encode("ascii", "ignore").decode()).lower().split())
+        for text in (one, other)
     )
     if not words or not others:
         return 0
@@ -428,7 +431,9 @@ def _options(text: str) -> dict[str, str]:
         options = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         options = None
-    if not isinstance(options, dict) or not all(isinstance(part, str) for entry in options.items() for part in entry):
+    if not isinstance(options, dict) or not all(
+        isinstance(part, str) for entry in options.items() for part in entry
+    ):
         raise NoSuchPage(f"{text[:40]!r} is no dict of options")
     return options
 

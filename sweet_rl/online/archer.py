@@ -89,7 +89,9 @@ class ArcherLearner(CriticLearner):
         if not observations:
             return torch.zeros(0)
         texts = [utterance.text for utterance in utterances]
-        return losses.advantages(self.critic.read(observations, texts, 4 * self.settings.max_tokens_per_batch))
+        return losses.advantages(
+            self.critic.read(observations, texts, 4 * self.settings.max_tokens_per_batch)
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | PolicyLearner.state_dict(self)
@@ -241,12 +243,15 @@ def clipped_step(
     table = torch.zeros(3, len(mine), device=policy.device, dtype=policy.dtype)
     for numbers, scores in shared_passes(policy, *turns):
         old_logps_BT, old_values_BT = (
-            nn.utils.rnn.pad_sequence([before[id(mine[n])][part] for n in numbers], batch_first=True) for part in (0, 1)
+            nn.utils.rnn.pad_sequence([before[id(mine[n])][part] for n in numbers], batch_first=True)
+            for part in (0, 1)
         )
         returns_B1 = torch.tensor([[mine[n].mc_return] for n in numbers]).to(scores.logps_BT)
         residuals_BT = returns_B1 - old_values_BT
         weights_BT = (residuals_BT - mean) / deviation
-        policy_B = losses.clipped_losses(scores.logps_BT, old_logps_BT, weights_BT, scores.mask_BT, clip_range)
+        policy_B = losses.clipped_losses(
+            scores.logps_BT, old_logps_BT, weights_BT, scores.mask_BT, clip_range
+        )
         counts_B = scores.mask_BT.sum(dim=1)
         errors_BT = (returns_B1 - _known(scores.values_BT)) ** 2 * scores.mask_BT
         value_B = errors_BT.sum(dim=1) / counts_B

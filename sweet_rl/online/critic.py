@@ -207,7 +207,9 @@ class DoubleCritic(nn.Module):
         """All four values of encoded observations and actions."""
         return CriticValues(*self.q(states_BH, actions_BH), *self.v(states_BH))
 
-    def read(self, observations: Sequence[str], actions: Sequence[str], max_tokens: int = 4096) -> CriticValues:
+    def read(
+        self, observations: Sequence[str], actions: Sequence[str], max_tokens: int = 4096
+    ) -> CriticValues:
         """All four values of texts; every distinct text is encoded once."""
         features = self.encode([*observations, *actions], max_tokens)
         return CriticValues(*self(features[: len(observations)], features[len(observations) :]))
@@ -240,7 +242,9 @@ def load_critic(
 
 
 def _head(width_in: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+    return nn.Sequential(
+        nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
+    )
 
 
 def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
@@ -296,7 +300,10 @@ def critic_step(
 
 @torch.no_grad()
 def critic_targets(
-    target: DoubleCritic, rows: Sequence[Transition], proposals: Sequence[Sequence[str]], settings: StepSettings
+    target: DoubleCritic,
+    rows: Sequence[Transition],
+    proposals: Sequence[Sequence[str]],
+    settings: StepSettings,
 ) -> CriticTargets:
     """What the critics are regressed on. Every distinct text is encoded once."""
     device, dtype = next(target.parameters()).device, next(target.parameters()).dtype

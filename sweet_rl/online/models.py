@@ -85,7 +85,9 @@ def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]
 
 def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
     """The policy's model on the CPU."""
-    model, missing = pretrained(settings.policy_lm, flag="policy_lm", cache_dir=settings.cache_dir, dtype=weights)
+    model, missing = pretrained(
+        settings.policy_lm, flag="policy_lm", cache_dir=settings.cache_dir, dtype=weights
+    )
     if missing:
         raise UsageError(
             f"policy_lm: {settings.policy_lm!r} has no weights for {len(missing)} parts of a causal language "

@@ -28,7 +28,15 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.online.critic import REMEMBERED
-from sweet_rl.policies.decoding import Decoder, Prefill, Request, Written, closing_ids, end_tokens, keep_likeliest
+from sweet_rl.policies.decoding import (
+    Decoder,
+    Prefill,
+    Request,
+    Written,
+    closing_ids,
+    end_tokens,
+    keep_likeliest,
+)
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, question_of, to_device
 from sweet_rl.training.forward import ResponseHead, asked_at
@@ -219,7 +227,9 @@ class TokenPolicy:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of an utterance's token ids, special tokens left out."""
-        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
         return text
 
     def utterance(self, observation: str, text: str) -> Utterance:
@@ -279,7 +289,9 @@ class TokenPolicy:
             for finished in self._decoder([requests[number] for number in batch]):
                 yield [(batch[place], self._spoken(written)) for place, written in finished]
 
-    def sample(self, observations: Sequence[str], seeds: Sequence[int], *, greedy: bool = False) -> list[Utterance]:
+    def sample(
+        self, observations: Sequence[str], seeds: Sequence[int], *, greedy: bool = False
+    ) -> list[Utterance]:
         """One utterance for each observation; it depends on its observation and its seed only."""
         requests = [
             self.request(observation, seed, greedy=greedy)
@@ -325,7 +337,9 @@ class TokenPolicy:
         question = to_device(question, self.device)
         inputs = inputs_of(self.model, question)
         with self._hidden_states() as seen, self._recomputing():
-            logps_K, _ = self._head.logprobs(self.model, question["predictors_K"], question["targets_K"], inputs)
+            logps_K, _ = self._head.logprobs(
+                self.model, question["predictors_K"], question["targets_K"], inputs
+            )
         width = max(map(len, places))
         where_BT = torch.tensor([[*at, *[0] * (width - len(at))] for at in places], device=self.device)
         mask_BT = torch.tensor([[1.0] * len(at) + [0.0] * (width - len(at)) for at in places])
@@ -380,7 +394,9 @@ def tokens_with(tokenizer: Any, text: str | None) -> frozenset[int]:
     """Every token whose own text contains `text`; none where that is None."""
     if text is None:
         return frozenset()
-    spelled = tokenizer.batch_decode([[number] for number in range(len(tokenizer))], clean_up_tokenization_spaces=False)
+    spelled = tokenizer.batch_decode(
+        [[number] for number in range(len(tokenizer))], clean_up_tokenization_spaces=False
+    )
     return frozenset(number for number, piece in enumerate(spelled) if text in piece)
 
 

@@ -52,7 +52,9 @@ MISTRAL_ROWS, LLAMA_ROWS = 2, 1
 class PublishedPolicy:
     """`get_action` and `get_log_prob` of the published agent."""
 
-    def __init__(self, model: Any, tokenizer: Any, settings: ArcherSettings, *, keep_end: bool = False) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, settings: ArcherSettings, *, keep_end: bool = False
+    ) -> None:
         self.model, self.tokenizer, self.settings = model.eval(), tokenizer, settings
         self._keep_end = keep_end
         tokenizer.truncation_side = "left"
@@ -67,7 +69,10 @@ class PublishedPolicy:
             sampling = {"do_sample": True, "temperature": self.settings.temperature, "top_k": PUBLISHED_TOP_K}
         logging.getLogger("transformers.generation.utils").setLevel(logging.ERROR)  # it warns of the padding
         written = self.model.generate(
-            **context, max_new_tokens=self.settings.max_new_tokens, pad_token_id=self.tokenizer.eos_token_id, **sampling
+            **context,
+            max_new_tokens=self.settings.max_new_tokens,
+            pad_token_id=self.tokenizer.eos_token_id,
+            **sampling,
         )
         new = written[:, context["input_ids"].shape[1] :]
         return [self._cut(text) for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
@@ -168,7 +173,9 @@ class PublishedLearner:
         for start in range(0, len(drawn), rows):
             loss, info = loss_of(drawn[start : start + rows])
             if not bool(loss.isfinite()):
-                raise NonFiniteError(f"A loss is {loss.item()}; no step was made. compat=fixed has no log(softmax).")
+                raise NonFiniteError(
+                    f"A loss is {loss.item()}; no step was made. compat=fixed has no log(softmax)."
+                )
             loss.backward()
             infos.append(info)
         norm = nn.utils.clip_grad_norm_(self.parameters(), self.settings.max_grad_norm)
@@ -285,7 +292,9 @@ class PublishedLearner:
         self.policy.tokenizer.save_pretrained(folder)
 
 
-def published_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Learner:
+def published_learner(
+    settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
+) -> Learner:
     """The learner that the settings name, in published arithmetic."""
     device = device_of(settings.device, "device")
     model, tokenizer = load_bare(settings, device)

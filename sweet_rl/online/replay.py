@@ -70,7 +70,9 @@ class Transition:
         return asdict(self) | {"action_ids": None if self.action_ids is None else list(self.action_ids)}
 
 
-def transitions(trajectory: Trajectory, chat_format: ChatFormat, mc_gamma: float = MC_GAMMA) -> list[Transition]:
+def transitions(
+    trajectory: Trajectory, chat_format: ChatFormat, mc_gamma: float = MC_GAMMA
+) -> list[Transition]:
     """An episode's transitions in order; none for one that failed, whose end is unknown, or cannot be graded."""
     if not is_learnable(trajectory):
         return []
@@ -107,7 +109,8 @@ def is_learnable(trajectory: Trajectory) -> bool:
 def without_rewards(trajectory: Trajectory) -> Trajectory:
     """An episode whose turns are not rewarded, for a grader to say what it is worth."""
     history = tuple(
-        replace(entry, reward=None) if isinstance(entry, AgentTurn) else entry for entry in trajectory.dialogue_history
+        replace(entry, reward=None) if isinstance(entry, AgentTurn) else entry
+        for entry in trajectory.dialogue_history
     )
     return replace(trajectory, dialogue_history=history)
 

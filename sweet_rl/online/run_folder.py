@@ -50,7 +50,12 @@ class RunFolder:
     """The folder of one run, held by one process at a time."""
 
     def __init__(
-        self, path: Path, config: Mapping[str, Json], *, overwrite: bool = False, say: Callable[[str], object] = print
+        self,
+        path: Path,
+        config: Mapping[str, Json],
+        *,
+        overwrite: bool = False,
+        say: Callable[[str], object] = print,
     ) -> None:
         config = json.loads(without_secrets(json.dumps(dict(config))))
         self.path, self._say = path, say
@@ -139,10 +144,14 @@ class RunFolder:
             except (ValueError, TypeError) as error:
                 if overwrite:
                     return None
-                raise UsageError(f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true.") from error
+                raise UsageError(
+                    f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
+                ) from error
         # A record and made models alone are of a run that was stopped before it wrote its settings.
         names = (entry.name for entry in self.path.iterdir())
-        if others := sorted(name for name in names if name not in {"run.json", MODELS} and not name.endswith(".lock")):
+        if others := sorted(
+            name for name in names if name not in {"run.json", MODELS} and not name.endswith(".lock")
+        ):
             raise UsageError(
                 f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
                 "Name an empty or a new folder."

@@ -50,13 +50,16 @@ class ArcherSettings(Settings):
         "give the advantages of a policy step mean 0 and deviation 1 over its rows. What the critic has not learnt yet is mostly an error common to all, which then drops out.",
     )
     double_critic: bool = flag(
-        True, "learn two critics and count the lower value, as published; False: one (an ablation of the paper)."
+        True,
+        "learn two critics and count the lower value, as published; False: one (an ablation of the paper).",
     )
     clip_range: float = flag(
         0.2, "how far the probability of a token may move from the one it was sampled with (PPO).", above=0
     )
     use_lora: bool = flag(False, "train an adapter on the policy instead of its weights.")
-    max_new_tokens: int = flag(32, "tokens of an utterance at most, the one that ends it included.", at_least=1)
+    max_new_tokens: int = flag(
+        32, "tokens of an utterance at most, the one that ends it included.", at_least=1
+    )
     batch_size: int = flag(8, "rows over which a loss is a mean (B).", at_least=1)
     grad_accum_steps: int = flag(
         32, "such means that are added up for an optimizer step (G); a step sees G x B rows.", at_least=1
@@ -68,9 +71,13 @@ class ArcherSettings(Settings):
     critic_lr: float = flag(1e-5, "learning rate of the critics (Adam).", at_least=0)
     lm_lr: float = flag(1e-5, "learning rate of the policy (Adam).", at_least=0)
     gamma: float = flag(0.95, "discount.", at_least=0, at_most=1)
-    tau: float = flag(0.1, "how far the target critic moves to the critic after each step.", at_least=0, at_most=1)
+    tau: float = flag(
+        0.1, "how far the target critic moves to the critic after each step.", at_least=0, at_most=1
+    )
     max_grad_norm: float = flag(1.0, "gradients are clipped to this norm.", above=0)
-    eos_str: str | None = flag("\n", "what ends an utterance and is no part of it; None: only the end token does.")
+    eos_str: str | None = flag(
+        "\n", "what ends an utterance and is no part of it; None: only the end token does."
+    )
     compat: Compat = flag("fixed", "fixed or published arithmetic.")
     top_k: int = flag(
         0, "sample among so many tokens only; 0: among all. The score of a token obeys it, too.", at_least=0
@@ -79,7 +86,9 @@ class ArcherSettings(Settings):
         None, "text around the observation, which stands at `{obs}`, for the policy only; None for none."
     )
     max_context: int = flag(
-        512, "tokens of an observation that policy and critic read at most; the oldest are dropped.", at_least=1
+        512,
+        "tokens of an observation that policy and critic read at most; the oldest are dropped.",
+        at_least=1,
     )
     candidates: int = flag(5, "utterances among which CHAI chooses.", at_least=1)
     lora_rank: int = flag(16, "rank of the adapter.", at_least=1)
@@ -104,7 +113,9 @@ class ArcherSettings(Settings):
         "'bfloat16' computes in it, with float32 weights where they are trained; 'auto': bfloat16 on a GPU that has it, else float32.",
     )
     device: str = flag("auto", "'auto' (a GPU if there is one), 'cpu', 'cuda', 'cuda:1', ...")
-    save_path: str | None = flag(None, "folder where a batch with a non-finite loss is kept; None keeps none.")
+    save_path: str | None = flag(
+        None, "folder where a batch with a non-finite loss is kept; None keeps none."
+    )
     seed: int = flag(0, "of all draws.")
 
     def check_together(self) -> None:
@@ -135,7 +146,9 @@ class ArcherSettings(Settings):
 
     def _check_published(self) -> None:
         if not self.double_critic:
-            raise UsageError("compat=published has two critics: leave double_critic out, or take compat=fixed.")
+            raise UsageError(
+                "compat=published has two critics: leave double_critic out, or take compat=fixed."
+            )
         if self.normalize_advantages:
             raise UsageError(
                 "compat=published takes advantages as they are: leave normalize_advantages out, or take compat=fixed."

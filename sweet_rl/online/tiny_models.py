@@ -116,7 +116,13 @@ def make_models(
 ) -> tuple[Path, Path]:
     """Write the two models of a game of questions with their tokenizers, unless they are there; returns their folders."""
     from tokenizers import processors
-    from transformers import DistilBertConfig, DistilBertModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    from transformers import (
+        DistilBertConfig,
+        DistilBertModel,
+        GPT2Config,
+        GPT2LMHeadModel,
+        PreTrainedTokenizerFast,
+    )
 
     policy, critic = folder / POLICY, folder / CRITIC
     if (critic / "model.safetensors").is_file():
@@ -225,7 +231,9 @@ def _phrases(texts: Sequence[str], *, names: bool) -> list[str]:
         parts = _NAME.split(text) if names else [text]
         found.update({phrase for part in parts for phrase in _PHRASE.findall(part)})
     enough = max(2, len(texts) // _PHRASE_SHARE)
-    return sorted(phrase for phrase, times in found.items() if times >= enough and len(phrase) >= _PHRASE_LENGTH)
+    return sorted(
+        phrase for phrase, times in found.items() if times >= enough and len(phrase) >= _PHRASE_LENGTH
+    )
 
 
 def _gpt2(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:

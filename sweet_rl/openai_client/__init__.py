@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from sweet_rl.openai_client.replies import ChatReply
     from sweet_rl.openai_client.retries import RequestFailed, RetryPolicy
 
-__all__ = ["ChatReply", "ClientStats", "OpenAIClient", "RequestFailed", "RetryPolicy", "base_url_from", "shown"]
+__all__ = [
+    "ChatReply",
+    "ClientStats",
+    "OpenAIClient",
+    "RequestFailed",
+    "RetryPolicy",
+    "base_url_from",
+    "shown",
+]
 
 _PLACES = {"ChatReply": "replies", "ClientStats": "client", "OpenAIClient": "client"}
 
@@ -50,7 +58,9 @@ def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list
         except ValueError:
             parts = urlsplit("")
         if "@" in parts.netloc or (hostname and "@" in hostname):
-            raise UsageError("A base URL must not hold a user name or password; keys come from the environment.")
+            raise UsageError(
+                "A base URL must not hold a user name or password; keys come from the environment."
+            )
         path_repeats = "//" in parts.path  # a whole URL was given where a host name belongs
         if parts.scheme not in {"http", "https"} or not parts.hostname or path_repeats:
             raise UsageError(f"A base URL looks like http://host:8000/v1, got {shown(url)!r}.")
@@ -73,7 +83,9 @@ def _without_secrets(address: re.Match[str]) -> str:
     if not scheme.lower().startswith(("http", "ws")):
         return f"{scheme}{place}{rest}"
     whole = rest.rstrip(".;:!)}")
-    path, query, values = re.split(r"([?#])", whole, maxsplit=1) if re.search("[?#]", whole) else (whole, "", "")
+    path, query, values = (
+        re.split(r"([?#])", whole, maxsplit=1) if re.search("[?#]", whole) else (whole, "", "")
+    )
     parts, before = path.split("/"), ""
     for number, part in enumerate(parts):
         if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I)):

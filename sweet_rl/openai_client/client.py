@@ -41,7 +41,9 @@ from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
 
-_RESUME: Final = "What had finished is on disk: the same command (with --to_continue where it has it) resumes it."
+_RESUME: Final = (
+    "What had finished is on disk: the same command (with --to_continue where it has it) resumes it."
+)
 _PROBE_TIMEOUT_S: Final = 10.0
 _START_S: Final = 1.0
 """How often a server that is starting is asked."""
@@ -110,9 +112,13 @@ class OpenAIClient:
         self.stats = tracking.joining(ClientStats())
         urls = [base_urls] if isinstance(base_urls, str) else base_urls
         if not urls or not (isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)):
-            raise UsageError(f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}.")
+            raise UsageError(
+                f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}."
+            )
         self._endpoints = [
-            _Endpoint(url, None if direct else _proxy_of(url)) for one in urls for url in base_url_from("", 0, one)
+            _Endpoint(url, None if direct else _proxy_of(url))
+            for one in urls
+            for url in base_url_from("", 0, one)
         ]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
@@ -142,7 +148,9 @@ class OpenAIClient:
             ServiceError: no server answers, or it refuses every request: a person must act.
         """
         reply, sent = await self._send("chat/completions", body, partial(read_chat, any_reply=any_reply))
-        return reply if sent.get("messages") == body.get("messages") else replace(reply, sent=sent["messages"])
+        return (
+            reply if sent.get("messages") == body.get("messages") else replace(reply, sent=sent["messages"])
+        )
 
     async def complete(self, body: Mapping[str, Json]) -> list[dict[str, Json]]:
         """One text completion request; returns the raw choices.
@@ -183,12 +191,19 @@ class OpenAIClient:
         return ", ".join(shown(endpoint.base_url) for endpoint in self._endpoints)
 
     async def _send(
-        self, route: str, body: Mapping[str, Json] | None, read: Callable[[dict[str, Json]], T], *, needed: bool = True
+        self,
+        route: str,
+        body: Mapping[str, Json] | None,
+        read: Callable[[dict[str, Json]], T],
+        *,
+        needed: bool = True,
     ) -> tuple[T, dict[str, Json]]:
         """What was read of the reply, and the request as the server took it."""
         asking = body is not None
         wanted = {**(body or {}), **(self._request if asking else {})}
-        wanted = {name: value for name, value in wanted.items() if value is not None or name not in self._request}
+        wanted = {
+            name: value for name, value in wanted.items() if value is not None or name not in self._request
+        }
         model = str(wanted.get("model", ""))
         dialect = self._dialects.setdefault(model, Dialect())
         if asking:
@@ -207,7 +222,9 @@ class OpenAIClient:
                     change = dialect.learn(wanted, sent, failed) if asking else None
                     if change is not None:
                         self.stats.retries["adapted"] += 1
-                        if change:  # said once, and recorded: the server is sent something else than was meant
+                        if (
+                            change
+                        ):  # said once, and recorded: the server is sent something else than was meant
                             words = f"{shown(endpoint.base_url)} refused a request ({shown(failed.detail)}): {change}"
                             self.stats.changes.append(words)
                             print(f"{words}, from now on.", file=sys.stderr)
@@ -261,7 +278,12 @@ class OpenAIClient:
         )
 
     async def _attempt(
-        self, endpoint: _Endpoint, route: str, payload: bytes | None, read: Callable[[dict[str, Json]], T], spent: Spent
+        self,
+        endpoint: _Endpoint,
+        route: str,
+        payload: bytes | None,
+        read: Callable[[dict[str, Json]], T],
+        spent: Spent,
     ) -> T:
         """Wait for a place and send once; the server's limiter learns from what becomes of it."""
         limiter = endpoint.limiter
@@ -317,7 +339,9 @@ class OpenAIClient:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             begins = self._without_key(content)[:100].decode("utf-8", "replace")
             raise AttemptFailed(
-                "malformed_reply", f"{type(error).__name__}: {error}; the reply begins {begins!r}", can_pass=True
+                "malformed_reply",
+                f"{type(error).__name__}: {error}; the reply begins {begins!r}",
+                can_pass=True,
             ) from error
         seconds = time.perf_counter() - started
         self.stats.service_s += seconds
@@ -334,7 +358,11 @@ class OpenAIClient:
     def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # places are given out before
-            headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json", **self._headers},
+            headers={
+                "Authorization": f"Bearer {self._key}",
+                "Content-Type": "application/json",
+                **self._headers,
+            },
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -348,7 +376,9 @@ class OpenAIClient:
         usage = data.get("usage")
         counts = usage if isinstance(usage, dict) else {}
         prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
-        self.stats.add(prompt if isinstance(prompt, int) else None, completion if isinstance(completion, int) else None)
+        self.stats.add(
+            prompt if isinstance(prompt, int) else None, completion if isinstance(completion, int) else None
+        )
         details = counts.get("completion_tokens_details")
         thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
         self.stats.reasoning_tokens += thought if isinstance(thought, int) else 0

@@ -58,7 +58,9 @@ _UNKNOWN: Final = re.compile(
     r"extra|deprecated|cannot find|no such|additional propert",
     re.IGNORECASE,
 )
-_NOT_BOTH: Final = re.compile(r"\bboth\b|only one|mutually|together|in combination|simultaneously", re.IGNORECASE)
+_NOT_BOTH: Final = re.compile(
+    r"\bboth\b|only one|mutually|together|in combination|simultaneously", re.IGNORECASE
+)
 _INSTEAD: Final = re.compile(
     r"(?:\buse|\btry|\bmean|\bwith|\bby|\bto|\bfavou?r of|\bis)\s+(?:the\s+)?(?:parameter\s+|field\s+)?"
     r"[`'\"]?([A-Za-z]\w*_\w+|(?<=[`'\"])\w+)"
@@ -107,7 +109,9 @@ class Dialect:
             return None
         if self.applied(body) != sent:
             return ""
-        for change in _changes_for(sent, failed.error.words, failed.error.fields, refused=failed.kind == "bad_request"):
+        for change in _changes_for(
+            sent, failed.error.words, failed.error.fields, refused=failed.kind == "bad_request"
+        ):
             if change.key not in self._changes:
                 self._changes[change.key] = change
                 return change.words

@@ -127,7 +127,9 @@ def server_error(body: Json) -> ServerError:
             if inner is not None:
                 read(inner)
             elif text := " ".join(_TAGS.sub(" ", value).split()):
-                words.append("".join(filter(str.isprintable, text)))  # it is printed: no control of a terminal
+                words.append(
+                    "".join(filter(str.isprintable, text))
+                )  # it is printed: no control of a terminal
         elif isinstance(value, list | tuple):
             for one in value:
                 read(one)
@@ -167,7 +169,9 @@ def body_of(content: bytes) -> dict[str, Json]:
     """The object of a successful response."""
     if content.lstrip()[:1] == b"<":
         raise AttemptFailed(
-            "malformed_reply", f"a web page came, no JSON: {server_error(content).words[:200]!r}", can_pass=True
+            "malformed_reply",
+            f"a web page came, no JSON: {server_error(content).words[:200]!r}",
+            can_pass=True,
         )
     streamed = content.lstrip().startswith((b"data:", b"event:", b":"))
     data = _joined(content.decode()) if streamed else json.loads(content)
@@ -249,7 +253,11 @@ def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
         reason = FinishReason.TOOL_CALLS
     elif not empty and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.OTHER  # it spoke as well
-    if empty and not thoughts and (reason is FinishReason.OTHER or (text is None and reason is FinishReason.STOP)):
+    if (
+        empty
+        and not thoughts
+        and (reason is FinishReason.OTHER or (text is None and reason is FinishReason.STOP))
+    ):
         said = f"the content is {'null' if text is None else 'empty'} (finish_reason {choice.get('finish_reason')})"
         raise AttemptFailed("empty_reply", said, can_pass=True)
     if any_reply:
@@ -287,7 +295,9 @@ def _finish(choice: Mapping[str, Json]) -> FinishReason:
         raise _failed_within(choice["error"])
     said = str(choice.get("finish_reason") or "").lower()
     if said in _FAULTS:
-        raise AttemptFailed("server_error", f"the server broke the reply off (finish_reason {said})", can_pass=True)
+        raise AttemptFailed(
+            "server_error", f"the server broke the reply off (finish_reason {said})", can_pass=True
+        )
     return _REASONS.get(said, FinishReason.OTHER)
 
 

@@ -145,7 +145,9 @@ class Spent:
     _lost: int = 0
     _waited_s: float = 0.0
 
-    def wait_s(self, failed: AttemptFailed, source: random.Random, *, alive: bool, closed: bool) -> float | None:
+    def wait_s(
+        self, failed: AttemptFailed, source: random.Random, *, alive: bool, closed: bool
+    ) -> float | None:
         """Charge a failed attempt; the seconds to wait before the next one, None where there is none.
 
         Args:

@@ -60,7 +60,9 @@ class Node:
         """Refuse unknown keys."""
         for name, one in self.mapping.items():
             if name not in known:
-                raise one.error(f"{what} has no {name!r}{suggestion(name, known)}. It may have: {', '.join(known)}")
+                raise one.error(
+                    f"{what} has no {name!r}{suggestion(name, known)}. It may have: {', '.join(known)}"
+                )
 
     @property
     def _shown(self) -> str:
@@ -121,7 +123,9 @@ def override(tree: Node, setting: str) -> None:
             node.value = {}
     if way == ["values"] and last not in node.mapping:
         names = ", ".join(node.mapping) or "none"
-        raise UsageError(f"{place}: there is no value {last!r}{suggestion(last, node.mapping)}. Known: {names}.")
+        raise UsageError(
+            f"{place}: there is no value {last!r}{suggestion(last, node.mapping)}. Known: {names}."
+        )
     node.mapping[last] = Node(None if text == "null" else text, place)
 
 
@@ -174,7 +178,9 @@ class Scope:
         self._next = self._part("next") if before is not None else {}
         for name, node in self._part("next").items():
             if name not in self._values:
-                raise node.error(f"there is no value {name!r}{suggestion(name, self._values)} for the next round")
+                raise node.error(
+                    f"there is no value {name!r}{suggestion(name, self._values)} for the next round"
+                )
         self._open: list[str] = []
         self._every = {name: node for name, node in self._part("stages").items() if node.value is not None}
         self.stages = {name: one for name, one in self._every.items() if number == 1 or not _once(one)}
@@ -213,7 +219,10 @@ class Scope:
         """A stage's further flags, as on a command line, and the words that begin it; none for one process."""
         stage = self._every[name].mapping
         found = list[list[str]]()
-        for node in (stage.get("args"), stage.get("launcher", self._part("launchers").get(self.run_of(name)))):
+        for node in (
+            stage.get("args"),
+            stage.get("launcher", self._part("launchers").get(self.run_of(name))),
+        ):
             try:
                 found.append(shlex.split((node and self.text(node, needs)) or ""))
             except ValueError as error:
@@ -297,7 +306,9 @@ class Scope:
         if name in self._every and self._before is not None:
             return self._before._known(name, place)
         known = ", ".join(self._every)
-        raise UsageError(f"{place}: there is no stage {name!r}{suggestion(name, self._every)}. Known: {known}.")
+        raise UsageError(
+            f"{place}: there is no stage {name!r}{suggestion(name, self._every)}. Known: {known}."
+        )
 
     def _part(self, name: str) -> Mapping[str, Node]:
         node = self._tree.get(name)
@@ -336,7 +347,9 @@ class Pipeline:
             fits = {step.name for step in self.steps if name in {step.name, step.name.rpartition("/")[2]}}
             if not fits:
                 known = [step.name for step in self.steps]
-                raise UsageError(f"There is no stage {name!r}{suggestion(name, known)}. Known: {', '.join(known)}.")
+                raise UsageError(
+                    f"There is no stage {name!r}{suggestion(name, known)}. Known: {', '.join(known)}."
+                )
             found |= fits
         return found
 
@@ -350,7 +363,9 @@ def build(tree: Node) -> Pipeline:
             raise tree.error(f"a pipeline needs {key!r}")
     for name, stage in top["stages"].mapping.items():
         if not _NAME.fullmatch(name) or name in {"values", "folder", "round"}:
-            raise stage.error(f"a stage cannot be called {name!r}: letters, digits, - and _, and no word of our own")
+            raise stage.error(
+                f"a stage cannot be called {name!r}: letters, digits, - and _, and no word of our own"
+            )
         if stage.value is not None:
             stage.only(_STAGE_KEYS, f"the stage {name!r}")
     steps: list[Step] = []

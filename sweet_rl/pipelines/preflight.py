@@ -111,7 +111,9 @@ def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Find
     if not named.is_file():
         above = next((folder for folder in named.parents if folder.is_dir()), Path())
         near = sorted([*above.glob(named.name), *above.glob(f"*/{named.name}")])
-        return missing(what, f"there is no file {path!r}", f"{flag}={near[0]}" if near else published_data(named))
+        return missing(
+            what, f"there is no file {path!r}", f"{flag}={near[0]}" if near else published_data(named)
+        )
     try:
         rows = list(islice(read_rows(path), 100))  # a published file has 15,000 and may take a gigabyte
         for line, row in rows:

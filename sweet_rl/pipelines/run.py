@@ -28,12 +28,14 @@ class RunFlags(FileFlags, Jobs):
     """What is run."""
 
     dry_run: bool = flag(
-        False, "run nothing: show every stage's command, whether it would run and why, and what it is expected to take."
+        False,
+        "run nothing: show every stage's command, whether it would run and why, and what it is expected to take.",
     )
     only: str = flag("", "run these stages alone; names with commas between them.")
     until: str = flag("", "stop after these stages: they are run, with all that they need.")
     preflight: Literal["yes", "only", "no"] = flag(
-        "yes", "look first whether the stages to run have what they need; only: and run nothing; no: begin at once."
+        "yes",
+        "look first whether the stages to run have what they need; only: and run nothing; no: begin at once.",
     )
     replace: bool = flag(
         False,

@@ -98,7 +98,9 @@ class _Run:
                     self._say(step, f"after {seconds:.0f} s")
                     continue
                 log = f"\nIts output: {_log(step, self._folder)}" if self._how.small else ""
-                raise ServiceError(f"The stage {step.name} failed: {why}\nIts command: {step.command}{log}") from None
+                raise ServiceError(
+                    f"The stage {step.name} failed: {why}\nIts command: {step.command}{log}"
+                ) from None
 
     def _begin(self) -> None:
         """Begin what may begin; what is done is skipped."""
@@ -210,7 +212,9 @@ def _launch(step: Step) -> None:
     module = {"deepspeed": "--module", "torchrun": "-m", "accelerate": "-m"}.get(step.launcher[0])
     console = Path(sys.executable).with_name("sweet-rl")  # for launchers that take no module, but a file
     if module is None and not console.exists():
-        raise UsageError(f"{console} is not there, which the launcher would run. pip install sweet_rl puts it there.")
+        raise UsageError(
+            f"{console} is not there, which the launcher would run. pip install sweet_rl puts it there."
+        )
     entry = [str(console)] if module is None else [module, "sweet_rl"]
     watched = [sys.executable, parent_watchdog.__file__, str(os.getpid())]
     process = subprocess.Popen([*watched, *step.launcher, *entry, *step.arguments], start_new_session=True)
@@ -320,7 +324,9 @@ def _as_found(record: dict[str, Json], place: Path) -> dict[str, Json]:
     if was.resolve() == now.resolve():
         return record
     found = [
-        one | {"path": str(now.resolve() / path.relative_to(was))} for one, path in outputs if path.is_relative_to(was)
+        one | {"path": str(now.resolve() / path.relative_to(was))}
+        for one, path in outputs
+        if path.is_relative_to(was)
     ]
     return record | {"outputs": found}
 

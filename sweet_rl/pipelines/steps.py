@@ -44,7 +44,9 @@ class Step:
     @property
     def command(self) -> str:
         """The line that does the same by hand."""
-        return shown(shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments]))
+        return shown(
+            shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments])
+        )
 
     @property
     def arguments(self) -> list[str]:
@@ -110,7 +112,10 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
             than letters, digits, / . _ and - is as none.
     """
     told = folder is not None and _PLAIN.fullmatch(str(folder))
-    made_at, made_within = (defaultdict[Path, set[str]](set), defaultdict[Path, set[str]](set))  # by which steps
+    made_at, made_within = (
+        defaultdict[Path, set[str]](set),
+        defaultdict[Path, set[str]](set),
+    )  # by which steps
     order: dict[str, int] = {}
     steps: list[Step] = []
     last: tuple[str, ...] = ()

@@ -136,7 +136,12 @@ class _Batch:
     """
 
     def __init__(
-        self, requests: Sequence[Request], texts: Sequence[int], logits_PV: Tensor, mask_PT: Tensor, cache: Any
+        self,
+        requests: Sequence[Request],
+        texts: Sequence[int],
+        logits_PV: Tensor,
+        mask_PT: Tensor,
+        cache: Any,
     ) -> None:
         self.logits_PV, self.mask_PT, self.cache = logits_PV, mask_PT, cache
         self.living = dict(enumerate(texts))
@@ -149,9 +154,13 @@ class _Batch:
         self._written = 0
 
     @torch.inference_mode()
-    def write(self, end_ids: frozenset[int], ends: Callable[[Sequence[int]], bool]) -> list[tuple[int, Written]]:
+    def write(
+        self, end_ids: frozenset[int], ends: Callable[[Sequence[int]], bool]
+    ) -> list[tuple[int, Written]]:
         """Choose one token for each row; return the rows that end with it."""
-        rows_B, texts_B = torch.tensor([list(self.living), list(self.living.values())], device=self.logits_PV.device)
+        rows_B, texts_B = torch.tensor(
+            [list(self.living), list(self.living.values())], device=self.logits_PV.device
+        )
         tokens_B, logprobs_B = write_tokens(
             self.logits_PV.float().log_softmax(dim=-1)[texts_B],
             [self._requests[place] for place in self.living],

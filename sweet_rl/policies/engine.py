@@ -193,7 +193,9 @@ class Engine:
         tokens_R, logprobs_R = write_tokens(logps_RV, [row.request for row in rows.values()], draws_R)
         finished = []
         going: dict[Text, dict[int, list[_Row]]] = {text: {} for text in texts}
-        for (number, row), token, logprob in zip(rows.items(), tokens_R.tolist(), logprobs_R.tolist(), strict=True):
+        for (number, row), token, logprob in zip(
+            rows.items(), tokens_R.tolist(), logprobs_R.tolist(), strict=True
+        ):
             row.token_ids.append(token)
             row.logprobs.append(logprob)
             ended = token in self._end_ids or self._ends(row.token_ids)
@@ -219,7 +221,9 @@ class Engine:
             self._cache.release(text)
 
 
-def read(model: Any, slots: Slots, ids: Sequence[int], segments: Sequence[Segment], asked_I: Tensor) -> Tensor:
+def read(
+    model: Any, slots: Slots, ids: Sequence[int], segments: Sequence[Segment], asked_I: Tensor
+) -> Tensor:
     """One forward pass over the segments' tokens; logits [I, V] behind the segments that are asked."""
     reading = Reading(slots, segments, model.device)
     last_I = reading.last_I[asked_I]

@@ -128,7 +128,9 @@ class OpenAIPolicy:
             async with self._sampling:
                 return [completion for completion, _ in await self._complete(prompt, n, seed)]
 
-        tasks = [asyncio.create_task(several(prompt, seed)) for prompt, seed in zip(prompts, seeds, strict=True)]
+        tasks = [
+            asyncio.create_task(several(prompt, seed)) for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -150,17 +152,23 @@ class OpenAIPolicy:
                 completions += await ask(server, prompt, n - len(completions), part)
         except RequestFailed as error:
             full = error.failure.kind == "context_full"
-            raise EpisodeError(StopReason.CONTEXT_FULL if full else StopReason.POLICY_FAILED, error.failure) from error
+            raise EpisodeError(
+                StopReason.CONTEXT_FULL if full else StopReason.POLICY_FAILED, error.failure
+            ) from error
         return completions[:n]
 
-    async def _ask_completions(self, server: _Server, prompt: str, n: int, seed: int) -> list[tuple[Completion, str]]:
+    async def _ask_completions(
+        self, server: _Server, prompt: str, n: int, seed: int
+    ) -> list[tuple[Completion, str]]:
         body = self._sampling_fields(server, seed) | {"prompt": prompt, "n": n}
         ids: list[int] | None = None
         if isinstance(self._format, TokenizerChat):
             ids = self._format.encode(prompt)
             if server.owner == _VLLM:
                 body["add_special_tokens"] = False
-            elif self._format.writes_begin_token(prompt) and self._format.tokenizer(prompt)["input_ids"] != ids:
+            elif (
+                self._format.writes_begin_token(prompt) and self._format.tokenizer(prompt)["input_ids"] != ids
+            ):
                 # the server would add a second begin token to the text; llama-cpp-python takes no token ids
                 text = prompt.removeprefix(self._format.tokenizer.bos_token)
                 body["prompt"] = text if server.owner == _LLAMA_CPP_PYTHON else ids
@@ -170,12 +178,16 @@ class OpenAIPolicy:
             body["max_tokens"] = max(1, min(self._max_tokens, server.context - len(ids or [])))
         return [(_completion(choice), prompt) for choice in await self._client.complete(body)]
 
-    async def _ask_chat(self, server: _Server, prompt: str, _: int, seed: int) -> list[tuple[Completion, str]]:
+    async def _ask_chat(
+        self, server: _Server, prompt: str, _: int, seed: int
+    ) -> list[tuple[Completion, str]]:
         """One completion, whatever `n` is: the next request has another seed."""
         body = self._sampling_fields(server, seed) | {"messages": json.loads(prompt)}
         reply = await self._client.chat(body, any_reply=True)
         given = prompt if reply.sent is None else as_json(reply.sent)
-        return [(Completion(reply.content, finish_reason=reply.finish_reason, thoughts=reply.thoughts), given)]
+        return [
+            (Completion(reply.content, finish_reason=reply.finish_reason, thoughts=reply.thoughts), given)
+        ]
 
     def _sampling_fields(self, server: _Server, seed: int) -> dict[str, Json]:
         return {

@@ -157,7 +157,9 @@ class ReflectivePolicy:
         finally:
             await self._reflector.close()
 
-    async def _reflect(self, observation: Observation, before: str) -> tuple[Generation | None, Sequence[Failure]]:
+    async def _reflect(
+        self, observation: Observation, before: str
+    ) -> tuple[Generation | None, Sequence[Failure]]:
         """What the reflection model wrote; None where it was not asked or could not answer."""
         seed = derive_seed(self._seed, observation.seed, observation.turn, "reflection")
         if Random(seed).random() >= self._share:

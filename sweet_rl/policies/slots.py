@@ -53,7 +53,10 @@ class Slots:
     def resize(self, kept: Sequence[int], slots: int, places: int) -> None:
         """So many slots of so many places; the slots `kept`, in their order, become the first ones."""
         for number, (keys, values) in self._layers.items():
-            self._layers[number] = (_resized(keys, kept, slots, places), _resized(values, kept, slots, places))
+            self._layers[number] = (
+                _resized(keys, kept, slots, places),
+                _resized(values, kept, slots, places),
+            )
         self.slots, self.places = slots, places
 
     def copy(self, source: int, target: int, places: int) -> None:
@@ -65,7 +68,9 @@ class Slots:
     def of_layer(self, number: int, like: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, made when it is first read; `like` are some tokens' [N, H, D]."""
         if number not in self._layers:
-            keys, values = (one.new_zeros(self.slots, one.shape[1], self.places, one.shape[2]) for one in like)
+            keys, values = (
+                one.new_zeros(self.slots, one.shape[1], self.places, one.shape[2]) for one in like
+            )
             self._layers[number] = keys, values
         return self._layers[number]
 
@@ -136,7 +141,9 @@ class Reading:
         """What several tokens of one text find [n, H, G, D]."""
         heads, groups = query_nHGD.shape[1:3]
         first = max(0, one.begin + 1 - window)
-        keys, values = (states[one.slot, :, None, first : one.end].expand(heads, groups, -1, -1) for states in memory)
+        keys, values = (
+            states[one.slot, :, None, first : one.end].expand(heads, groups, -1, -1) for states in memory
+        )
         whole = one.begin == 0 and one.end <= window
         found_HGnD = scaled_dot_product_attention(
             query_nHGD.permute(1, 2, 0, 3),
@@ -166,7 +173,12 @@ class Reading:
         return joined < sum(min(one.end, window) * size + call for one, _ in self._singles)
 
     def _join(
-        self, memory: tuple[Tensor, Tensor], query_NHGD: Tensor, result_NHGD: Tensor, scale: float, window: int
+        self,
+        memory: tuple[Tensor, Tensor],
+        query_NHGD: Tensor,
+        result_NHGD: Tensor,
+        scale: float,
+        window: int,
     ) -> None:
         """Write what single tokens find, in one call over the slots from the first to the last of them."""
         at_I = torch.tensor([at for _, at in self._singles], device=self._device)
@@ -179,11 +191,15 @@ class Reading:
             behind_ST = ends_S[:, None] - torch.arange(self._longest, device=self._device)
             self._masks[window,] = ((behind_ST > 0) & (behind_ST <= window))[:, None, None]
         keys, values = (states[self._lowest : self._above, :, : self._longest] for states in memory)
-        found_SHGD = scaled_dot_product_attention(query_SHGD, keys, values, attn_mask=self._masks[window,], scale=scale)
+        found_SHGD = scaled_dot_product_attention(
+            query_SHGD, keys, values, attn_mask=self._masks[window,], scale=scale
+        )
         result_NHGD[at_I] = found_SHGD[rows_I]
 
 
-def _of_token(memory: tuple[Tensor, Tensor], query_HGD: Tensor, one: Segment, scale: float, window: int) -> Tensor:
+def _of_token(
+    memory: tuple[Tensor, Tensor], query_HGD: Tensor, one: Segment, scale: float, window: int
+) -> Tensor:
     """What a text's last token finds [H, G, D]."""
     first = max(0, one.end - window)
     keys, values = (states[one.slot, :, first : one.end][None] for states in memory)

@@ -147,7 +147,9 @@ class TransformersPolicy:
         if cache_gib is None or not serves(self._model):
             return MicroBatcher(_explained(Decoder(self._model, end_ids)), max_batch=max_batch)
         texts = max(max_dialogues, max_batch)
-        engine = Engine(self._model, end_ids, max_rows=max_batch, max_texts=texts, max_bytes=cache_gib * 2**30)
+        engine = Engine(
+            self._model, end_ids, max_rows=max_batch, max_texts=texts, max_bytes=cache_gib * 2**30
+        )
         return ContinuousBatcher(engine)
 
     def _request(self, prompt: str, seed: int) -> Request:

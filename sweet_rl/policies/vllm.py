@@ -182,14 +182,18 @@ class VLLMServer:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise UsageError(f"The log of vLLM cannot be written to {str(self.log_path)!r}: {error}") from error
+            raise UsageError(
+                f"The log of vLLM cannot be written to {str(self.log_path)!r}: {error}"
+            ) from error
 
     async def _wait_until_healthy(self) -> None:
         began = shown = time.monotonic()
         async with _session() as session:
             while not (self.running and await _answers(session, self._health_url)):
                 if not self.running:
-                    raise ServiceError(f"The vLLM server for {self.model!r} did not start. {self._log_tail()}")
+                    raise ServiceError(
+                        f"The vLLM server for {self.model!r} did not start. {self._log_tail()}"
+                    )
                 now = time.monotonic()
                 if now - began > self._start_timeout_s:
                     raise ServiceError(

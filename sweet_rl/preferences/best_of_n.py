@@ -37,7 +37,9 @@ class Critic(Protocol):
     has_value_head: bool
     context_length: int | None
 
-    def score(self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]) -> list[Scores]:
+    def score(
+        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
+    ) -> list[Scores]:
         """Log-probabilities of the tokens of candidates after their contexts, natural."""
         ...
 
@@ -79,7 +81,9 @@ class BestOfN:
         completions = [first.completion, *others]
         scores = await self._scores(observation.task_id, first.input, completions)
         best = max(range(self._n), key=lambda place: scores[place])
-        return Generation(first.input, completions[best], first.reflection, first.reflection_input, first.failures)
+        return Generation(
+            first.input, completions[best], first.reflection, first.reflection_input, first.failures
+        )
 
     async def close(self) -> None:
         """Stop scoring, and close the agent."""

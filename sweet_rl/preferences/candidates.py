@@ -18,7 +18,17 @@ from sweet_rl.contracts import Sampler
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.preferences.trajectory_pairs import KEY_FIELDS, TurnKey, key_fields, twice, with_solution
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Json, Message, Trajectory, derive_seed, digest
+from sweet_rl.types import (
+    AgentTurn,
+    Completion,
+    Failure,
+    FinishReason,
+    Json,
+    Message,
+    Trajectory,
+    derive_seed,
+    digest,
+)
 
 _MESSAGE_FIELDS = ("role", "content", "input", "output")
 
@@ -36,7 +46,11 @@ class OfflineTurn:
 
 
 def choose_trajectories(
-    trajectories: Sequence[Trajectory], fraction: float, *, shuffle_seed: int | None = None, published: bool = False
+    trajectories: Sequence[Trajectory],
+    fraction: float,
+    *,
+    shuffle_seed: int | None = None,
+    published: bool = False,
 ) -> list[int]:
     """Indices of the trajectories that are sampled for, in file order.
 
@@ -290,7 +304,8 @@ class _Columns:
         if found is not None and not (
             isinstance(found, list)
             and all(
-                isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("role", "content"))
+                isinstance(entry, dict)
+                and all(isinstance(entry.get(name), str) for name in ("role", "content"))
                 for entry in found
             )
         ):
@@ -307,12 +322,15 @@ class _Columns:
         kinds = (int, float) if kind is float else kind
         nulls = length is not None
         if not isinstance(values, list) or not all(
-            (value is None and nulls) or (isinstance(value, kinds) and not isinstance(value, bool)) for value in values
+            (value is None and nulls) or (isinstance(value, kinds) and not isinstance(value, bool))
+            for value in values
         ):
             raise self._fail(field, f"must be a list of {what}", _REPAIR)
         if length is not None and len(values) != length:
             raise self._fail(field, f"must have {length} entries, one for each candidate", _REPAIR)
-        if kind is list and not all(isinstance(i, int) and i >= 0 for ids in values if ids is not None for i in ids):
+        if kind is list and not all(
+            isinstance(i, int) and i >= 0 for ids in values if ids is not None for i in ids
+        ):
             raise self._fail(field, f"must be a list of {what}", _REPAIR)
         return values
 

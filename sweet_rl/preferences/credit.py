@@ -52,7 +52,9 @@ class View:
     def as_json(self) -> dict[str, Json]:
         """What of it is known."""
         known = {"critic": self.critic, "reference": self.reference, "why": self.why}
-        return {"advantage": self.advantage} | {name: value for name, value in known.items() if value not in {None, ""}}
+        return {"advantage": self.advantage} | {
+            name: value for name, value in known.items() if value not in {None, ""}
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,12 +341,18 @@ class DialogueCritic:
     """
 
     def __init__(
-        self, critic: Model, reference: Model | None, chat: Callable[[], ChatFormat], advantage: Advantage = "released"
+        self,
+        critic: Model,
+        reference: Model | None,
+        chat: Callable[[], ChatFormat],
+        advantage: Advantage = "released",
     ) -> None:
         self.critic, self.reference, self.advantage = critic, reference, advantage
         self._chat = chat
 
-    async def views(self, hidden: Sequence[str | None], dialogues: Sequence[Sequence[Message]]) -> list[list[View]]:
+    async def views(
+        self, hidden: Sequence[str | None], dialogues: Sequence[Sequence[Message]]
+    ) -> list[list[View]]:
         """What the critic says of every agent turn, dialogue by dialogue."""
         if len(hidden) != len(dialogues):
             raise UsageError(f"{len(hidden)} pieces of hidden information for {len(dialogues)} dialogues.")
@@ -353,7 +361,10 @@ class DialogueCritic:
         found: dict[TurnKey, View | None] = {}
         for tells in (True, False):
             asked = [
-                turn for told, own in zip(hidden, turns, strict=True) if (told is not None) is tells for turn in own
+                turn
+                for told, own in zip(hidden, turns, strict=True)
+                if (told is not None) is tells
+                for turn in own
             ]
             check_reference(asked, self.critic, self.reference)
             what = Crediting(hidden=tells, without_hidden=not tells, advantage=self.advantage)
@@ -366,7 +377,9 @@ def _message(entry: Message | Mapping[str, Json], name: str) -> Message:
     if isinstance(entry, Message):
         return entry
     if not isinstance(entry, Mapping):
-        raise DataError("must be a message", field=name, value=entry, repair='Like {"role": "user", "content": "..."}.')
+        raise DataError(
+            "must be a message", field=name, value=entry, repair='Like {"role": "user", "content": "..."}.'
+        )
     if entry.get("tool_calls") or entry.get("role") == "tool":
         raise DataError(
             "has calls of tools, which are no dialogue of texts",

@@ -168,7 +168,12 @@ def reduce(logprobs: Sequence[float] | None, *, use_sum: bool) -> float | None:
 
 
 async def reduced(
-    rows: Sequence[Candidates], model: Model, *, with_ground_truth: bool, use_sum: bool = False, published: bool = False
+    rows: Sequence[Candidates],
+    model: Model,
+    *,
+    with_ground_truth: bool,
+    use_sum: bool = False,
+    published: bool = False,
 ) -> list[list[float | None]]:
     """Mean or sum of the log-probabilities of each row's candidates; None where there is nothing to score."""
     tokens_of = published_tokens if published else candidate_tokens
@@ -218,7 +223,9 @@ def with_others_solutions(rows: Sequence[Candidates]) -> list[Candidates]:
     )
     given = {task: texts[place] for task, place in zip(solutions, places, strict=True)}
     if any(given[task] == own for task, own in solutions.items()):
-        raise UsageError("--swap_test needs turns of tasks with different hidden solutions; here all are the same.")
+        raise UsageError(
+            "--swap_test needs turns of tasks with different hidden solutions; here all are the same."
+        )
     return [replace(row, ground_truth=given[row.key[0]]) for row in rows]
 
 
@@ -356,7 +363,13 @@ class ServerScorer:
         from sweet_rl.openai_client import RequestFailed
 
         ids = [*context, *candidate]
-        body = {"model": self._model, "prompt": ids, "max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        body = {
+            "model": self._model,
+            "prompt": ids,
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "prompt_logprobs": 0,
+        }
         async with self._in_flight:
             try:
                 (choice, *_) = await self._client.complete(body)
@@ -373,7 +386,9 @@ def _logprobs(choice: Mapping[str, Json], ids: Sequence[int]) -> list[float]:
     """Log-probability of each prompt token; 0 for the first, which has none."""
     positions: Json = choice.get("prompt_logprobs")
     try:
-        found = [float(entry[str(token)]["logprob"]) for entry, token in zip(positions[1:], ids[1:], strict=True)]
+        found = [
+            float(entry[str(token)]["logprob"]) for entry, token in zip(positions[1:], ids[1:], strict=True)
+        ]
     except (TypeError, ValueError, LookupError) as error:
         raise ServiceError(
             "The server's reply lacks the log-probabilities of the prompt's tokens (prompt_logprobs). Use a "
@@ -419,7 +434,9 @@ def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
     header = TurnTemplate(TokenizerChat(tokenizer)).header if needs_header else ""
 
     def encode(text: str) -> list[int]:
-        if chat is not None and (given := read_back(text)) is not None and not given[2]:  # as training writes it, too
+        if (
+            chat is not None and (given := read_back(text)) is not None and not given[2]
+        ):  # as training writes it, too
             text = given[0] + chat.render(given[1])
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids

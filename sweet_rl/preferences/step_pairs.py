@@ -144,7 +144,9 @@ class RightPairs(NamedTuple):
     alike: int
 
 
-def right_pairs(rows: Sequence[Candidates], drawn: Sequence[Sequence[StepPair]], judge: Judge) -> RightPairs | None:
+def right_pairs(
+    rows: Sequence[Candidates], drawn: Sequence[Sequence[StepPair]], judge: Judge
+) -> RightPairs | None:
     """How many pairs an oracle agrees with; None where it judges no pair."""
     counts: Counter[int] = Counter()
     for row, pairs in zip(rows, drawn, strict=True):
@@ -156,7 +158,9 @@ def right_pairs(rows: Sequence[Candidates], drawn: Sequence[Sequence[StepPair]],
     return RightPairs(counts[1], counts[-1], counts[0]) if counts else None
 
 
-def draw_singles(row: Candidates, count: int, rng: random.Random, *, with_replacement: bool = False) -> list[StepPair]:
+def draw_singles(
+    row: Candidates, count: int, rng: random.Random, *, with_replacement: bool = False
+) -> list[StepPair]:
     """Random candidates as both sides of a pair: data for fine-tuning through a trainer that wants pairs."""
     texts = [candidate.text for candidate in row.candidates]
     places = [i for i, text in enumerate(texts) if with_replacement or texts.index(text) == i]
@@ -168,7 +172,12 @@ def draw_singles(row: Candidates, count: int, rng: random.Random, *, with_replac
 
 
 def published_draws(
-    rows: Sequence[Candidates], count: int, rng: random.Random, *, get_sft: bool, path: str | Path | None = None
+    rows: Sequence[Candidates],
+    count: int,
+    rng: random.Random,
+    *,
+    get_sft: bool,
+    path: str | Path | None = None,
 ) -> list[list[StepPair]]:
     """The published draws, in the published sequence of random numbers (held to recorded outputs).
 
@@ -274,7 +283,13 @@ def earlier_turns(messages: Sequence[Mapping[str, Json]]) -> list[str]:
 
 
 def hard_negatives(
-    row: Candidates, pairs: Sequence[StepPair], count: int, rng: random.Random, *, end_token: str, no_prompt: bool
+    row: Candidates,
+    pairs: Sequence[StepPair],
+    count: int,
+    rng: random.Random,
+    *,
+    end_token: str,
+    no_prompt: bool,
 ) -> list[dict[str, Json]]:
     """At most `count` rows in which a chosen candidate of these pairs stands against an earlier turn.
 
@@ -307,7 +322,9 @@ def dialogue_hard_negatives(
     rows: list[dict[str, Json]] = []
     for pair in pairs:
         trajectory = trajectories[pair.chosen]
-        turns = [entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn) and entry.input]
+        turns = [
+            entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn) and entry.input
+        ]
         outputs = [turn.output for turn in turns]
         fresh = [place for place, output in enumerate(outputs) if place and output not in outputs[:place]]
         rng = random.Random(derive_seed(0, *trajectory.key, pair.rejected))
@@ -348,7 +365,9 @@ def _guard(row: Candidates, chosen: str, rejected: str, kind: str, *, no_prompt:
     return _row(row.prompt, chosen, rejected, row.key, kind, no_prompt=no_prompt)
 
 
-def _row(prompt: str, chosen: str, rejected: str, key: TurnKey, kind: str, *, no_prompt: bool) -> dict[str, Json]:
+def _row(
+    prompt: str, chosen: str, rejected: str, key: TurnKey, kind: str, *, no_prompt: bool
+) -> dict[str, Json]:
     before = prompt if no_prompt else ""
     sides: dict[str, Json] = {"chosen": before + chosen, "rejected": before + rejected}
     return ({} if no_prompt else {"prompt": prompt}) | sides | key_fields(key) | {"guard": kind}

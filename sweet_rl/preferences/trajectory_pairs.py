@@ -66,7 +66,9 @@ def margin_pairs(
     pairs: list[TrajectoryPair] = []
     for group in groups:
         known = [
-            (row, reward) for row in group if (reward := rewards[row]) is not None and (usable is None or usable[row])
+            (row, reward)
+            for row in group
+            if (reward := rewards[row]) is not None and (usable is None or usable[row])
         ]
         for (row, reward), (later, other) in combinations(known, 2):
             if abs(reward - other) >= margin:

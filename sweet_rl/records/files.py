@@ -70,7 +70,10 @@ def parse_line(line: bytes, path: str | Path | None, number: int) -> dict[str, J
     except RecursionError:
         fail("is nested too deeply", "Remove this line.")
     except ValueError as error:
-        fail(f"is not JSON ({error})", "One JSON object a line is expected; a line cut off by a crash can be deleted.")
+        fail(
+            f"is not JSON ({error})",
+            "One JSON object a line is expected; a line cut off by a crash can be deleted.",
+        )
     if not isinstance(row, dict):
         fail("must hold one JSON object", "A JSON Lines file has one {...} a line.")
     return row
@@ -85,7 +88,9 @@ def check_yaml(text: str, path: str | Path) -> None:
     """
     import yaml
 
-    opened: list[tuple[str | None, int]] = []  # each part that has begun: its anchor, and what stood before it
+    opened: list[
+        tuple[str | None, int]
+    ] = []  # each part that has begun: its anchor, and what stood before it
     sizes: dict[str | None, int] = {}
     total = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -232,7 +237,13 @@ def rows_of(
         DataError: names the row that is no object.
     """
     suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
-    readers = {"jsonl": read_rows, "ndjson": read_rows, "json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
+    readers = {
+        "jsonl": read_rows,
+        "ndjson": read_rows,
+        "json": _read_json,
+        "csv": _read_csv,
+        "parquet": _read_parquet,
+    }
     read = readers.get(suffix.rpartition(".")[2])
     if read is None and Path(name).is_file():
         raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
@@ -260,7 +271,9 @@ def _read_json(path: str) -> Rows:
     try:
         rows = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"is not JSON ({error})", path=path, repair="A list of objects is expected.") from None
+        raise DataError(
+            f"is not JSON ({error})", path=path, repair="A list of objects is expected."
+        ) from None
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise DataError("must be an object", path=path, line=number, value=row)

@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sweet_rl.errors import DataError
-from sweet_rl.types import AgentTurn, Failure, FinishReason, Json, Message, Role, StopReason, Task, Trajectory, digest
+from sweet_rl.types import (
+    AgentTurn,
+    Failure,
+    FinishReason,
+    Json,
+    Message,
+    Role,
+    StopReason,
+    Task,
+    Trajectory,
+    digest,
+)
 
 T = TypeVar("T")
 
@@ -43,7 +54,9 @@ class Reader:
     def fail(self, field: str, problem: str, repair: str) -> DataError:
         """The error for `field` of this row; the caller raises it."""
         value = self.row.get(field, "nothing")
-        return DataError(problem, path=self.path, line=self.line, field=self.prefix + field, value=value, repair=repair)
+        return DataError(
+            problem, path=self.path, line=self.line, field=self.prefix + field, value=value, repair=repair
+        )
 
     def get(self, field: str, kind: type[T], what: str, repair: str) -> T:
         """A field that must be there and of `kind`."""
@@ -67,7 +80,12 @@ class Reader:
         """A reader of the object `value` at `name` in this row."""
         if not isinstance(value, dict):
             raise DataError(
-                f"must be {what}", path=self.path, line=self.line, field=self.prefix + name, value=value, repair=repair
+                f"must be {what}",
+                path=self.path,
+                line=self.line,
+                field=self.prefix + name,
+                value=value,
+                repair=repair,
             )
         return Reader(value, self.path, self.line, f"{self.prefix}{name}.")
 
@@ -82,8 +100,12 @@ def task_from_row(row: Json, *, path: str | Path | None = None, line: int | None
 
 
 def _read_task(reader: Reader) -> Task:
-    description = reader.get("problem_description", str, "a string", "It is the request that the agent is shown.")
-    ground_truth = reader.get("ground_truth", str, "a string", "It is the source of the hidden function or page.")
+    description = reader.get(
+        "problem_description", str, "a string", "It is the request that the agent is shown."
+    )
+    ground_truth = reader.get(
+        "ground_truth", str, "a string", "It is the source of the hidden function or page."
+    )
     tests = reader.get_or(
         "test_cases",
         dict,
@@ -101,7 +123,9 @@ def _read_task(reader: Reader) -> Task:
                 value=expression,
                 repair=f'Write it as {{"{name}": "function(arguments)"}}.',
             )
-    hidden = reader.get_or("hidden_information", str, "a string", ground_truth, "Leave it out to use ground_truth.")
+    hidden = reader.get_or(
+        "hidden_information", str, "a string", ground_truth, "Leave it out to use ground_truth."
+    )
     task_id = reader.identity("task_id", "Leave it out to use a digest of the task.") or digest(reader.row)
     return Task(
         task_id=task_id,
@@ -134,7 +158,9 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
     """
     reader = _reader(row, path, line)
     task = _read_task(
-        reader.inner(reader.row.get("task"), "task", "the task object", "A trajectory row carries its whole task.")
+        reader.inner(
+            reader.row.get("task"), "task", "the task object", "A trajectory row carries its whole task."
+        )
     )
     if task_id := reader.identity("task_id", "Leave it out to use the task's own."):
         task = replace(task, task_id=task_id)
@@ -150,9 +176,12 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
     return Trajectory(
         task=task,
         dialogue_history=tuple(
-            _read_message(reader, entry, f"dialogue_history[{position}]") for position, entry in enumerate(history)
+            _read_message(reader, entry, f"dialogue_history[{position}]")
+            for position, entry in enumerate(history)
         ),
-        answer=reader.get_or("answer", str, "a string or null", None, "It is the text that the agent handed in."),
+        answer=reader.get_or(
+            "answer", str, "a string or null", None, "It is the text that the agent handed in."
+        ),
         sample_index=index,
         stop_reason=_read_enum(reader, "stop_reason", StopReason),
         reward=_read_reward(reader),
@@ -180,7 +209,9 @@ def message_from_row(row: Json, name: str = "message") -> Message:
     return _read_message(Reader({}, None, None), row, name)
 
 
-def trajectories_from_rows(rows: Sequence[tuple[int, Json]], *, path: str | Path | None = None) -> list[Trajectory]:
+def trajectories_from_rows(
+    rows: Sequence[tuple[int, Json]], *, path: str | Path | None = None
+) -> list[Trajectory]:
     """Read numbered rows; those without `sample_index` get the count of earlier rows of the same task."""
     seen: Counter[str] = Counter()
     result = []
@@ -233,7 +264,9 @@ def _read_message(reader: Reader, entry: Json, name: str) -> Message:
         said, role = entry.get("content"), entry.get("role")
         if isinstance(said, str) and role in ("system", "user"):
             return Message(cast(Role, role), said)
-    inner = reader.inner(entry, name, "an object with role and content", 'Like {"role": "user", "content": "..."}.')
+    inner = reader.inner(
+        entry, name, "an object with role and content", 'Like {"role": "user", "content": "..."}.'
+    )
     role = inner.row.get("role")
     if role not in ("system", "user", "assistant"):  # a tuple: role may be unhashable
         raise inner.fail("role", "must be system, user or assistant", "Other roles have no meaning here.")

@@ -82,7 +82,9 @@ class ModelTeacher:
         replies: a .jsonl file of replies by request; None to keep none.
     """
 
-    def __init__(self, client: OpenAIClient, model: str, *, replies: Path | None = None, at_once: int = 64) -> None:
+    def __init__(
+        self, client: OpenAIClient, model: str, *, replies: Path | None = None, at_once: int = 64
+    ) -> None:
         self.name = model
         self._client = client
         self._journal = Journal(replies) if replies else None
@@ -126,7 +128,9 @@ class ModelTeacher:
 _ATTEMPTS: Final = 3
 """How often a state is sent to a model that says nothing."""
 
-_CHOICES: Final = tuple(map(re.compile, (r"action:\s*(?P<label>\d+)", r"action\s*(?P<label>\d+)", r"(?P<label>\d+)")))
+_CHOICES: Final = tuple(
+    map(re.compile, (r"action:\s*(?P<label>\d+)", r"action\s*(?P<label>\d+)", r"(?P<label>\d+)"))
+)
 
 
 class Expert(NamedTuple):
@@ -173,7 +177,13 @@ def extract_action(reply: str, labels: Sequence[str], *, compat: Compat = "fixed
 
 
 async def play(
-    game: TextGame, expert: Expert, teacher: Teacher, *, seed: int, react: bool = True, compat: Compat = "fixed"
+    game: TextGame,
+    expert: Expert,
+    teacher: Teacher,
+    *,
+    seed: int,
+    react: bool = True,
+    compat: Compat = "fixed",
 ) -> Played:
     """Play a started game to its end."""
     played = Played()

@@ -60,7 +60,9 @@ def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
     if target.is_dir():
         raise UsageError(f"--{flag} {str(path)!r} is a folder; name a file in it.")
     if not overwrite and target.exists() and target.stat().st_size:
-        raise UsageError(f"{str(path)!r} exists already. Pass --overwrite to replace it, or choose another --{flag}.")
+        raise UsageError(
+            f"{str(path)!r} exists already. Pass --overwrite to replace it, or choose another --{flag}."
+        )
 
 
 def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
@@ -141,7 +143,9 @@ def has_failed(row: Mapping[str, Json]) -> bool:
     return isinstance(reason, str) and reason in _FAILED
 
 
-def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, repair: str = HOW_TO_MIX) -> None:
+def check_settings(
+    theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, repair: str = HOW_TO_MIX
+) -> None:
     """Refuse to continue a file that was made with other settings.
 
     Args:

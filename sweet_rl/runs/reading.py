@@ -28,7 +28,8 @@ _Usage: Any = msgspec.defstruct("_Usage", [
 ])  # fmt: skip
 _Cost: Any = msgspec.defstruct("_Cost", [("usd", float | None)])
 _Progress: Any = msgspec.defstruct(
-    "_Progress", [("unit", str), ("done", int), ("total", int), ("failed", int, 0), ("per_s", float | None, None)]
+    "_Progress",
+    [("unit", str), ("done", int), ("total", int), ("failed", int, 0), ("per_s", float | None, None)],
 )
 _Record: Any = msgspec.defstruct("_Record", [
     ("id", str), ("stage", str), ("status", str), ("sessions", list[dict[str, Any]]), ("wall_s", float | None, None),
@@ -164,7 +165,8 @@ def load_prices(path: str) -> dict[str, Price]:
     for name, entry in table.items():
         fits = isinstance(entry, dict) and set(entry) == {"input", "output"}
         if not fits or not all(
-            isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf for v in entry.values()
+            isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf
+            for v in entry.values()
         ):
             raise UsageError(f"--prices {path!r}: {name!r} is {entry!r}. {_FORMAT}")
         prices[name] = Price(**entry)

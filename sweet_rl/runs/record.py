@@ -103,7 +103,9 @@ class Record:
         if budget is None or not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
             return
         if budget.max_cost and model and model not in (self._prices or {}):
-            raise UsageError(f"--max_cost needs the price of {model!r}, and {budget.prices} has none. Add it.")
+            raise UsageError(
+                f"--max_cost needs the price of {model!r}, and {budget.prices} has none. Add it."
+            )
         used = [row for models in self.usage().values() for row in models.values()]
         tokens = sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in used)
         uncounted = any(row["replies_without_usage"] for row in used)
@@ -115,9 +117,7 @@ class Record:
         for name, value in spent.items():
             if (most := getattr(budget, name)) is not None and (value is None or value >= most):
                 why = "a server does not count its tokens, or a model has no price"
-                known = (
-                    f"the run has used {value:,.6g}, with retries and earlier sessions. A larger one goes on from here"
-                )
+                known = f"the run has used {value:,.6g}, with retries and earlier sessions. A larger one goes on from here"
                 raise BudgetSpent(f"Stopped by --{name} {most:g}: {why if value is None else known}.")
 
     def usage(self) -> dict[str, dict[str, Json]]:

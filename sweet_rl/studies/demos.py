@@ -37,7 +37,9 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         at_least=20,
         aliases=("train_tasks",),
     )
-    num_test_tasks: int = flag(200, "tasks that every method is measured on.", at_least=1, aliases=("test_tasks",))
+    num_test_tasks: int = flag(
+        200, "tasks that every method is measured on.", at_least=1, aliases=("test_tasks",)
+    )
     trades: int = flag(
         10,
         "trades of the world trades: the more, the less outcomes show.",
@@ -46,7 +48,9 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         only=Only("world", ("trades",), "--world trades"),
     )
     ways: str = flag(
-        ",".join(MAIN_WAYS), f"forms of SWEET-RL, with commas between them, or all: {', '.join(ALL_WAYS)}.", shown="all"
+        ",".join(MAIN_WAYS),
+        f"forms of SWEET-RL, with commas between them, or all: {', '.join(ALL_WAYS)}.",
+        shown="all",
     )
     best_of: str = flag(
         "",
@@ -132,7 +136,9 @@ def demo(flags: DemoFlags, /) -> None:
         if flags.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        run_study(folder, flags.jobs, rounds(study), lambda seconds: beside_committed(results(study, seconds)))
+        run_study(
+            folder, flags.jobs, rounds(study), lambda seconds: beside_committed(results(study, seconds))
+        )
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "
@@ -214,7 +220,9 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
         "of every fine-tuning; default that of the study, as for iterations, records, repositories and test_games.",
         at_least=1,
     )
-    records: int | None = flag(None, "states of the taxi, and of households, that the teacher reflects on.", at_least=1)
+    records: int | None = flag(
+        None, "states of the taxi, and of households, that the teacher reflects on.", at_least=1
+    )
     repositories: int | None = flag(None, "to explore.", at_least=1)
     worlds: str = flag(
         ",".join(USUAL), f"of {', '.join(WORLDS)}, with commas between; alfworld needs its engine's packages."
@@ -249,7 +257,8 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     from sweet_rl.studies.results import beside
 
     numbers = {
-        name: getattr(flags, name) for name in ("sft_updates", "iterations", "records", "repositories", "test_games")
+        name: getattr(flags, name)
+        for name in ("sft_updates", "iterations", "records", "repositories", "test_games")
     }
     given = {name: number for name, number in numbers.items() if number is not None}
     chosen = tuple(dict.fromkeys(listed(flags.worlds)))

@@ -49,7 +49,10 @@ def prepared(output_dir: str, *, overwrite: bool) -> Path:
 
 
 def run_study(
-    folder: Path, jobs: int, rounds: Sequence[Sequence[Chain]], results: Callable[[Mapping[str, float]], Results]
+    folder: Path,
+    jobs: int,
+    rounds: Sequence[Sequence[Chain]],
+    results: Callable[[Mapping[str, float]], Results],
 ) -> None:
     """Run the missing steps; write `study.json` and `report.html`, and print the table."""
     from sweet_rl.pipelines.running import How, run_steps, seconds_of

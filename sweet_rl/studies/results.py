@@ -300,11 +300,14 @@ def claims_over_seeds(
 ) -> tuple[Claim, ...]:
     """`claim_over_seeds` of claims as (text, better, worse), methods by their names."""
     return tuple(
-        claim_over_seeds(text, methods[better], methods[worse], measure, among=among) for text, better, worse in claims
+        claim_over_seeds(text, methods[better], methods[worse], measure, among=among)
+        for text, better, worse in claims
     )
 
 
-def claims_about(claims: Iterable[tuple[str, str, str]], methods: Mapping[str, Method]) -> list[tuple[str, str, str]]:
+def claims_about(
+    claims: Iterable[tuple[str, str, str]], methods: Mapping[str, Method]
+) -> list[tuple[str, str, str]]:
     """The claims both of whose methods are there."""
     return [claim for claim in claims if {*claim[1:]} <= methods.keys()]
 
@@ -327,7 +330,10 @@ def _measured(claim: Claim, differences: Sequence[float], **ends: float) -> Clai
 
 def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Results:
     """The results of one run after the comparisons of a full study, which are marked as such."""
-    full = (replace(part, name=f"full-{part.name}", title=f"Full study: {part.title}", origin=ORIGIN) for part in study)
+    full = (
+        replace(part, name=f"full-{part.name}", title=f"Full study: {part.title}", origin=ORIGIN)
+        for part in study
+    )
     own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
     notes = (*results.notes, f"The full study was made with {made}.")
     return replace(results, comparisons=(*full, *own), notes=notes)
@@ -375,8 +381,12 @@ def _comparison(row: Mapping[str, Any]) -> Comparison:
 
     parts: dict[str, Any] = {
         "measures": tuple(Measure(**each) for each in row["measures"]),
-        "curves": tuple(Axes(**{**each, "changes": pairs(each.get("changes", ()))}) for each in row["curves"]),
-        "methods": tuple(Method(**{**each, "runs": tuple(map(run, each["runs"]))}) for each in row["methods"]),
+        "curves": tuple(
+            Axes(**{**each, "changes": pairs(each.get("changes", ()))}) for each in row["curves"]
+        ),
+        "methods": tuple(
+            Method(**{**each, "runs": tuple(map(run, each["runs"]))}) for each in row["methods"]
+        ),
         "claims": tuple(Claim(**{**each, "each": pairs(each["each"])}) for each in row["claims"]),
     }
     return Comparison(**{**row, **parts})

@@ -110,7 +110,9 @@ def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
     def mask(window: int | None) -> Any:
         if attention == "flex_attention":
             return block_mask(positions_RT, ends_RT, window)
-        return dense_mask(positions_RT, ends_RT, window, added_to=None if attention == "sdpa" else model.dtype)
+        return dense_mask(
+            positions_RT, ends_RT, window, added_to=None if attention == "sdpa" else model.dtype
+        )
 
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ())

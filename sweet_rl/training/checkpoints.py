@@ -38,7 +38,8 @@ TENSORS, PLAIN = "state.safetensors", "state.json"
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _DISK = re.compile(
-    r"no space|quota|too large|os error|i/o error|iostream|file write|PytorchStreamWriter|unexpected pos", re.IGNORECASE
+    r"no space|quota|too large|os error|i/o error|iostream|file write|PytorchStreamWriter|unexpected pos",
+    re.IGNORECASE,
 )
 # How torch and safetensors say that a file could not be written.
 _WRITERS = {"RuntimeError", "SafetensorError"}
@@ -179,7 +180,12 @@ def differences(
 
 
 def check_same(
-    theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, *, instead: str, free: Collection[str] = ()
+    theirs: Mapping[str, Json],
+    ours: Mapping[str, Json],
+    where: str,
+    *,
+    instead: str,
+    free: Collection[str] = (),
 ) -> None:
     """Refuse to resume what was made from something else; `where` begins the sentence."""
     if changed := differences(theirs, ours, free=free):
@@ -242,7 +248,11 @@ def covered(folder: Path, path: Path) -> str:
 
 @contextmanager
 def writing(
-    folder: Path, step: int, state: Mapping[str, Any], made_from: Mapping[str, Json], covers: Collection[Path] = ()
+    folder: Path,
+    step: int,
+    state: Mapping[str, Any],
+    made_from: Mapping[str, Json],
+    covers: Collection[Path] = (),
 ) -> Iterator[Path]:
     """An empty folder for the checkpoint of a step, which gets its place when the block has ended."""
     made = folder / PARTIAL / f"checkpoint-{step}"
@@ -386,7 +396,8 @@ def _unpack(value: Json, tensors: Mapping[str, Any]) -> Any:
 def finite(values: Mapping[str, Any]) -> dict[str, Json]:
     """Numbers as JSON has them: non-finite ones become null."""
     return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
     }
 
 

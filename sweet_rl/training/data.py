@@ -27,9 +27,7 @@ from sweet_rl.training.vision import Gallery, Pictures
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
 
 _FORMS = "must be a text that is not empty, a list of messages, or an object with the texts input and output"
-_REPAIR = (
-    "A preference pair has a chosen and a rejected side; --chosen_key, --rejected_key and --prompt_key name the fields."
-)
+_REPAIR = "A preference pair has a chosen and a rejected side; --chosen_key, --rejected_key and --prompt_key name the fields."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,9 @@ class TextRow:
         return f"{self.path}:{self.line}"
 
 
-def read_pairs(settings: DataSettings, *, seed: int, published: bool = False) -> tuple[list[PairRow], list[PairRow]]:
+def read_pairs(
+    settings: DataSettings, *, seed: int, published: bool = False
+) -> tuple[list[PairRow], list[PairRow]]:
     """All pairs of the comma-separated datasets, and those of a test split of their own, if the data has one.
 
     One dataset is taken in its own order. Several are interleaved: each row is drawn from one of them with
@@ -204,7 +204,9 @@ def _dialogues(
     def reward_of(item: tuple[int, Trajectory]) -> float:
         line, trajectory = item
         if trajectory.reward is None:
-            repair = "Grade the file with sweet-rl evaluate_code, or leave --min_reward and --best_of_task out."
+            repair = (
+                "Grade the file with sweet-rl evaluate_code, or leave --min_reward and --best_of_task out."
+            )
             raise DataError("is missing", path=path, line=line, field="reward", repair=repair)
         return trajectory.reward
 
@@ -322,7 +324,9 @@ class _Fields:
                 return prompt, sides
             if not all(side.messages and side.messages[0]["role"] != "system" for side in sides):
                 raise self.fail(
-                    "is another system text than the dialogue has, or the dialogue is a text", "system", system
+                    "is another system text than the dialogue has, or the dialogue is a text",
+                    "system",
+                    system,
                 )
             return prompt, [replace(side, messages=(first, *side.messages)) for side in sides]
         before = prompt.messages or ({"role": "user", "content": prompt.text},)
@@ -372,7 +376,9 @@ class _Fields:
     def _turns(self, name: str, values: Sequence[Any]) -> Said:
         turns = []
         for value in values:
-            asked, answered = (value.get(key) if isinstance(value, Mapping) else None for key in ("input", "output"))
+            asked, answered = (
+                value.get(key) if isinstance(value, Mapping) else None for key in ("input", "output")
+            )
             if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self.own)):
                 raise self.fail(_FORMS, name, value)
             self._check(asked + answered, name)

@@ -183,7 +183,9 @@ class TurnEncoder:
 
         return [Encoded(i, one, rows[i]) for i, one in self._encoded(map(turns_of, rows), report)], report
 
-    def _encoded(self, every_row: Iterable[_Row], report: EncodingReport) -> Iterator[tuple[int, tuple[Side, ...]]]:
+    def _encoded(
+        self, every_row: Iterable[_Row], report: EncodingReport
+    ) -> Iterator[tuple[int, tuple[Side, ...]]]:
         rows = list(every_row)
         report.counts[_NO_THOUGHTS] += self._rows.thoughts_left_out
         for first in range(0, len(rows), _ROWS_AT_ONCE):
@@ -210,7 +212,9 @@ class TurnEncoder:
                     report.counts[what] += 1
                 yield place, sides
 
-    def _parts(self, turns: Sequence[Turn], pictures: Pictures, place: str) -> Iterator[tuple[bool, str, str, str]]:
+    def _parts(
+        self, turns: Sequence[Turn], pictures: Pictures, place: str
+    ) -> Iterator[tuple[bool, str, str, str]]:
         """Of each turn prompt, lead and completion, with as many tokens for each picture as it has.
 
         The first value says that of the prompt only what stands behind the turn before is there.
@@ -300,7 +304,8 @@ class TurnEncoder:
             return branch
         spans = (span for span in branch.spans if span.end <= start or span.end > stop)
         moved = tuple(
-            span if span.end <= start else Span(max(span.start, stop) - gone, span.end - gone) for span in spans
+            span if span.end <= start else Span(max(span.start, stop) - gone, span.end - gone)
+            for span in spans
         )
         pictures = branch.pictures
         if self._vision is not None:
@@ -363,7 +368,12 @@ class PublishedEncoder:
     """
 
     def __init__(
-        self, tokenizer: Any, *, max_len: int, response_template: str | None = None, vision: Vision | None = None
+        self,
+        tokenizer: Any,
+        *,
+        max_len: int,
+        response_template: str | None = None,
+        vision: Vision | None = None,
     ) -> None:
         if tokenizer.eos_token_id is None:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
@@ -386,7 +396,9 @@ class PublishedEncoder:
                 self._side(rejected[index], length, shown + row.rejected.pictures),
             )
             whole = self._vision is None or all(
-                self._vision.complete(branch.ids, branch.pictures) for side in sides for branch in side.branches
+                self._vision.complete(branch.ids, branch.pictures)
+                for side in sides
+                for branch in side.branches
             )
             if length >= self._max_len - 2 or not whole:
                 report.too_long.append(row.place)

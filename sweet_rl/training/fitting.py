@@ -129,7 +129,9 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
         def found() -> Path | None:
             checkpoints.checkpoints_in(output.ckpt_path, "--ckpt_path")
             instead = "start anew with another --ckpt_path"
-            return checkpoints.resumable(output.ckpt_path, made_from, say, instead=instead, rounding=_ROUNDING)
+            return checkpoints.resumable(
+                output.ckpt_path, made_from, say, instead=instead, rounding=_ROUNDING
+            )
 
         with sharding.lost_processes_named(settings):
             resume = sharding.from_first(found)
@@ -289,7 +291,9 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
 # -- training ---------------------------------------------------------------------------------------------
 
 
-def fit(run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]) -> None:
+def fit(
+    run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
+) -> None:
     """Train, evaluate at the end, and save the model with its tokenizer to `save_path`."""
     bare = models.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place

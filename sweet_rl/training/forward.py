@@ -181,7 +181,9 @@ class ValueForward:
         self._values: list[Tensor] = []
         self._listens = False
 
-    def __call__(self, model: Any, ids_ST: Tensor, attention_ST: Tensor, shown: Shown | None = None) -> Tensor:
+    def __call__(
+        self, model: Any, ids_ST: Tensor, attention_ST: Tensor, shown: Shown | None = None
+    ) -> Tensor:
         """Values in float32, as [S]; ids are padded on the right."""
         if not self._listens:
             # The head's own output: the model takes that before the padding's id, which texts may hold. Not

@@ -19,7 +19,16 @@ from sweet_rl.training.batches import Collator, TextCollator, ValueCollator
 from sweet_rl.training.checkpoints import finite
 from sweet_rl.training.data import read_pairs, read_texts
 from sweet_rl.training.encoding import Encoded, PublishedEncoder, TurnEncoder, check_tokenizers, turn_encoder
-from sweet_rl.training.fitting import begin, check_sizes, fit, hold_out, once, pad_id, reader, say_what_was_encoded
+from sweet_rl.training.fitting import (
+    begin,
+    check_sizes,
+    fit,
+    hold_out,
+    once,
+    pad_id,
+    reader,
+    say_what_was_encoded,
+)
 from sweet_rl.training.forward import CriticObjective, ImitationObjective, PreferenceObjective
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.reference import reference_and_policy, score_alone
@@ -58,7 +67,8 @@ def evaluate_pairs(settings: TrainSettings, say: Say) -> None:
     }
     lists = {name: tensor.tolist() for name, tensor in columns.items()}
     rows: list[Json] = [
-        finite({"index": index, **{name: values[i] for name, values in lists.items()}}) for i, index in enumerate(at)
+        finite({"index": index, **{name: values[i] for name, values in lists.items()}})
+        for i, index in enumerate(at)
     ]
     tracking.writes(settings.output.metrics_path)
     replace_rows(settings.output.metrics_path, rows)
@@ -135,7 +145,9 @@ def _pair_rows(settings: TrainSettings, say: Say) -> Rows:
     return Rows(tokenizer, train_on, held_out, pad_id(tokenizer), vision)
 
 
-def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> tuple[list[Encoded], Vision | None, int, bool]:
+def _pairs(
+    tokenizer: Any, settings: TrainSettings, say: Say
+) -> tuple[list[Encoded], Vision | None, int, bool]:
     """Pairs that can be trained on; how many rows come before those of a test split, and if there is one."""
     data = settings.data
     train_on, test = read_pairs(data, seed=settings.seed, published=settings.published)

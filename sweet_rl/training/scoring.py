@@ -45,7 +45,12 @@ class CandidateScorer:
     """
 
     def __init__(
-        self, model: str | Path, *, device: str = "auto", dtype: str = "auto", max_batch_tokens: int = MAX_BATCH_TOKENS
+        self,
+        model: str | Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
     ) -> None:
         if max_batch_tokens < 1:
             raise UsageError(f"--max_batch_tokens must be at least 1, got {max_batch_tokens}.")
@@ -108,7 +113,8 @@ class CandidateScorer:
     @torch.inference_mode()
     def _logprobs(self, batch: Sequence[Pair]) -> list[list[float]]:
         asked = [
-            (i, np.arange(len(context), len(context) + len(candidate))) for i, (context, candidate) in enumerate(batch)
+            (i, np.arange(len(context), len(context) + len(candidate)))
+            for i, (context, candidate) in enumerate(batch)
         ]
         question, places = self._asked(batch, asked)
         inputs = inputs_of(self._model, question)
@@ -121,7 +127,9 @@ class CandidateScorer:
         """The head's value at the last token of context and candidate, or its mean over both."""
         # What would follow a token is asked for, so that the token itself is read.
         longer = [(context, (*candidate, 0)) for context, candidate in batch]
-        asked = [(i, np.arange(1, len(context) + len(candidate))) for i, (context, candidate) in enumerate(longer)]
+        asked = [
+            (i, np.arange(1, len(context) + len(candidate))) for i, (context, candidate) in enumerate(longer)
+        ]
         question, places = self._asked(longer, asked)
         hidden_RTH = self._model.base_model(**inputs_of(self._model.base_model, question)).last_hidden_state
         hidden_KH = hidden_RTH.flatten(0, 1)[question["predictors_K"]]

@@ -98,7 +98,9 @@ class ModelSettings(Device, DType):
         shown="all",
     )
     lora_rank: int = flag(
-        0, "train an adapter of this rank, merged into the model at the end; 0 trains all weights.", at_least=0
+        0,
+        "train an adapter of this rank, merged into the model at the end; 0 trains all weights.",
+        at_least=0,
     )
     lora_alpha: int = flag(16, "scale of the adapter.", shown="all")
     lora_dropout: float = flag(0.0, "dropout before the adapter.", shown="all")
@@ -132,11 +134,15 @@ class OptimizerSettings(Settings):
         "after the warm-up: cosine_with_floor (ends at a tenth), linear (ends at 0) or constant.",
         shown="all",
     )
-    lr_warmup_ratio: float = flag(0.03, "share of the updates over which the rate rises.", at_least=0, shown="all")
+    lr_warmup_ratio: float = flag(
+        0.03, "share of the updates over which the rate rises.", at_least=0, shown="all"
+    )
     l2: float = flag(0.0, "weight decay of AdamW; biases and norms have none.", at_least=0, shown="all")
     adam_betas: str = flag("0.9,0.95", "both of them with a comma between.", shown="all")
     max_norm: float = flag(1.0, "gradients are clipped to this norm.", at_least=0, shown="all")
-    shuffle: bool = flag(True, "a new order for every epoch; --noshuffle keeps the order of the file.", shown="all")
+    shuffle: bool = flag(
+        True, "a new order for every epoch; --noshuffle keeps the order of the file.", shown="all"
+    )
     group_by_history: bool | None = flag(
         None,
         "rows that begin with the same history come in the same update; default yes, with --compat published no.",
@@ -148,7 +154,9 @@ class OptimizerSettings(Settings):
         shown="all",
     )
     prefix_tree: bool = flag(
-        True, "compute what rows of a batch begin with in common only once; the result is the same.", shown="all"
+        True,
+        "compute what rows of a batch begin with in common only once; the result is the same.",
+        shown="all",
     )
 
     @property

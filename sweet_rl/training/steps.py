@@ -125,7 +125,9 @@ def history_groups(rows: Sequence[Encoded]) -> list[int]:
     """A number for each row; the same for rows whose first side has the same prompt (text, without one)."""
     numbers: dict[tuple[int, ...], int] = {}
     firsts = (row.branches[0] for row in rows)
-    return [numbers.setdefault(first.ids[: first.prompt_length] or first.ids, len(numbers)) for first in firsts]
+    return [
+        numbers.setdefault(first.ids[: first.prompt_length] or first.ids, len(numbers)) for first in firsts
+    ]
 
 
 # -- micro-batches ----------------------------------------------------------------------------------------
@@ -146,7 +148,13 @@ class ByTokens:
     """Packs of at most about `budget` tokens, without padding, the largest first."""
 
     def __init__(
-        self, rows: Sequence[Encoded], order: Sequence[int], *, budget: int, share: bool = True, world: int = 1
+        self,
+        rows: Sequence[Encoded],
+        order: Sequence[int],
+        *,
+        budget: int,
+        share: bool = True,
+        world: int = 1,
     ) -> None:
         self._ids = [[np.asarray(branch.ids, dtype=np.uint32) for branch in row.branches] for row in rows]
         self._order, self._budget, self._share, self._world = order, budget, share, world

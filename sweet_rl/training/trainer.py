@@ -366,7 +366,9 @@ class ProgressBar(ProgressCallback):
         self.training_bar = progress(state.max_steps, state.global_step, unit="update", quiet=self._quiet)
         self.current_step = state.global_step
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
+    ) -> None:
         """Show the last loss and accuracy beside the bar."""
         shown = {name: f"{value:.4g}" for name, value in (logs or {}).items() if name in {"loss", "acc"}}
         if shown:

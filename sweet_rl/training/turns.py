@@ -76,7 +76,9 @@ class RowTurns:
                 return self._of_messages(before, side.messages or (answered,))
             if sampled and template:
                 if (largest := max(side.ids or ())) >= len(self._tokenizer):
-                    raise UsageError(f"its token id {largest} is none of the tokenizer's {len(self._tokenizer):,}")
+                    raise UsageError(
+                        f"its token id {largest} is none of the tokenizer's {len(self._tokenizer):,}"
+                    )
                 return [template.said(prompt.text, side.text, ids=side.ids)]
             if self._header is not None:
                 return between_marks(self._header, self.end, prompt.text, side.text)
@@ -139,7 +141,9 @@ class RowTurns:
         """The turns of a dialogue that an agent played: as it was given and wrote them, or by the template."""
         template = self._template
         if template is None:
-            return [Turn(turn.input, "", turn.output, self._closing(turn), turn.token_ids) for turn in side.turns]
+            return [
+                Turn(turn.input, "", turn.output, self._closing(turn), turn.token_ids) for turn in side.turns
+            ]
         exact = [turn for turn in map(self._exact, side.turns) if turn is not None]
         if len(exact) == len(side.turns):
             return exact

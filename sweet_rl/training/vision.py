@@ -156,7 +156,9 @@ class Vision:
         return np.asarray(made["pixel_values"], np.float32), np.asarray(made["image_grid_thw"])
 
 
-_FORMS = 'A picture is {"type": "image", "image": SOURCE}, with a path or a data URL (data:image/png;base64,...).'
+_FORMS = (
+    'A picture is {"type": "image", "image": SOURCE}, with a path or a data URL (data:image/png;base64,...).'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,10 @@ class Gallery:
             if not isinstance(content, str | list) or not isinstance(message.get("role"), str):
                 raise wrong("must be a message with role and content", where, message, _FORMS)
             if isinstance(content, list):
-                content = [part_of(part, f"{where}.content[{at}]", message["role"]) for at, part in enumerate(content)]
+                content = [
+                    part_of(part, f"{where}.content[{at}]", message["role"])
+                    for at, part in enumerate(content)
+                ]
             plain.append({**message, "content": content})
         return plain, tuple(found)
 

@@ -127,7 +127,9 @@ def read_completion(content: bytes) -> Request:
     prompts = tuple((ServedMessage("user", text),) for text in given if isinstance(text, str))
     if not prompts or len(prompts) < len(given):
         raise RequestProblem(
-            400, "prompt must be a string or a list of strings; token ids have no meaning here.", param="prompt"
+            400,
+            "prompt must be a string or a list of strings; token ids have no meaning here.",
+            param="prompt",
         )
     return _request(body, prompts, chat=False)
 
@@ -175,7 +177,9 @@ def stream_body(asked: Request, reply: Mapping[str, Json]) -> bytes:
     events = [head | {"choices": [piece]} | usage for choice in reply["choices"] for piece in _pieces(choice)]
     if asked.usage_in_stream:
         events.append(head | {"choices": [], "usage": reply["usage"]})
-    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+    return (
+        b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+    )
 
 
 def _pieces(choice: Mapping[str, Any]) -> Iterator[dict[str, Json]]:
@@ -214,10 +218,14 @@ def _request(body: dict[str, Json], prompts: tuple[tuple[ServedMessage, ...], ..
     if n * len(prompts) > MAX_CHOICES:
         raise RequestProblem(400, f"n times the prompts must be at most {MAX_CHOICES}.", param="n")
     if "max_tokens" in body and "max_completion_tokens" in body:
-        raise RequestProblem(400, "max_tokens and max_completion_tokens exclude each other.", param="max_tokens")
+        raise RequestProblem(
+            400, "max_tokens and max_completion_tokens exclude each other.", param="max_tokens"
+        )
     options = body.get("stream_options", {})
     if not isinstance(options, dict) or (options and not body.get("stream")):
-        raise RequestProblem(400, "stream_options is an object, and only allowed with stream.", param="stream_options")
+        raise RequestProblem(
+            400, "stream_options is an object, and only allowed with stream.", param="stream_options"
+        )
     return Request(
         chat,
         body["model"],
@@ -261,8 +269,14 @@ def _message(place: int, message: Json) -> ServedMessage:
         return ServedMessage(message["role"], "")
     if isinstance(content, str):
         return ServedMessage(message["role"], content)
-    texts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    if not isinstance(content, list) or not all(isinstance(text, str) for text in texts) or len(texts) < len(content):
+    texts = (
+        [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
+    if (
+        not isinstance(content, list)
+        or not all(isinstance(text, str) for text in texts)
+        or len(texts) < len(content)
+    ):
         raise RequestProblem(
             400, f"{where}.content must be a text or a list of text parts; this server sees no pictures.",
             param=f"{where}.content",

@@ -117,7 +117,9 @@ class SimulatorServer:
     def _check_key(self, request: web.Request) -> None:
         """Refuse who does not bring the key."""
         sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if self._api_key and not hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), self._api_key.encode()):
+        if self._api_key and not hmac.compare_digest(
+            sent.encode("utf-8", "surrogateescape"), self._api_key.encode()
+        ):
             what = "Incorrect API key provided." if sent else "You didn't provide an API key."
             raise RequestProblem(401, f"{what} Send it as: Authorization: Bearer KEY", code="invalid_api_key")
 
@@ -159,7 +161,9 @@ class SimulatorServer:
                 raise RequestProblem(429, f"More than {limit} requests in work.", code="rate_limit")
             self._check_key(request)
             if request.content_type != "application/json":
-                raise RequestProblem(415, f"The Content-Type must be application/json, got {request.content_type}.")
+                raise RequestProblem(
+                    415, f"The Content-Type must be application/json, got {request.content_type}."
+                )
             asked = read(content := await request.read())
             long = len(content) > _READ_AT_ONCE  # others are answered meanwhile
             texts = await asyncio.to_thread(self._speak, asked) if long else self._speak(asked)

@@ -131,7 +131,11 @@ def from_template(
     css = "".join(map(static_text, _REPORT_STYLES)) + (own / style).read_text(encoding="utf-8")
     javascript = (own / script).read_text(encoding="utf-8") if script else ""
     environment = Environment(
-        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     policy = [
         "default-src 'none'",

@@ -124,7 +124,9 @@ class FileIndex:
     def entries(self) -> Iterator[tuple[str, int, dict[str, Json]]]:
         """Task, repeat and what is shown in lists, of every row in file order."""
         with self._lock:
-            for task, repeat, shown in self._open().execute("SELECT task, repeat, entry FROM rows ORDER BY position"):
+            for task, repeat, shown in self._open().execute(
+                "SELECT task, repeat, entry FROM rows ORDER BY position"
+            ):
                 yield task, repeat, json.loads(shown)
 
     def listing(self, make: Callable[[], Json]) -> str:
@@ -195,7 +197,9 @@ class FileIndex:
             self.done_bytes = state[1]
             return False
         grown = same and state[1] >= end and facts.get("edges") == _edges(file, end)
-        if not grown or (before and (before[0] != state[0] or before[1] >= state[1])):  # else changed, not grown
+        if not grown or (
+            before and (before[0] != state[0] or before[1] >= state[1])
+        ):  # else changed, not grown
             end = 0
             with database:
                 for name in ("rows", "broken", "facts", "words"):
@@ -244,7 +248,9 @@ class FileIndex:
                 database.execute("DELETE FROM facts WHERE name = 'listing'")
                 file.seek(end)
 
-    def _identity(self, database: sqlite3.Connection, entry: Entry, repeats: dict[str, int]) -> tuple[str, int, str]:
+    def _identity(
+        self, database: sqlite3.Connection, entry: Entry, repeats: dict[str, int]
+    ) -> tuple[str, int, str]:
         """Task, repeat and what is shown of a row; repeats that rows do not name are counted."""
         task = _plain(entry.task)
         if entry.repeat is None and task not in repeats:

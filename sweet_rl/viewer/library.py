@@ -119,7 +119,10 @@ class Shown:
         number = {"name": name, "unit": unit, **asdict(found)} if graded else None
         report = self.path.with_name("report.json")
         try:
-            if self.path.name == "episodes.jsonl" and report.stat().st_mtime_ns >= self.path.stat().st_mtime_ns:
+            if (
+                self.path.name == "episodes.jsonl"
+                and report.stat().st_mtime_ns >= self.path.stat().st_mtime_ns
+            ):
                 name, told = next(iter(read_object(report)["measures"].items()))
                 mean = {key: told[key] for key in ("mean", "low", "high")}
                 unit = "number" if told["unit"] == "number" else "share"
@@ -151,7 +154,9 @@ class Shown:
         index = self.index
         if index is None or self.kind not in LAYOUTS:
             raise UsageError(f"{self.name} has no rows to list.")
-        return index.listing(lambda: index_of(index.entries(), self.name, self.kind) | {"broken": index.broken})
+        return index.listing(
+            lambda: index_of(index.entries(), self.name, self.kind) | {"broken": index.broken}
+        )
 
     def document(self) -> dict[str, Json]:
         """A file that is looked at as a whole."""
@@ -166,11 +171,17 @@ class Library:
     """
 
     def __init__(
-        self, paths: Sequence[str | Path], *, drawing: Making | None = None, named: Sequence[str | Path] | None = None
+        self,
+        paths: Sequence[str | Path],
+        *,
+        drawing: Making | None = None,
+        named: Sequence[str | Path] | None = None,
     ) -> None:
         found = list(_found([Path(path).expanduser() for path in paths]))
         if not found:
-            raise UsageError(f"Nothing in {', '.join(map(str, paths))} can be shown: no rows, no metrics, no reports.")
+            raise UsageError(
+                f"Nothing in {', '.join(map(str, paths))} can be shown: no rows, no metrics, no reports."
+            )
         names = [found[0][0].name]
         if len(found) > 1:  # relative to what all have in common
             places = [path.resolve() for path, _ in found]
@@ -221,14 +232,20 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
-            raise UsageError(f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r}).")
+            raise UsageError(
+                f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
+            )
         files = [path]
         if path.is_dir():  # what a run leaves; records of single files go with these
             files = [
-                one for one in entries_of(path) if one.suffix == ".jsonl" or one.name == "run.json" or is_report(one)
+                one
+                for one in entries_of(path)
+                if one.suffix == ".jsonl" or one.name == "run.json" or is_report(one)
             ]
             if len(files) > MOST_FILES:
-                raise UsageError(f"{str(path)!r} has more than {MOST_FILES} files to show; name a folder in it.")
+                raise UsageError(
+                    f"{str(path)!r} has more than {MOST_FILES} files to show; name a folder in it."
+                )
         for file in files:
             place = file.resolve()
             try:
@@ -396,7 +413,9 @@ def read_object(path: Path) -> dict[str, Json]:
         try:
             found = json.load(file)
         except ValueError as error:
-            raise UsageError(f"{str(path)!r} is no JSON file ({error}); it may be written just now.") from None
+            raise UsageError(
+                f"{str(path)!r} is no JSON file ({error}); it may be written just now."
+            ) from None
     if not isinstance(found, dict):
         raise UsageError(f"{str(path)!r} holds no JSON object.")
     return found

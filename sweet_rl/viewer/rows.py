@@ -32,7 +32,9 @@ SUMMARY_LENGTH = 180
 _MARKS = re.compile(r"<\|[^|<>]{1,40}\|>")  # of chat templates
 
 
-def index_of(entries: Iterable[tuple[str, int, Mapping[str, Json]]], title: str, kind: FileKind) -> dict[str, Json]:
+def index_of(
+    entries: Iterable[tuple[str, int, Mapping[str, Json]]], title: str, kind: FileKind
+) -> dict[str, Json]:
     """The index of a file from task, repeat and entry of its rows, in file order; as columns, which is smaller.
 
     A row's `task` is a position in `tasks`, and a task has the summary of its first row.
@@ -348,7 +350,9 @@ def _content(content: Json) -> str:
     """A message's text; a picture in it is named."""
     if not isinstance(content, list):
         return str(content)
-    return "".join(str(part.get("text", "[picture]")) if isinstance(part, Mapping) else str(part) for part in content)
+    return "".join(
+        str(part.get("text", "[picture]")) if isinstance(part, Mapping) else str(part) for part in content
+    )
 
 
 # ---- kinds
@@ -368,18 +372,25 @@ class Layout(NamedTuple):
 def _design_entry(item: Trajectory) -> dict[str, Json]:
     """`floor` is what a blank page scores, `metric` which grade the reward is."""
     metric = metric_of(item)
-    return entry_of(item) | {"floor": floors_of(item).get("blank page", {}).get(metric or ""), "metric": metric}
+    return entry_of(item) | {
+        "floor": floors_of(item).get("blank page", {}).get(metric or ""),
+        "metric": metric,
+    }
 
 
 def metric_of(item: Trajectory) -> str | None:
     """Which grade the reward of a page is."""
-    return next((name for name, grade in numbers(item.extra.get("grades")).items() if grade == item.reward), None)
+    return next(
+        (name for name, grade in numbers(item.extra.get("grades")).items() if grade == item.reward), None
+    )
 
 
 def floors_of(item: Trajectory) -> dict[str, dict[str, float]]:
     """What pages of no effort score, by their names."""
     floors = item.extra.get("floors")
-    return {str(name): numbers(found) for name, found in floors.items()} if isinstance(floors, Mapping) else {}
+    return (
+        {str(name): numbers(found) for name, found in floors.items()} if isinstance(floors, Mapping) else {}
+    )
 
 
 LAYOUTS: Mapping[str, Layout] = {
@@ -419,7 +430,9 @@ def index_entry(kind: FileKind, row: Row) -> Entry:
         task = shown["task"]
         repeat = None if kind in TRAJECTORIES and row.get("sample_index") is None else shown["repeat"]
     if repeat is not None and not 0 <= repeat < 2**63:
-        raise DataError("counts its repeat by a number that no file has", value=repeat, repair="Count from 0.")
+        raise DataError(
+            "counts its repeat by a number that no file has", value=repeat, repair="Count from 0."
+        )
     return Entry(task, repeat, shown, text)
 
 

@@ -34,7 +34,11 @@ _PATIENCE_S = 0.4
 
 
 def serve(
-    library: Library, *, host: str = "127.0.0.1", port: int = 9785, on_ready: Callable[[str], None] = lambda _: None
+    library: Library,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 9785,
+    on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve until SIGINT (Ctrl-C) or SIGTERM; then the library is closed. Port 0 takes a free one.
 
@@ -50,7 +54,9 @@ def serve(
     asyncio.run(serving.serve(make_app(library, token=token, host=host), host, port, on_ready=ready))
 
 
-def make_app(library: Library, *, token: str, host: str = "127.0.0.1", limits: Limits | None = None) -> web.Application:
+def make_app(
+    library: Library, *, token: str, host: str = "127.0.0.1", limits: Limits | None = None
+) -> web.Application:
     """The web application: the page at `/`, and what it asks for under `/api/`.
 
     That is `files`, `results/{file}`, `index/{file}`, `rows/{file}/{position}`, `search/{file}?text=`, `documents/{file}`, and
@@ -139,7 +145,9 @@ class _Asked:
         page = self._of(request).report_page()
         if page is None:
             raise web.HTTPNotFound(text="There is no report.html beside this file.\n")
-        policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+        policy = (
+            "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+        )
         body = await asyncio.to_thread(page.read_bytes)
         return web.Response(
             body=body, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": policy}
@@ -222,5 +230,7 @@ def _only_with(token: str) -> Middleware:
 def _json(value: Json, *, status: int = 200) -> web.Response:
     """ASCII, so that a lone surrogate in a model's text does not fail to encode."""
     return web.Response(
-        text=json.dumps(value, ensure_ascii=True, allow_nan=False), content_type="application/json", status=status
+        text=json.dumps(value, ensure_ascii=True, allow_nan=False),
+        content_type="application/json",
+        status=status,
     )

@@ -144,7 +144,9 @@ class AdventureEnv:
         self._done = True  # should the game break
         if is_refused(command, published=self._published):
             here = before.scene
-            latest = AdventureStep(Scene(here.look, here.inventory, f"\n{REFUSAL}\n", here.actions), before.score)
+            latest = AdventureStep(
+                Scene(here.look, here.inventory, f"\n{REFUSAL}\n", here.actions), before.score
+            )
         else:
             latest = await self._play(command)
         self._latest = latest

@@ -154,7 +154,9 @@ class World:
         """
         raise UsageError(f"{self.name} has no oracle that a model plays.")
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any) -> User:
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
         """The simulated human, played by a model behind a server.
 
         Args:
@@ -376,7 +378,9 @@ class World:
         """How many of so many episodes may run at a time."""
         return wanted
 
-    def beside(self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Options:
+    def beside(
+        self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]
+    ) -> Options:
         """Options of a run whose rows go to `output`, for worlds that keep files beside them.
 
         Args:

@@ -88,7 +88,10 @@ def parse_fixed(text: str) -> ParsedAction:
     return ParsedAction(spoken + text[start:], text, answer.lstrip(" \t"))
 
 
-PARSERS: Final[dict[str, Callable[[str], ParsedAction]]] = {"published": parse_published, "fixed": parse_fixed}
+PARSERS: Final[dict[str, Callable[[str], ParsedAction]]] = {
+    "published": parse_published,
+    "fixed": parse_fixed,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +197,9 @@ class DialogueEnv:
                 raise EpisodeError(StopReason.USER_FAILED, failure)
             failures = (*failures, failure)
         self._messages.append(Message("user", reply.content[: self.reply_limit]))
-        return StepResult(parsed.visible, parsed.output, self._observe(), failures=failures, info=self._info())
+        return StepResult(
+            parsed.visible, parsed.output, self._observe(), failures=failures, info=self._info()
+        )
 
     async def close(self) -> None:
         """Nothing to free: the user outlives the episode."""

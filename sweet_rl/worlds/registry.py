@@ -75,9 +75,9 @@ def world_with(source: str) -> World:
     Raises:
         UsageError: there is none.
     """
-    return next((world for world in all_worlds() if source.partition(":")[0] in world.sources), None) or world_of(
-        source
-    )
+    return next(
+        (world for world in all_worlds() if source.partition(":")[0] in world.sources), None
+    ) or world_of(source)
 
 
 def world_in(provenance: Mapping[str, Json]) -> World | None:

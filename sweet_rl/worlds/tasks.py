@@ -36,7 +36,9 @@ def load_tasks(
         DataError: a row is wrong; names file, line and field.
     """
     if num_tasks is not None and (not isinstance(num_tasks, int) or num_tasks < 0):
-        raise UsageError(f"the number of tasks must be 0 or more, got {num_tasks!r}. Leave it out for all tasks.")
+        raise UsageError(
+            f"the number of tasks must be 0 or more, got {num_tasks!r}. Leave it out for all tasks."
+        )
     if not isinstance(source, str | Path):
         raise UsageError(f"tasks are loaded by the name of a list or a file, got {source!r}.")
     source = str(source)
@@ -87,7 +89,9 @@ def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:
         first, _, last = word.partition("-")
         if word in places:
             chosen.add(places[word])
-        elif first.isdigit() and (not last or last.isdigit()) and int(first) <= int(last or first) < len(tasks):
+        elif (
+            first.isdigit() and (not last or last.isdigit()) and int(first) <= int(last or first) < len(tasks)
+        ):
             chosen.update(range(int(first), int(last or first) + 1))
         else:
             hint = f"Places go from 0 to {len(tasks) - 1}." if tasks else ""
@@ -120,7 +124,9 @@ def _download(split: str) -> Path:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError:
-        raise missing_package("huggingface_hub", "hub", needed_for=f"The task source {HUB_REPOSITORY!r}") from None
+        raise missing_package(
+            "huggingface_hub", "hub", needed_for=f"The task source {HUB_REPOSITORY!r}"
+        ) from None
     file = HUB_FILES[split]
     without_hub_if_silent()
     try:

@@ -54,7 +54,9 @@ def services():
                 pytest.fail(str(error))
             pytest.skip(str(error))
         with asyncio.Runner() as runner:
-            service = Service(runner, open_renderer(RenderSettings(**{"browsers": 1, "page_timeout_s": 90} | settings)))
+            service = Service(
+                runner, open_renderer(RenderSettings(**{"browsers": 1, "page_timeout_s": 90} | settings))
+            )
             try:
                 yield service
             finally:

@@ -21,7 +21,9 @@ from sweet_rl.errors import ServiceError
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).resolve().parents[2]
-TAILWIND = '<link href="https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">'
+TAILWIND = (
+    '<link href="https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">'
+)
 SHOP = f"""<html>{TAILWIND}<body class="bg-gray-100">
 <h1 class="bg-red-500 text-white text-2xl font-bold h-16">Shop</h1>
 <img src="https://picsum.photos/id/48/300/200"><p>words <b>bold</b> more</p>
@@ -183,7 +185,11 @@ REACHING = """<link rel=dns-prefetch href=http://HOST><link rel=preconnect href=
 @contextlib.contextmanager
 def listener():
     """A port of this machine, TCP and UDP; `seen` holds what came."""
-    tcp, udp, seen = (socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM), [])
+    tcp, udp, seen = (
+        socket.create_server(("127.0.0.1", 0)),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+        [],
+    )
     udp.bind(tcp.getsockname())
     done = threading.Event()
 
@@ -289,7 +295,9 @@ async def main():
     await asyncio.sleep(60)
 asyncio.run(main())
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as parent:
         *pids, home = parent.stdout.readline().split()
         parent.kill()
     deadline = time.monotonic() + 20

@@ -69,7 +69,9 @@ def test_a_million_half_tags_take_no_time():
 @given(st.lists(st.sampled_from(["<html", "<body", ">", "</html>", "</body>", "a", "\n", " "]), max_size=14))
 def test_pages_are_what_the_pattern_finds(parts):
     text = "".join(parts)
-    found = re.search(r"<html.*?>.*?</html>", text, re.DOTALL) or re.search(r"<body.*?>.*?</body>", text, re.DOTALL)
+    found = re.search(r"<html.*?>.*?</html>", text, re.DOTALL) or re.search(
+        r"<body.*?>.*?</body>", text, re.DOTALL
+    )
     assert extract_html(text)[1] == (found and found.group())
 
 
@@ -185,6 +187,8 @@ def test_and_no_others_but_those_that_need_none():
     assert b"@keyframes spin" in served
 
 
-@pytest.mark.parametrize("page", ["<iframe srcdoc='&lt;p class=mt-2&gt;'>", "<object data='data:text/html,%3Cp'>"])
+@pytest.mark.parametrize(
+    "page", ["<iframe srcdoc='&lt;p class=mt-2&gt;'>", "<object data='data:text/html,%3Cp'>"]
+)
 def test_pages_within_pages_get_all_of_it(page):
     assert tailwind_for(page) == tailwind()

@@ -60,7 +60,9 @@ def run(work, *, browsers=1, **settings):
         return FakeBrowser(started)
 
     async def main():
-        async with RenderService(RenderSettings(browsers=browsers, **settings), start, program="true") as service:
+        async with RenderService(
+            RenderSettings(browsers=browsers, **settings), start, program="true"
+        ) as service:
             result = await work(service)
         assert not any(browser.alive for browser in started)
         return result
@@ -136,7 +138,9 @@ def test_one_that_has_grown_is_replaced(monkeypatch):
 
     async def work(service):
         await service.render("a")
-        next(iter(service._seats[0]._running)).browser.megabytes = 3_000  # above the limit, below twice the limit
+        next(
+            iter(service._seats[0]._running)
+        ).browser.megabytes = 3_000  # above the limit, below twice the limit
         await asyncio.sleep(0.1)
         return await service.render("b")
 
@@ -157,7 +161,9 @@ def test_the_cache_gives_what_was_rendered(tmp_path, version):
     assert started == []
 
 
-@pytest.mark.parametrize("settings", [{"viewport": Viewport(100, 100)}, {"allow_scripts": True}, {"max_height": 9}])
+@pytest.mark.parametrize(
+    "settings", [{"viewport": Viewport(100, 100)}, {"allow_scripts": True}, {"max_height": 9}]
+)
 def test_the_cache_knows_what_decides_about_a_picture(tmp_path, version, settings):
     run(pages("a"), cache=tmp_path)
     assert len(run(pages("a"), cache=tmp_path, **settings)[1]) == 1
@@ -259,7 +265,8 @@ def test_answers_find_their_commands_and_events_their_session():
 
 
 @pytest.mark.parametrize(
-    "error", [{"error": {"code": 1, "message": "no such frame"}}, {"error": "bad", "message": "no such frame"}]
+    "error",
+    [{"error": {"code": 1, "message": "no such frame"}}, {"error": "bad", "message": "no such frame"}],
 )
 def test_a_refused_command_says_why(error):
     async def work(wire, sent, end):

@@ -6,7 +6,15 @@ import time
 
 import pytest
 
-from sweet_rl.chat import EMBEDDED, InstructedChat, PlainChat, TokenizerChat, load_tokenizer, rendering, with_system
+from sweet_rl.chat import (
+    EMBEDDED,
+    InstructedChat,
+    PlainChat,
+    TokenizerChat,
+    load_tokenizer,
+    rendering,
+    with_system,
+)
 from sweet_rl.chat.formats import LastObservation, WholeTranscript, model_path
 from sweet_rl.chat.reflect_format import (
     ACTION_MARKER,
@@ -88,7 +96,9 @@ def test_system_text_stays_where_the_template_takes_it():
 
 
 def test_a_template_that_refuses_the_dialogue_is_named():
-    template = "{% if messages | length > 2 %}{{ raise_exception('too many') }}{% endif %}{{ messages[0].content }}"
+    template = (
+        "{% if messages | length > 2 %}{{ raise_exception('too many') }}{% endif %}{{ messages[0].content }}"
+    )
     with pytest.raises(UsageError, match="roles user, assistant, user: too many"):
         TokenizerChat(tiny_tokenizer(template)).render([USER, REPLY, USER])
 
@@ -101,7 +111,10 @@ def test_missing_template_and_missing_tokenizer(tmp_path):
 
 
 def test_plain_chat():
-    assert PlainChat("<s>").render([SYSTEM, USER]) == "<s>### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
+    assert (
+        PlainChat("<s>").render([SYSTEM, USER])
+        == "<s>### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
+    )
     assert with_system("", [USER]) == [USER]
 
 
@@ -226,7 +239,9 @@ def test_it_may_run_in_a_thread_and_another_goes_on(tokenizer, monkeypatch):
 
 
 def test_what_templates_reckon_with_is_as_it_was(tokenizer):
-    tokenizer.chat_template = "{{ 3 * 4 }} {{ 2**10 }} {{ 'ab' * 3 }} {{ ([1] * 2)|length }} {{ 2 * 1.5 }}" + SAID
+    tokenizer.chat_template = (
+        "{{ 3 * 4 }} {{ 2**10 }} {{ 'ab' * 3 }} {{ ([1] * 2)|length }} {{ 2 * 1.5 }}" + SAID
+    )
     assert TokenizerChat(tokenizer).render([Message("user", "Hi.")]) == "12 1024 ababab 2 3.0Hi."
 
 
@@ -252,7 +267,11 @@ def test_explore_training_texts(recorded):
     ):
         text, label = plain["text"].split(ACTION_MARKER)
         reflection = reflected["text"].split(ANALYSE_MARKER)[1]
-        assert sft_texts(text, EXPLORE, reflection, label) == (plain["text"], reflected["text"], policy["text"])
+        assert sft_texts(text, EXPLORE, reflection, label) == (
+            plain["text"],
+            reflected["text"],
+            policy["text"],
+        )
 
 
 def test_the_recorded_prompt_of_a_game(shared):
@@ -265,7 +284,10 @@ def test_the_recorded_prompt_of_a_game(shared):
 
 def test_prompts_by_hand():
     text = "You see this.\nThe actions you can take now is:\nAction 0: stay\n"
-    assert split_prompt(text, TAXI) == ("You see this.", "\nThe actions you can take now is:\nAction 0: stay\n")
+    assert split_prompt(text, TAXI) == (
+        "You see this.",
+        "\nThe actions you can take now is:\nAction 0: stay\n",
+    )
     assert reflection_prompt(text, TAXI) == "You see this. # Analyze:\n"
     assert policy_prompt(text, TAXI) == f"{text} # Action:\n"
     assert policy_prompt(text, TAXI, "", instruction="Hi") == (

@@ -78,7 +78,9 @@ def test_messages_become_a_prompt_and_a_completion_for_each_turn(family):
     _, template = family
     messages = dialogue()
     turns = template.turns(messages)
-    assert [(turn.text, turn.end, turn.lead) for turn in turns] == [(text, "<|end_turn|>", "") for text in SAID]
+    assert [(turn.text, turn.end, turn.lead) for turn in turns] == [
+        (text, "<|end_turn|>", "") for text in SAID
+    ]
     assert [turn.prompt for turn in turns] == [template.chat.render(messages[:place]) for place in (1, 3, 5)]
     assert template.turns(messages, first=3) == turns[1:]
 
@@ -173,7 +175,8 @@ def test_of_two_marks_behind_the_last_turn_the_one_that_ends_every_turn_is_its_e
 def test_a_text_that_begins_in_another_way_loses_no_turn():
     """Each user message begins with the begin token, as in Llama 2; the first of these lacks it."""
     llama = THINKING.replace(
-        "{% for m in messages %}", "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token }}{% endif %}"
+        "{% for m in messages %}",
+        "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token }}{% endif %}",
     )
     text = template_of(llama).chat.render(dialogue()[:3]) + "hm</think>Four."
     assert len(template_of(llama).written("", text)) == 2
@@ -200,7 +203,11 @@ def test_there_and_back(template, messages):
             "In light of it.<|begin|><|header|>user",
             "it does not begin as that does, with '<|begin|><|header|>user",
         ),
-        (None, "<|begin|><|header|>user<|end_header|>\n\na", "it has '' where the template writes '<|end_turn|>'"),
+        (
+            None,
+            "<|begin|><|header|>user<|end_header|>\n\na",
+            "it has '' where the template writes '<|end_turn|>'",
+        ),
         (
             TEMPLATES["mistral"].replace("+ m['content'] + eos", "+ m['content'] | trim + eos"),
             "<|begin|>[INST] a [/INST] b \n<|end_turn|>",
@@ -262,7 +269,9 @@ BY_HAND = {
         "<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_RESPONSE|>"
         "[d<|END_RESPONSE|><|END_OF_TURN_TOKEN|>]"
     ],
-    "phi3": ["<|user|>\nA?<|end|>\n<|assistant|>\n[b<|end|>]\n<|user|>\nC?<|end|>\n<|assistant|>\n[d<|end|>]"],
+    "phi3": [
+        "<|user|>\nA?<|end|>\n<|assistant|>\n[b<|end|>]\n<|user|>\nC?<|end|>\n<|assistant|>\n[d<|end|>]"
+    ],
     "llava_next": ["[INST] A? [/INST][b</s>]", "[INST] A? [/INST] b</s> [INST] C? [/INST][d</s>]"],
 }
 """What is read, and in brackets what is learned, sequence by sequence, of A? b C? d."""
@@ -270,7 +279,9 @@ BY_HAND = {
 
 def trl_templates():
     trl = pytest.importorskip("trl", reason="TRL's chat templates: pip install trl")
-    return {path.stem: path.read_text() for path in (Path(trl.__file__).parent / "chat_templates").glob("*.jinja")}
+    return {
+        path.stem: path.read_text() for path in (Path(trl.__file__).parent / "chat_templates").glob("*.jinja")
+    }
 
 
 def trl_tokenizer(name, text, ends):
@@ -306,12 +317,16 @@ def test_ten_templates_written_out_by_hand(name):
     for branch in pair.sides[0].branches:
         text, position = "", 0
         for start, end in branch.scored:
-            text += tokenizer.decode(branch.ids[position:start]) + f"[{tokenizer.decode(branch.ids[start:end])}]"
+            text += (
+                tokenizer.decode(branch.ids[position:start]) + f"[{tokenizer.decode(branch.ids[start:end])}]"
+            )
             position = end
         found.append(text)
     wanted = BY_HAND[name]
     # a default system text of the template is its own business
-    assert [text[max(0, len(text) - len(whole)) :] for text, whole in zip(found, wanted, strict=True)] == wanted
+    assert [
+        text[max(0, len(text) - len(whole)) :] for text, whole in zip(found, wanted, strict=True)
+    ] == wanted
 
 
 def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
@@ -347,7 +362,9 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
                 if ends[name]["content"] == "parts":
                     messages = [{**m, "content": [{"type": "text", "text": m["content"]}]} for m in messages]
                 try:
-                    prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+                    prompt = tokenizer.apply_chat_template(
+                        messages, tokenize=False, add_generation_prompt=True
+                    )
                 except TemplateError:  # no system role: the first user's message begins with its text
                     assert "gemma" in name
                     continue

@@ -10,7 +10,11 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import read_rows
 from tests.reflect_data.serving import talking
 
-WORLDS = {"code": "mini:test", "twenty_questions": "twenty-questions:test", "dangerous_taxi": "taxi:full:test"}
+WORLDS = {
+    "code": "mini:test",
+    "twenty_questions": "twenty-questions:test",
+    "dangerous_taxi": "taxi:full:test",
+}
 
 
 def simulated(tmp_path, world, **flags):
@@ -60,7 +64,11 @@ def test_a_file_goes_on_with_the_same_reflections_only(tmp_path):
         ({"reflection_model": "planner"}, "planner is an agent"),
         ({"reflection_prompt_path": "/no/such/file"}, "There is no prompt file"),
         (
-            {"reflection_model": "m", "reflection_base_url": "http://x/v1", "reflection_api_key_var": "NO_SUCH_KEY"},
+            {
+                "reflection_model": "m",
+                "reflection_base_url": "http://x/v1",
+                "reflection_api_key_var": "NO_SUCH_KEY",
+            },
             "'NO_SUCH_KEY', which is to hold the server's key, is not set",
         ),
     ],
@@ -112,7 +120,10 @@ def test_the_two_models_may_be_behind_different_servers(tmp_path, monkeypatch, o
     monkeypatch.setenv("ACTING_KEY", "of the agent")
     monkeypatch.setenv("THINKING_KEY", "of the reflection model")
     acted, thought = [], []
-    with talking(lambda _: "0", asked=acted) as acting, talking(lambda _: "Look first.", asked=thought) as thinking:
+    with (
+        talking(lambda _: "0", asked=acted) as acting,
+        talking(lambda _: "Look first.", asked=thought) as thinking,
+    ):
         rows = simulated(
             tmp_path,
             "dangerous_taxi",

@@ -38,7 +38,10 @@ def numbers(tmp_path):
 def two(tmp_path, ours=None, theirs=None):
     """Ten tasks in two families: A solves 0 to 6, B solves 5 to 7."""
     a = [row(f"t{n}", float(n < 7), turns=2, family=f"f{n % 2}", **(ours or {})) for n in range(10)]
-    b = [row(f"t{n}", float(5 <= n < 8), turns=3, family=f"f{n % 2}", agent="b", **(theirs or {})) for n in range(10)]
+    b = [
+        row(f"t{n}", float(5 <= n < 8), turns=3, family=f"f{n % 2}", agent="b", **(theirs or {}))
+        for n in range(10)
+    ]
     return write(tmp_path / "a.jsonl", a), write(tmp_path / "b.jsonl", b)
 
 
@@ -55,7 +58,11 @@ def test_the_numbers_by_hand(tmp_path, capsys):
     # differences: five 1, one -1, four 0: sum of squares 6 - 10 * 0.16 = 4.4; t with 9 degrees of freedom is 2.262
     half = 2.262 * (4.4 / 9 / 10) ** 0.5
     assert (each["low"], each["high"]) == (pytest.approx(0.4 - half), pytest.approx(0.4 + half))
-    assert (passed["name"], turns["difference"]["mean"], questions["difference"]["mean"]) == ("tests passed", -1, -1)
+    assert (passed["name"], turns["difference"]["mean"], questions["difference"]["mean"]) == (
+        "tests passed",
+        -1,
+        -1,
+    )
     assert [(one["name"], one["difference"]["mean"]) for one in pairing["families"]] == [
         ("f0", pytest.approx(0.6)),
         ("f1", pytest.approx(0.2)),
@@ -63,7 +70,9 @@ def test_the_numbers_by_hand(tmp_path, capsys):
     assert [(one["first"], one["episodes"]) for one in pairing["endings"]] == [(2, [10, 0]), (3, [0, 10])]
     assert (pairing["only_ours"], pairing["only_theirs"]) == (["t0", "t1", "t2", "t3", "t4"], ["t7"])
     out = capsys.readouterr().out
-    assert re.search(r"success, %\s+70.0\s+30.0\s+\+40.0\s+\[-10.0, \+90.0\]\s+0.219\s+McNemar\s+5\s+1\s+4", out)
+    assert re.search(
+        r"success, %\s+70.0\s+30.0\s+\+40.0\s+\[-10.0, \+90.0\]\s+0.219\s+McNemar\s+5\s+1\s+4", out
+    )
     assert "the difference is not settled" in out
 
 
@@ -90,7 +99,10 @@ def test_one_run_against_several(tmp_path):
     ("theirs", "says"),
     [
         ({"human": "llama-70b"}, r"their humans differ \(env_model 'scripted' and 'llama-70b'\)"),
-        ({"graded_with": {"grader": "tests", "digest": "e"}}, r"graders differ \(digest 'd' and 'e'\).*--regrade"),
+        (
+            {"graded_with": {"grader": "tests", "digest": "e"}},
+            r"graders differ \(digest 'd' and 'e'\).*--regrade",
+        ),
         ({"provenance": {"settings": {"task_type": "html"}}}, "of different worlds"),
         (
             {"provenance": {"env_model": "scripted", "settings": {"task_type": "code", "max_steps": 5}}},
@@ -128,7 +140,9 @@ def test_other_tasks_are_refused_and_what_is_shared_is_compared(tmp_path):
     with pytest.raises(UsageError, match=r"No task has been graded in both '.*e\.jsonl' and '.*f\.jsonl'"):
         compare(*halves, overwrite=True)
     ungraded = write(tmp_path / "g.jsonl", [row("t1", None), row("t2", None)])
-    with pytest.raises(UsageError, match=r"g\.jsonl' has no rewards: `sweet-rl evaluate .*g\.jsonl` grades it"):
+    with pytest.raises(
+        UsageError, match=r"g\.jsonl' has no rewards: `sweet-rl evaluate .*g\.jsonl` grades it"
+    ):
         compare(b, ungraded, overwrite=True)
 
 
@@ -158,7 +172,12 @@ def test_a_world_that_rewards_turns(tmp_path):
     runs = []
     for name, wins in (("a", {1, 2, 3}), ("b", {1})):
         rows = [
-            row(f"dangerous_taxi/{n}", 1.5 if n in wins else -0.5, game={"won": n in wins}, provenance=settings)
+            row(
+                f"dangerous_taxi/{n}",
+                1.5 if n in wins else -0.5,
+                game={"won": n in wins},
+                provenance=settings,
+            )
             for n in range(4)
         ]
         runs.append(write(tmp_path / f"{name}.jsonl", rows))
@@ -207,7 +226,10 @@ def test_the_page_is_inert_and_has_what_made_it(tmp_path):
 def test_a_name_has_one_line_of_the_table(tmp_path, capsys):
     name = f"\nOnly b solves everything\t{'x' * 1000}"
     files = [
-        write(tmp_path / f"{run}.jsonl", [row(f"{n} {name}", float(n == run), family=f"{n} {name}") for n in (0, 1)])
+        write(
+            tmp_path / f"{run}.jsonl",
+            [row(f"{n} {name}", float(n == run), family=f"{n} {name}") for n in (0, 1)],
+        )
         for run in (0, 1)
     ]
     compare(*files)

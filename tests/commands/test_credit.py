@@ -83,7 +83,9 @@ def test_a_critic_is_compared_with_the_model_that_it_was_trained_from(models, sa
     assert row["hidden"]["reference"] == pytest.approx(base, abs=1e-4)
     (found, *_) = sweet_rl.credit(load_trajectories(saved)[1:2], critic, without_hidden=False)
     assert found[1].hidden.advantage == pytest.approx(row["hidden"]["advantage"], abs=1e-5)
-    credit(saved, critic=str(critic), hidden=True, reference_model=models["critic"], overwrite=True, quiet=True)
+    credit(
+        saved, critic=str(critic), hidden=True, reference_model=models["critic"], overwrite=True, quiet=True
+    )
     assert f"is compared with {models['critic']}." in capsys.readouterr().out
 
 
@@ -183,7 +185,12 @@ def test_a_turn_without_a_score_says_why(models, tmp_path, capsys):
     replace_rows(saved, rows)
     credit(saved, critic=models["critic"], quiet=True)
     found = rows_of(tmp_path / "odd.credit.critic.jsonl")
-    assert [row["hidden"].get("why") for row in found[::2]] == ["no_prompt", "no_tokens", "too_long", "no_reference"]
+    assert [row["hidden"].get("why") for row in found[::2]] == [
+        "no_prompt",
+        "no_tokens",
+        "too_long",
+        "no_reference",
+    ]
     assert [row["hidden"]["advantage"] for row in found[::2]] == [None] * 4
     assert found[6]["hidden"]["critic"] < 0
     said = capsys.readouterr().out

@@ -50,7 +50,11 @@ def test_the_numbers_are_those_of_the_episodes(tmp_path, capsys):
     assert found["bounds"]["oracle"]["success"]["mean"] == 1
     assert found["bounds"]["constant"]["success"]["mean"] < 1
     assert found["bounds"]["a constant answer"]["tests passed"]["tasks"] == 8
-    assert found["human"] == {"model": "scripted", "prompt": "", "version": f"sweet_rl {found['made']['sweet_rl']}"}
+    assert found["human"] == {
+        "model": "scripted",
+        "prompt": "",
+        "version": f"sweet_rl {found['made']['sweet_rl']}",
+    }
     assert found["grader"]["grader"] == "tests"
     assert list(found).index("measures") < list(found).index("made")  # as it is shown: the numbers first
     unsolved = [row for row in played if row["reward"] != 1]
@@ -79,7 +83,9 @@ def test_the_same_command_resumes_and_more_repeats_are_added(tmp_path, capsys):
         evaluate(**SMALL | {"model": "random"}, output_dir="out")
     record = json.loads((tmp_path / "out/run.json").read_text())
     assert record["stage"] == "eval"
-    assert [session["status"] for session in record["sessions"]] == ["finished"] * 3  # none of the one refused
+    assert [session["status"] for session in record["sessions"]] == [
+        "finished"
+    ] * 3  # none of the one refused
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "episodes.jsonl", "grading.json", "report.html", "report.json", "run.json"
     }  # fmt: skip
@@ -107,7 +113,9 @@ def test_failed_episodes_are_played_again_and_are_in_no_number(tmp_path, capsys)
 
 
 def test_tokens_and_money_of_agent_and_human_apart(tmp_path, monkeypatch):
-    (tmp_path / "prices.toml").write_text("[echo]\ninput = 2\noutput = 8\n[scripted]\ninput = 1\noutput = 1\n")
+    (tmp_path / "prices.toml").write_text(
+        "[echo]\ninput = 2\noutput = 8\n[scripted]\ninput = 1\noutput = 1\n"
+    )
     with start_server() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         evaluate(
@@ -141,7 +149,9 @@ def test_an_address_without_v1_is_told_which_to_try(completions_only):
         url = server.base_url.removesuffix("/v1")
         with pytest.raises(ServiceError, match=f"A server of models answers at {url}/v1: use that address"):
             evaluate(**SMALL | {"model": "openai/echo"}, output_dir="out", agent_base_url=url)
-    nothing = completions_only.removesuffix("/v1") + "/api"  # lists models wherever it is asked, and has no chat
+    nothing = (
+        completions_only.removesuffix("/v1") + "/api"
+    )  # lists models wherever it is asked, and has no chat
     with pytest.raises(ServiceError) as found:
         evaluate(**SMALL | {"model": "openai/any"}, output_dir="other", agent_base_url=nothing)
     assert "It offers any" in str(found.value)
@@ -188,7 +198,9 @@ def test_some_tasks_alone(tmp_path):
 
 
 def test_a_world_that_rewards_turns(tmp_path):
-    evaluate(model="planner", world="dangerous_taxi", num_tasks=5, quiet=True, output_dir="out", bounds="random")
+    evaluate(
+        model="planner", world="dangerous_taxi", num_tasks=5, quiet=True, output_dir="out", bounds="random"
+    )
     found = report(tmp_path / "out")
     won = [row["game"]["won"] for row in rows(tmp_path / "out/episodes.jsonl")]
     assert found["measures"]["success"]["mean"] == fmean(won) > 0
@@ -254,7 +266,12 @@ main()
 def test_a_run_that_is_killed_loses_at_most_what_is_in_flight_and_counts_nothing_twice(tmp_path):
     path, seen = tmp_path / "out/episodes.jsonl", []
     with start_server() as server:
-        flags = SMALL | {"model": "openai/echo", "agent_base_url": server.base_url, "batch_size": 2, "max_turns": 3}
+        flags = SMALL | {
+            "model": "openai/echo",
+            "agent_base_url": server.base_url,
+            "batch_size": 2,
+            "max_turns": 3,
+        }
         words = ["eval", "--output_dir=out", *(f"--{name}={value}" for name, value in flags.items())]
         for moment in (
             ("simulation", "trajectory_to_row", "6"),  # the sixth episode is over, and not yet written
@@ -294,6 +311,10 @@ def test_stored_episodes_are_graded_again_where_there_is_something_to_grade(tmp_
     path.write_text("".join(json.dumps(row | {"reward": 0.25}) + "\n" for row in rows(path)))
     evaluate(**SMALL, output_dir="out", regrade=True)
     assert 0.25 not in {row["reward"] for row in rows(path)}
-    with pytest.raises(UsageError, match="--regrade has nothing to grade again: dangerous_taxi rewards turns"):
-        evaluate(model="planner", world="dangerous_taxi", num_tasks=5, quiet=True, output_dir="taxi", regrade=True)
+    with pytest.raises(
+        UsageError, match="--regrade has nothing to grade again: dangerous_taxi rewards turns"
+    ):
+        evaluate(
+            model="planner", world="dangerous_taxi", num_tasks=5, quiet=True, output_dir="taxi", regrade=True
+        )
     assert not (tmp_path / "taxi").exists()

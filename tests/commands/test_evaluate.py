@@ -66,7 +66,9 @@ def test_repeats_are_what_rows_say_they_are(functions, capsys):
     played = rows(functions)
 
     def written(*counts):
-        several = [row | {"sample_index": at} for row, n in zip(played, counts, strict=True) for at in range(n)]
+        several = [
+            row | {"sample_index": at} for row, n in zip(played, counts, strict=True) for at in range(n)
+        ]
         functions.write_text("".join(json.dumps(row) + "\n" for row in several))
         evaluate(str(functions), quiet=True)
         report = json.loads(functions.with_suffix(".report.json").read_text())
@@ -81,7 +83,9 @@ def test_repeats_are_what_rows_say_they_are(functions, capsys):
     assert "3 trajectories, 2 tasks with repeats of different number" in text
     assert "best of" not in text
     functions.write_text(
-        "".join(json.dumps({k: v for k, v in row.items() if k != "sample_index"}) + "\n" for row in played * 2)
+        "".join(
+            json.dumps({k: v for k, v in row.items() if k != "sample_index"}) + "\n" for row in played * 2
+        )
     )
     evaluate(str(functions), quiet=True)  # published rows do not say it
     assert "4 trajectories, 4 tasks, k = 1" in capsys.readouterr().out
@@ -92,7 +96,11 @@ def test_stored_runs_are_graded_again_without_playing(functions, capsys):
     graded = rows(functions)
     assert graded[0]["graded_with"]["grader"] == "tests"
     assert len(graded[0]["graded_with"]["digest"]) == 16
-    other = {"reward": 0.25, "grades": dict.fromkeys(graded[0]["grades"], 0.25), "graded_with": {"digest": "another"}}
+    other = {
+        "reward": 0.25,
+        "grades": dict.fromkeys(graded[0]["grades"], 0.25),
+        "graded_with": {"digest": "another"},
+    }
     wrong = [row | other for row in graded]
     functions.write_text("".join(json.dumps(row) + "\n" for row in wrong))
     evaluate(str(functions), quiet=True)
@@ -142,7 +150,9 @@ def test_what_is_no_grader_changes_nothing(functions):
 
 
 def test_a_grader_without_any_score_is_an_error_that_says_why(functions):
-    with pytest.raises(UsageError, match=r"has no score for any episode of .*code.jsonl': no rubric for this"):
+    with pytest.raises(
+        UsageError, match=r"has no score for any episode of .*code.jsonl': no rubric for this"
+    ):
         evaluate(str(functions), grader="tests.commands.test_evaluate:Silent", quiet=True)
 
 
@@ -160,7 +170,9 @@ GRADERS = {
 @pytest.mark.parametrize("order", [1, -1])
 def test_rows_of_two_worlds_are_refused_by_every_grader(functions, tmp_path, grade, order):
     games, mixed = tmp_path / "games.jsonl", tmp_path / "mixed.jsonl"
-    simulate_interactions("twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True)
+    simulate_interactions(
+        "twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True
+    )
     mixed.write_text("".join([functions.read_text(), games.read_text()][::order]))
     before = mixed.read_bytes()
     first, other, line = ("twenty_questions", "code", 3) if order == 1 else ("code", "twenty_questions", 2)
@@ -171,7 +183,9 @@ def test_rows_of_two_worlds_are_refused_by_every_grader(functions, tmp_path, gra
 
 def test_rows_that_name_no_world_are_told_apart_by_how_they_are_graded(functions, tmp_path):
     games = tmp_path / "games.jsonl"
-    simulate_interactions("twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True)
+    simulate_interactions(
+        "twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True
+    )
     both = [{k: v for k, v in row.items() if k != "provenance"} for row in rows(functions) + rows(games)]
     functions.write_text("".join(json.dumps(row) + "\n" for row in both))
     with pytest.raises(
@@ -193,7 +207,11 @@ def game(word, sample, rewards, ended):
             "output": f"{word} {number}?",
         }
         history += [turn | {"reward": reward}, {"role": "user", "content": "No."}]
-    task = {"task_id": f"twenty_questions/{word}", "problem_description": "Questions:\n", "ground_truth": word}
+    task = {
+        "task_id": f"twenty_questions/{word}",
+        "problem_description": "Questions:\n",
+        "ground_truth": word,
+    }
     return {
         "task": task,
         "dialogue_history": history,
@@ -220,7 +238,9 @@ def games(tmp_path):
 
 def test_the_numbers_and_the_pairs(games, tmp_path, capsys):
     pairs, hidden = tmp_path / "pairs.jsonl", tmp_path / "hidden.jsonl"
-    evaluate_games(str(games), k=2, margin=2, preference_path=str(pairs), ground_truth_preference_path=str(hidden))
+    evaluate_games(
+        str(games), k=2, margin=2, preference_path=str(pairs), ground_truth_preference_path=str(hidden)
+    )
     report = json.loads(games.with_suffix(".report.json").read_text())
     assert report["return"]["mean"] == pytest.approx((-2 + -2.5) / 2)
     assert report["return, best of k"]["mean"] == pytest.approx((-1 + -2) / 2)

@@ -163,8 +163,14 @@ def test_a_task_that_cannot_be_graded_is_in_no_mean_and_in_no_pair(write, tmp_pa
     assert "1  answers to tasks that cannot be graded" in done.stdout
     assert "1  tasks that cannot be graded, in no mean:" in done.stdout
     report = json.loads(path.with_suffix(".report.json").read_text())
-    assert list(report["not_gradable"].values()) == [second["grading_details"]["fixed_note"].partition(": ")[2]]
-    assert [report["columns"][way]["success"]["mean"] for way in ("fixed", "lenient", "published")] == [1, 1, 0.5]
+    assert list(report["not_gradable"].values()) == [
+        second["grading_details"]["fixed_note"].partition(": ")[2]
+    ]
+    assert [report["columns"][way]["success"]["mean"] for way in ("fixed", "lenient", "published")] == [
+        1,
+        1,
+        0.5,
+    ]
     assert report["columns"]["fixed"]["not_graded"] == 1
     before = path.read_bytes()
     assert evaluate(path).returncode == 0  # nothing is graded again
@@ -174,12 +180,17 @@ def test_a_task_that_cannot_be_graded_is_in_no_mean_and_in_no_pair(write, tmp_pa
 @pytest.mark.parametrize(
     ("expressions", "why"),
     [
-        (["assert f(1) == 2"], "test1 is no expression, as f(1) or f(1) == 2 is (without assert): 'assert f(1) == 2'"),
+        (
+            ["assert f(1) == 2"],
+            "test1 is no expression, as f(1) or f(1) == 2 is (without assert): 'assert f(1) == 2'",
+        ),
         (["f(1)", "x = f(2)"], "test2 is no expression"),
         (["f(1) == 3"], "its reference fails 1 of 1 comparisons"),
     ],
 )
-def test_where_no_task_can_be_graded_nothing_is_changed_and_the_reasons_are_the_error(write, expressions, why):
+def test_where_no_task_can_be_graded_nothing_is_changed_and_the_reasons_are_the_error(
+    write, expressions, why
+):
     broken = make_row(RIGHT, task="u", expressions=expressions)
     path = write([broken])
     before = path.read_bytes()

@@ -72,7 +72,12 @@ def test_the_golden_rewards_pairs_and_both_files(shared, tmp_path, capsys):
     model = GoldenModel({j * 4 + i: cosines[i][j] for i in range(4) for j in range(3)}, 0.1)
     plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"
     evaluate(
-        path, embedder=model, k=3, metric="clip", preference_path=str(plain), ground_truth_preference_path=str(critic)
+        path,
+        embedder=model,
+        k=3,
+        metric="clip",
+        preference_path=str(plain),
+        ground_truth_preference_path=str(critic),
     )
     assert [row["reward"] for row in read(path)] == expected["expected_reward_row_order"]
     assert plain.read_text() == (golden / "expected_preferences.jsonl").read_text()
@@ -139,7 +144,9 @@ def test_targets_that_cannot_be_drawn_are_named(three, tmp_path, capsys):
     report = json.loads(three.with_suffix(".report.json").read_text())
     assert list(report["not_gradable"]) == ["b"]
     bad = write(tmp_path / "bad.jsonl", read(three)[1::2][:1])
-    with pytest.raises(UsageError, match=r"None of the tasks of .*bad.jsonl' can be graded:\n *b: its target"):
+    with pytest.raises(
+        UsageError, match=r"None of the tasks of .*bad.jsonl' can be graded:\n *b: its target"
+    ):
         evaluate(bad, slow())
 
 
@@ -309,7 +316,12 @@ def test_the_whole_stage_in_a_real_browser(tmp_path, capsys):
 def dialogue(page, answers, **fields):
     history = [{"role": "user", "content": "A page, please."}]
     for number, answer in enumerate(answers):
-        turn = {"role": "assistant", "content": answer.strip(), "input": f"prompt {number} ", "output": answer}
+        turn = {
+            "role": "assistant",
+            "content": answer.strip(),
+            "input": f"prompt {number} ",
+            "output": answer,
+        }
         history += [turn, {"role": "user", "content": "More blue."}]
     task = {"problem_description": "A page, please.", "ground_truth": page}
     return {"task": task, "dialogue_history": history[:-1], "answer": None, **fields}

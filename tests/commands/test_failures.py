@@ -28,7 +28,9 @@ def rows_of(path):
 
 
 def played(path):
-    return [(row["task_id"], row["sample_index"], row["dialogue_history"], row["answer"]) for row in rows_of(path)]
+    return [
+        (row["task_id"], row["sample_index"], row["dialogue_history"], row["answer"]) for row in rows_of(path)
+    ]
 
 
 def failed(path):
@@ -51,7 +53,10 @@ def test_a_rate_limit_costs_time_and_no_score(tmp_path, capsys):
 def half(tmp_path_factory):
     """A file in which some episodes failed, and what was said of it."""
     output = tmp_path_factory.mktemp("half") / "half.jsonl"
-    with start_server(fault_rate=0.15, faults="bad_request", seed=3) as server, pytest.raises(ServiceError) as caught:
+    with (
+        start_server(fault_rate=0.15, faults="bad_request", seed=3) as server,
+        pytest.raises(ServiceError) as caught,
+    ):
         simulate(output, server, best_of_n=2, num_tasks=40)
     return output, str(caught.value)
 
@@ -95,7 +100,9 @@ def test_failed_episodes_are_in_no_number_and_no_pair(half, tmp_path, capsys):
     assert f"80 trajectories, {len(means)} tasks, k = 2; {len(lost)} failed and are in no number" in said
     assert "rows in the means" in said
     inputs = {row["dialogue_history"][-1].get("input") for i, row in enumerate(graded) if i in lost}
-    assert not any(text and pair["rejected"].startswith(text) for pair in rows_of(pairs) for text in inputs if text)
+    assert not any(
+        text and pair["rejected"].startswith(text) for pair in rows_of(pairs) for text in inputs if text
+    )
     keys = {(turn.key[0], turn.key[1]) for turn in offline_turns(list(read_rows(path)), path=path)}
     assert keys == {(row["task_id"], row["sample_index"]) for i, row in enumerate(graded) if i not in lost}
 
@@ -126,7 +133,9 @@ def test_a_few_failures_are_said_and_all_of_them_are_an_error(tmp_path, capsys):
     with start_server(fault_rate=1, faults="bad_request") as server:
         with pytest.raises(ServiceError, match="All 1 episodes failed"):
             simulate(tmp_path / "all.jsonl", server, num_tasks=1, max_failed=1.0)
-        with pytest.raises(ServiceError, match=r"refuses our requests \(bad_request 400: This request is refused"):
+        with pytest.raises(
+            ServiceError, match=r"refuses our requests \(bad_request 400: This request is refused"
+        ):
             simulate(tmp_path / "none.jsonl", server, num_tasks=60, max_failed=1.0)
     with pytest.raises(UsageError, match=r"All 1 episodes of .* failed: there is nothing to grade"):
         evaluate_code(str(tmp_path / "all.jsonl"))
@@ -138,7 +147,10 @@ def test_a_few_failures_are_said_and_all_of_them_are_an_error(tmp_path, capsys):
         ({"retry": "all"}, "--retry must be failed or none"),
         ({"retry": "none"}, "pass --to_continue as well"),
         ({"max_failed": 2.0}, "--max_failed must be from 0 to 1"),
-        ({"env_api_key_var": "NOWHERE_KEY", "env_base_url": "http://127.0.0.1:9/v1"}, "'NOWHERE_KEY'.*is not set"),
+        (
+            {"env_api_key_var": "NOWHERE_KEY", "env_base_url": "http://127.0.0.1:9/v1"},
+            "'NOWHERE_KEY'.*is not set",
+        ),
         ({"env_api_key_var": "EMPTY_KEY", "env_base_url": "http://127.0.0.1:9/v1"}, "'EMPTY_KEY'.*is empty"),
     ],
 )
@@ -151,10 +163,16 @@ def test_what_is_wrong_is_said_before_anything_starts(tmp_path, monkeypatch, fla
 
 def test_ids_and_texts_that_utf8_cannot_hold(tmp_path):
     """A lone surrogate is legal in JSON: it is kept in the rows, and shown escaped."""
-    task = {"problem_description": "Add. \udfff", "ground_truth": "def f(a): return None", "test_cases": {"t": "f(1)"}}
+    task = {
+        "problem_description": "Add. \udfff",
+        "ground_truth": "def f(a): return None",
+        "test_cases": {"t": "f(1)"},
+    }
     replace_rows(tmp_path / "tasks.jsonl", [{**task, "task_id": f"t{number}\ud800"} for number in range(2)])
     flags = ["--saved_path", str(tmp_path / "out.jsonl"), "--quiet"]
-    simulate_interactions(str(tmp_path / "tasks.jsonl"), str(tmp_path / "out.jsonl"), env_model="scripted", quiet=True)
+    simulate_interactions(
+        str(tmp_path / "tasks.jsonl"), str(tmp_path / "out.jsonl"), env_model="scripted", quiet=True
+    )
     assert [row["task_id"] for row in rows_of(tmp_path / "out.jsonl")] == ["t0\ud800", "t1\ud800"]
     done = subprocess.run(
         [sys.executable, "-m", "sweet_rl", "evaluate_code", *flags],
@@ -172,7 +190,13 @@ def test_a_judge_is_shown_no_failed_page(tmp_path, capsys):
 
     def page(number, **more):
         grades = {"grades": {"combined": 0.5}, "reward": 0.5}
-        row = {"task": task, "task_id": f"t{number}", "sample_index": 0, "dialogue_history": [], "answer": None}
+        row = {
+            "task": task,
+            "task_id": f"t{number}",
+            "sample_index": 0,
+            "dialogue_history": [],
+            "answer": None,
+        }
         return row | {"stop_reason": "answered"} | grades | more
 
     lost = {"stop_reason": "user_failed", "error": {"kind": "timeout"}, "reward": None, "grades": {}}

@@ -44,7 +44,9 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path):
     kills, before = 0, set()
     while kills < 50:
         process = subprocess.Popen(
-            [*command(output, **flags), "--to_continue", "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            [*command(output, **flags), "--to_continue", "--quiet"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         # half of the kills hit the start-up and the reading of the file, half come when rows are being written
         size = output.stat().st_size if output.exists() else 0
@@ -137,7 +139,14 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     failures = [failure for row in rows for failure in row.get("failures", [])]
     kinds = {failure["kind"] for failure in failures}
     assert len(kinds) > 1  # which ones depends on whose second attempt meets which fault
-    assert kinds <= {"empty_reply", "timeout", "rate_limited", "server_error", "connection", "malformed_reply"}
+    assert kinds <= {
+        "empty_reply",
+        "timeout",
+        "rate_limited",
+        "server_error",
+        "connection",
+        "malformed_reply",
+    }
     for row in rows:
         for failure in row.get("failures", []):
             assert row["dialogue_history"][2 * failure["turn"] + 2]["content"] == "No response."

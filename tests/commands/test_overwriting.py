@@ -204,7 +204,10 @@ class Nobody:
 
 
 def tree(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +225,10 @@ def made(tmp_path_factory):
     row = json.loads((folder / "played.jsonl").read_text().splitlines()[0])
     for name in ("sampled.jsonl", "ranked.jsonl"):
         (folder / name).write_text('{"precious": 1}\n{"torn')
-    for name, files in {"trained": ["config.json"], "cloned": ["policy/config.json", "critic/config.json"]}.items():
+    for name, files in {
+        "trained": ["config.json"],
+        "cloned": ["policy/config.json", "critic/config.json"],
+    }.items():
         for file in files:
             (folder / name / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / name / file).write_text("precious")
@@ -260,7 +266,14 @@ def test_a_refused_command_changes_nothing(case, made, monkeypatch):
 def test_evaluations_of_other_settings_do_not_meet(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = {"model": "expert", "tasks": "mini:test", "num_tasks": 1, "quiet": True}
-    for more in ({}, {"repeats": 2}, {"max_turns": 3}, {"seed": 1}, {"sample_ids": "2"}, {"model": "constant"}):
+    for more in (
+        {},
+        {"repeats": 2},
+        {"max_turns": 3},
+        {"seed": 1},
+        {"sample_ids": "2"},
+        {"model": "constant"},
+    ):
         load("eval")(**small | more)
     assert len(list((tmp_path / "evals").iterdir())) == 5  # more repeats are added to what is there
 
@@ -284,13 +297,18 @@ def used(name="asked.jsonl.run.json"):
     from pathlib import Path
 
     rows = [row for models in read_record(Path(name))["usage"].values() for row in models.values()]
-    return {what: sum(row[what] or 0 for row in rows) for what in ("requests", "prompt_tokens", "completion_tokens")}
+    return {
+        what: sum(row[what] or 0 for row in rows)
+        for what in ("requests", "prompt_tokens", "completion_tokens")
+    }
 
 
 def test_a_budget_ends_a_run_that_a_larger_one_resumes(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     simulate = load("simulate_interactions")
-    with pytest.raises(BudgetSpent, match=r"--max_requests 7: .* What was under way is dropped\. 1 of 4 episodes"):
+    with pytest.raises(
+        BudgetSpent, match=r"--max_requests 7: .* What was under way is dropped\. 1 of 4 episodes"
+    ):
         simulate(**asking(server, max_requests=7))
     record = read_record(tmp_path / "asked.jsonl.run.json")
     assert (record["status"], used()["requests"]) == ("interrupted", 7)
@@ -303,7 +321,9 @@ def test_a_budget_ends_a_run_that_a_larger_one_resumes(server, tmp_path, monkeyp
         simulate(**asking(server, max_total_tokens=1500, to_continue=True))
     spent = used()
     assert 1500 <= spent["prompt_tokens"] + spent["completion_tokens"] < 2500
-    (tmp_path / "prices.toml").write_text("[echo]\ninput = 1000\noutput = 1000\n[scripted]\ninput = 0\noutput = 0\n")
+    (tmp_path / "prices.toml").write_text(
+        "[echo]\ninput = 1000\noutput = 1000\n[scripted]\ninput = 0\noutput = 0\n"
+    )
     with pytest.raises(BudgetSpent, match=r"--max_cost 0\.5: the run has used"):
         simulate(**asking(server, max_cost=0.5, prices="prices.toml", to_continue=True))
     simulate(**asking(server, max_requests=100, to_continue=True))
@@ -328,7 +348,9 @@ def test_dollars_without_prices_are_refused(known, server, tmp_path, monkeypatch
     (tmp_path / "prices.toml").write_text(known)
     with pytest.raises(UsageError, match="--max_cost needs --prices"):
         load("simulate_interactions")(**asking(server, max_cost=1.0))
-    with pytest.raises(UsageError, match="--max_cost needs the price of 'scripted'" if known else "price of 'echo'"):
+    with pytest.raises(
+        UsageError, match="--max_cost needs the price of 'scripted'" if known else "price of 'echo'"
+    ):
         load("simulate_interactions")(**asking(server, max_cost=1.0, prices="prices.toml"))
     assert [path.name for path in tmp_path.iterdir()] == ["prices.toml"]
 
@@ -365,7 +387,9 @@ def test_secrets_in_addresses_are_used_and_neither_stored_nor_shown(tmp_path, ca
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     seen = (
-        done.stdout + done.stderr + "".join(path.read_text("latin-1") for path in tmp_path.rglob("*") if path.is_file())
+        done.stdout
+        + done.stderr
+        + "".join(path.read_text("latin-1") for path in tmp_path.rglob("*") if path.is_file())
     )
     assert "127.0.0.1:9/[secret]/v1?key=[secret]&api-key=[secret]&api-version=2024-10-21" in seen
     assert not [word for word in hidden if word in seen]

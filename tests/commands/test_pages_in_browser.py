@@ -59,7 +59,8 @@ def test_the_improver_comes_nearer_turn_by_turn(trajectories):
         assert row.stop_reason in {StopReason.ANSWERED, StopReason.TURN_LIMIT}, row.error
         target = Image.open(folder / row.extra["target_image"]).convert("RGB")
         curve = [
-            similarity(target, Image.open(folder / draft["image"]).convert("RGB")) for draft in row.extra["drafts"]
+            similarity(target, Image.open(folder / draft["image"]).convert("RGB"))
+            for draft in row.extra["drafts"]
         ]
         assert all(later >= earlier - 0.02 for earlier, later in itertools.pairwise(curve)), curve
         assert curve[-1] > curve[0] + 0.5 * (1 - curve[0]), curve  # at least half of the way

@@ -14,7 +14,9 @@ from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT
 from tests.states import without_record
 
-WRITES_NOTHING = set("fetch_model preflight runs serve_credit serve_env serve_shop serve_simulator show_tokens".split())
+WRITES_NOTHING = set(
+    "fetch_model preflight runs serve_credit serve_env serve_shop serve_simulator show_tokens".split()
+)
 TRAINING = {
     "train_batch_size": 4,
     "micro_train_batch_size": 2,
@@ -56,7 +58,9 @@ class Kept:
             with pytest.raises(fails):
                 load(stage)(*words, **flags)
         found = runs_below(self.folder)
-        changed = [path for path in self.folder.rglob("*") if path.is_file() and before.get(path) != state(path)]
+        changed = [
+            path for path in self.folder.rglob("*") if path.is_file() and before.get(path) != state(path)
+        ]
         changed = [path for path in changed if not path.name.endswith(".index.sqlite")]  # can be made anew
         new = [run.content for run in found if run.content["id"] not in self.known]
         self.known |= {run["id"] for run in new}
@@ -84,7 +88,9 @@ class Kept:
         outputs = {self.folder / entry["path"]: entry for entry in record["outputs"]}
         for path, entry in outputs.items():
             assert entry["sha256"] == digest_of(path)["sha256"]
-        written = [path for path in changed if path.suffix not in {".log", ".lock"} and "run.json" not in path.name]
+        written = [
+            path for path in changed if path.suffix not in {".log", ".lock"} and "run.json" not in path.name
+        ]
         for path in written:
             assert {path, *path.parents} & outputs.keys(), f"{stage} does not say that it wrote {path}"
         if status == "finished":
@@ -174,7 +180,13 @@ def test_tokens_of_agent_and_human_are_as_their_servers_count(tmp_path):
                     "agent_api": "chat",
                 }
             load("simulate_interactions")(
-                "mini:test", output, env_base_url=server.base_url, num_tasks=3, max_steps=4, quiet=True, **agent
+                "mini:test",
+                output,
+                env_base_url=server.base_url,
+                num_tasks=3,
+                max_steps=4,
+                quiet=True,
+                **agent,
             )
     both, one = (json.loads((tmp_path / f"{name}.jsonl.run.json").read_text())["usage"] for name in "ab")
     assert set(both) == {"agent", "user"}
@@ -210,7 +222,13 @@ def test_the_stages_for_pages(tmp_path):
     (tmp_path / "web/w.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     kept("prepare_websight", "tasks", "web/w.jsonl", num_rows=4, num_train=3, quiet=True)
     kept("filter_websites", "tasks/train.jsonl", "kept.jsonl", "pictures", quiet=True)
-    html = {"task_type": "html", "env_model": "scripted", "quiet": True, "render_cache": "none", "max_steps": 3}
+    html = {
+        "task_type": "html",
+        "env_model": "scripted",
+        "quiet": True,
+        "render_cache": "none",
+        "max_steps": 3,
+    }
     kept("simulate_interactions", "kept.jsonl", "a.jsonl", best_of_n=2, **html)
     kept("simulate_interactions", "kept.jsonl", "b.jsonl", agent_model="blank", best_of_n=2, **html)
     kept("evaluate_html", "a.jsonl", k=2, preference_path="p.jsonl", margin=0.001, render_cache="none",

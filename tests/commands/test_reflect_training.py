@@ -82,10 +82,14 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
 def test_a_pointing_head_from_texts_to_success_rates(tmp_path, monkeypatch):
     """Asked for once: what was trained with it is read with it."""
     monkeypatch.chdir(tmp_path)
-    state = "a {n}\nThe actions you can take now is:\nAction 0: move south\nAction 1: move north\n # Action:\n{n}"
+    state = (
+        "a {n}\nThe actions you can take now is:\nAction 0: move south\nAction 1: move north\n # Action:\n{n}"
+    )
     texts = rows(tmp_path / "p.jsonl", [state.format(n=n % 2) for n in range(6)])
     steps = {"max_steps": 2, "save_steps": 2}
-    load("reflect supervised_pretrain")(task_file=texts, pointing_head=True, model_name="tiny", **TAXI | steps)
+    load("reflect supervised_pretrain")(
+        task_file=texts, pointing_head=True, model_name="tiny", **TAXI | steps
+    )
     first = "results/000_supervised_pretrain/checkpoint-2"
     load("reflect rl_finetune")(load_dir=first, **TAXI | steps)
     run = tmp_path / "results/001_rl_finetune"
@@ -187,8 +191,14 @@ def made(folder, **settings):
         ({"load_dir": "results/000_policy"}, "has checkpoint-7; name one of these"),
         ({"load_dir": "results/000_policy/checkpoint-9"}, "has checkpoint-7; name one of these"),
         ({"load_dir": "results/001_reflection/checkpoint-7"}, "is a reflection model's checkpoint"),
-        ({"reflect": True, "reflect_load_dir": "results/000_policy/checkpoint-7"}, "is a policy's checkpoint"),
-        ({"reflect": False, "reflect_load_dir": "results/001_reflection/checkpoint-7"}, "--noreflect contradicts"),
+        (
+            {"reflect": True, "reflect_load_dir": "results/000_policy/checkpoint-7"},
+            "is a policy's checkpoint",
+        ),
+        (
+            {"reflect": False, "reflect_load_dir": "results/001_reflection/checkpoint-7"},
+            "--noreflect contradicts",
+        ),
         ({"model_name": "./no/such/model"}, "No tokenizer could be loaded"),
         ({"use_4bit": True, "model_name": "tiny"}, "needs a CUDA device"),
         ({"resume": "results/0"}, "no run's folder.*There are 000_policy, 001_reflection beside it"),
@@ -315,7 +325,11 @@ def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
     from sweet_rl.online.reflect.settings import ReflectSettings
 
     results = tmp_path / "moved" / "results"
-    names = {"model_name": "results/000_x/tiny", "reflect_model_name": "org/name", "load_dir": "results/000_x/c"}
+    names = {
+        "model_name": "results/000_x/tiny",
+        "reflect_model_name": "org/name",
+        "load_dir": "results/000_x/c",
+    }
     checkpoint = made(results / "001_x", **names)
     for name in ("tiny", "c"):
         (results / "000_x" / name).mkdir(parents=True)

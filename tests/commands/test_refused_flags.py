@@ -62,7 +62,11 @@ def test_a_world_without_an_oracle_has_nobody_elses(kind):
 @pytest.mark.parametrize(
     ("world", "model", "says"),
     [
-        ("code", "oracl", r"no agent for --world code 'oracl' \(did you mean oracle\?\). Known: questioner, oracle, "),
+        (
+            "code",
+            "oracl",
+            r"no agent for --world code 'oracl' \(did you mean oracle\?\). Known: questioner, oracle, ",
+        ),
         ("code", "asker", "asker plays guess_my_city, twenty_questions"),
         ("html", "target2", "did you mean target"),
         ("lantern", "walktrough", "did you mean walkthrough"),
@@ -99,7 +103,9 @@ def test_an_unknown_human_is_not_a_server_that_does_not_answer():
 def test_in_question_games_a_model_needs_a_server():
     for model in ("embedded", "auto", "scripted"):
         human("guess_my_city", env_model=model).check()
-    with pytest.raises(UsageError, match=r"'gpt-4o'. Known: embedded, auto, scripted. A model answers through"):
+    with pytest.raises(
+        UsageError, match=r"'gpt-4o'. Known: embedded, auto, scripted. A model answers through"
+    ):
         human("guess_my_city", env_model="gpt-4o").check()
     human("guess_my_city", env_model="gpt-4o", env_base_url="http://127.0.0.1:9/v1").check()
 
@@ -142,7 +148,9 @@ def commands_in(text):
 
 
 def test_commands_that_are_printed_exist_with_their_flags():
-    sources = [path for kind in ("*.py", "*.js", "*.html", "*.txt", "*.jinja") for path in PACKAGE.rglob(kind)]
+    sources = [
+        path for kind in ("*.py", "*.js", "*.html", "*.txt", "*.jinja") for path in PACKAGE.rglob(kind)
+    ]
     named, wrong = Counter(), []
     for path, text in ((source, text) for source in sources for text in texts(source)):
         for stage, flags in commands_in(text):
@@ -153,7 +161,9 @@ def test_commands_that_are_printed_exist_with_their_flags():
             function = load(stage)
             options = getattr(function, "options", None)
             of_worlds = [options.flags(name) for name in options.names()] if options else []
-            known = {name for some in (stage_flags(function), *of_worlds) for one in some for name in one.names}
+            known = {
+                name for some in (stage_flags(function), *of_worlds) for one in some for name in one.names
+            }
             wrong += [(path.name, stage, flag) for flag in flags if flag.replace("-", "_") not in known]
     assert not wrong
     assert {"view", "compare", "evaluate_code", "reflect evaluate", "fetch_model"} <= named.keys()
@@ -224,7 +234,10 @@ def test_simulations(line, says):
     ("line", "says"),
     [
         ("play lantern --game_place x", "--game_place belongs to the world auto_explore"),
-        ("play twenty_questions --api_key_var K", "--api_key_var belongs to --oracle openai, and this is embedded"),
+        (
+            "play twenty_questions --api_key_var K",
+            "--api_key_var belongs to --oracle openai, and this is embedded",
+        ),
         ("evaluate_code f --ray_workers 2", "--ray_workers belongs to --fan_out ray, and this is local"),
         ("evaluate_html f --batch_size 2", "--batch_size belongs to --clip_model"),
         ("judge_html a b --margin 0", "--margin belongs to --judge metrics, and this is model"),
@@ -233,12 +246,18 @@ def test_simulations(line, says):
         ("rank_best_of_n a b m --base_url http://a", "--base_url belongs to a model run by openai"),
         ("rank_best_of_n a b m --engine vllm --dtype auto", "--dtype belongs to a model run by transformers"),
         ("reflect gen_task --model gpt-4", "--model belongs to --teacher openai, and this is embedded"),
-        ("reflect evaluate_gpt --scenario alfworld --extra full", "--extra belongs to the world dangerous_taxi"),
+        (
+            "reflect evaluate_gpt --scenario alfworld --extra full",
+            "--extra belongs to the world dangerous_taxi",
+        ),
         (
             "reflect rl_finetune --env taxi --leaveout_prob 0",
             "--leaveout_prob belongs to the env auto_explore, and this is taxi",
         ),
-        ("reflect rl_finetune --ppo_clip_coef 0.1", "--ppo_clip_coef belongs to --trainer ppo, and this is pg"),
+        (
+            "reflect rl_finetune --ppo_clip_coef 0.1",
+            "--ppo_clip_coef belongs to --trainer ppo, and this is pg",
+        ),
         ("reflect rl_finetune --reflect_prob 1", "--reflect_prob belongs to --reflect"),
         (
             "reflect evaluate --env alfworld --taxi_curriculum",

@@ -160,7 +160,9 @@ def test_what_a_grader_breaks_at_is_kept_and_not_learned_from(tmp_path):
 
 
 def test_a_grader_is_made_once_with_the_world_and_rows_say_what_they_are_of(tmp_path):
-    archer.run("archer_code", [*options("archer_code", tmp_path / "run"), f"grader={__name__}:WithWorld"], None)
+    archer.run(
+        "archer_code", [*options("archer_code", tmp_path / "run"), f"grader={__name__}:WithWorld"], None
+    )
     assert MADE_FOR == ["code"]
     for game in load_trajectories(tmp_path / "run/trajectories.jsonl"):
         assert (game.reward, game.provenance["env_model"]) == (0.5, "scripted")
@@ -268,7 +270,9 @@ def test_another_configuration_is_refused_with_what_differs(tmp_path):
     archer.run("archer_debug", options("archer_debug", tmp_path), None)
     with pytest.raises(UsageError, match=r"lm_lr was 0.0001, is 0.5"):
         archer.run("archer_debug", [*options("archer_debug", tmp_path), "lm_lr=0.5"], None)
-    archer.run("archer_debug", [*options("archer_debug", tmp_path), "save_freq=7"], None)  # decides about nothing
+    archer.run(
+        "archer_debug", [*options("archer_debug", tmp_path), "save_freq=7"], None
+    )  # decides about nothing
     archer.run("archer_debug", [*options("archer_debug", tmp_path), "lm_lr=0.5", "overwrite=true"], None)
     assert json.loads((tmp_path / "settings.json").read_text())["lm_lr"] == 0.5
 
@@ -322,7 +326,10 @@ def test_published_arithmetic_knows_no_settings_of_ours():
         ("wandb_key=1234", r"wandb_key: secrets are taken from the environment only"),
         ("+new=1", r"neither added nor removed"),
         ("lm_lr", r"written key=value"),
-        ("with_prompt=true", r"with_prompt belongs to the world dangerous_taxi, and this is twenty_questions"),
+        (
+            "with_prompt=true",
+            r"with_prompt belongs to the world dangerous_taxi, and this is twenty_questions",
+        ),
         ("env_name=chess", r"There is no world 'chess'. Known: code,"),
         ("oracle=seq2seq", r"needs the folder of the model"),
         ("env_idx=10", r"env_idx must be from 0 to 9"),
@@ -337,7 +344,10 @@ def test_published_arithmetic_knows_no_settings_of_ours():
         ("grader=mine", r"grader belongs to worlds in which a human answers, and this is oracle"),
         ("world=code", r"tasks=twenty-questions:ten: the task .* has no test_cases, which code is graded by"),
         ("world=code tasks=mini:train eval_tasks=mini:test grader=mine", r"There is no grader 'mine'"),
-        ("world=code oracle_model=x oracle=openai env_load_path=y", r"env_load_path belongs to .*, and this is code"),
+        (
+            "world=code oracle_model=x oracle=openai env_load_path=y",
+            r"env_load_path belongs to .*, and this is code",
+        ),
         ("tasks=5", r"tasks must be text or null, got 5"),
         ("max_steps=few", r"max_steps must be a whole number or null, got 'few'"),
         ("save_path=null", r"save_path must be text, got None"),
@@ -373,9 +383,17 @@ def beginning(tmp_path_factory):
     root = tmp_path_factory.mktemp("beginning")
     made = make_models(root / "start", seed=7)
     archer.run(
-        "archer_debug", [*options("archer_debug", root / "run"), "seed=7", "iterations=1", "warmup_iter=0"], None
+        "archer_debug",
+        [*options("archer_debug", root / "run"), "seed=7", "iterations=1", "warmup_iter=0"],
+        None,
     )
-    lora = [*options("archer_debug", root / "lora"), "seed=7", "iterations=1", "warmup_iter=0", "use_lora=true"]
+    lora = [
+        *options("archer_debug", root / "lora"),
+        "seed=7",
+        "iterations=1",
+        "warmup_iter=0",
+        "use_lora=true",
+    ]
     archer.run("archer_debug", lora, None)
     return {
         "model": made[0],
@@ -396,12 +414,16 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
     begun = []
 
     def keep(run):
-        begun.append({name: weights.clone() for name, weights in run._learner.policy.model.state_dict().items()})
+        begun.append(
+            {name: weights.clone() for name, weights in run._learner.policy.model.state_dict().items()}
+        )
         run._folder.newest()
         run._folder.begin_metrics(0)
 
     monkeypatch.setattr(OnlineRun, "run", keep)
-    told = [one for one in options("archer_debug", tmp_path) if not one.startswith(("policy_lm", "critic_lm"))]
+    told = [
+        one for one in options("archer_debug", tmp_path) if not one.startswith(("policy_lm", "critic_lm"))
+    ]
     archer.run("archer_debug", [*told, f"checkpoint_path={beginning[kind]}"], None)
     archer.run("archer_debug", [*told, f"save_path={tmp_path / 'fresh'}"], None)
     expected = {
@@ -482,12 +504,9 @@ def test_wandb_without_a_login_is_told_before_anything_is_made(installed, tmp_pa
 
 
 def test_published_defaults():
-    assert {key: load_config("archer_20q", [])[key] for key in ("critic_lr", "lm_lr", "epochs", "rollout_size")} == {
-        "critic_lr": 2e-5,
-        "lm_lr": 1e-6,
-        "epochs": 50,
-        "rollout_size": 128,
-    }
+    assert {
+        key: load_config("archer_20q", [])[key] for key in ("critic_lr", "lm_lr", "epochs", "rollout_size")
+    } == {"critic_lr": 2e-5, "lm_lr": 1e-6, "epochs": 50, "rollout_size": 128}
     assert load_config("archer_webshop", [])["rollout_size"] == 512
     assert load_config("archer_llm_20q", [])["grad_accum_steps"] == 64
 
@@ -542,7 +561,13 @@ def test_a_line_break_may_be_typed_as_in_a_shell(typed):
 
 def chatting(folder, *more):
     """A run of the embedded agent in its own chat template."""
-    own = [f"policy_lm={EMBEDDED}", f"critic_lm={EMBEDDED}", "template=chat", "max_steps=6", "max_new_tokens=64"]
+    own = [
+        f"policy_lm={EMBEDDED}",
+        f"critic_lm={EMBEDDED}",
+        "template=chat",
+        "max_steps=6",
+        "max_new_tokens=64",
+    ]
     own += ["tasks=mini:trades=10:dev", "eval_tasks=mini:trades=10:dev", "rollout_size=8", "eval_freq=9"]
     archer.run("archer_code", [*options("archer_code", folder), *own, "iterations=1", *more], None)
 
@@ -575,7 +600,9 @@ def test_other_instructions_are_another_configuration(tmp_path):
 
 
 def test_instructions_that_leave_no_room_for_a_dialogue_are_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"max_context=256 has no room for a dialogue: .* begins with 4\d\d tokens"):
+    with pytest.raises(
+        UsageError, match=r"max_context=256 has no room for a dialogue: .* begins with 4\d\d tokens"
+    ):
         chatting(tmp_path, "max_context=256")
 
 
@@ -653,7 +680,9 @@ def test_a_divided_policy_learns_what_a_whole_one_does_and_goes_on_in_any_number
                 theirs = other["lm_optimizer_state_dict"]["state"][number][name]
                 assert (kept - theirs).abs().max() < 1e-6, (number, name)
     for name in ("model.safetensors", "tokenizer.json"):
-        assert (tmp_path / "two/final" / name).stat().st_size == (tmp_path / "one/final" / name).stat().st_size
+        assert (tmp_path / "two/final" / name).stat().st_size == (
+            tmp_path / "one/final" / name
+        ).stat().st_size
 
 
 def test_a_divided_policy_needs_several_processes(tmp_path):

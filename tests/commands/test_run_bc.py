@@ -57,7 +57,10 @@ def test_every_published_configuration_begins_from_nothing(world, tmp_path, requ
         tasks, more = str(some_functions(tmp_path)), {"agent_model": "expert"}
     capsys = request.getfixturevalue("capsys")
     run_bc(str(tmp_path / "start"), env_name=world, tasks=tasks, **QUICK, **more)
-    assert sorted(path.name for path in (tmp_path / "start").iterdir() if path.is_dir()) == ["critic", "policy"]
+    assert sorted(path.name for path in (tmp_path / "start").iterdir() if path.is_dir()) == [
+        "critic",
+        "policy",
+    ]
     going_on = capsys.readouterr().out.splitlines()[-1]
     assert going_on.startswith(f"sweet-rl run_archer --config-name {WORLDS[world][0]} ")
     assert all(one in going_on for one in place)
@@ -132,7 +135,14 @@ def test_a_designer_can_be_imitated_and_the_command_given_again(browser, tmp_pat
 
 def test_what_was_shown_is_what_is_said(tmp_path):
     """Ten games often enough: the policy asks what the asker asked, in the game's own form."""
-    run_bc(str(tmp_path / "start"), env_name="llm_twenty_questions", games=1, device="cpu", iterations=50, quiet=True)
+    run_bc(
+        str(tmp_path / "start"),
+        env_name="llm_twenty_questions",
+        games=1,
+        device="cpu",
+        iterations=50,
+        quiet=True,
+    )
     shown = {
         turn.output
         for game in load_trajectories(tmp_path / "start" / "demonstrations.jsonl")
@@ -168,7 +178,10 @@ def test_a_data_set_of_ones_own(tmp_path):
     ("wrong", "told"),
     [
         ({"env_name": "chess"}, r"There is no world 'chess'\. Known: code"),
-        ({"env_name": "code"}, r"Whom shall a policy for --world code imitate\? Name --agent_model \(questioner"),
+        (
+            {"env_name": "code"},
+            r"Whom shall a policy for --world code imitate\? Name --agent_model \(questioner",
+        ),
         (
             {"env_load_path": "x"},
             r"--env_load_path belongs to the world auto_explore or detective or webshop.*twenty_questions",

@@ -30,7 +30,9 @@ def evaluate(folder, url, **flags):
 def test_what_a_server_was_not_sent_is_in_the_record_and_the_report(tmp_path):
     def answer(body):
         return (
-            refused("`seed`: Extra inputs are not permitted") if {"seed", "random_seed"} & set(body) else said(ANSWER)
+            refused("`seed`: Extra inputs are not permitted")
+            if {"seed", "random_seed"} & set(body)
+            else said(ANSWER)
         )
 
     with model_server(answer) as (url, _):
@@ -63,7 +65,11 @@ def test_fields_headers_and_the_humans_words_are_sent_as_the_flags_say(tmp_path,
             env_model="h", env_base_url=human, num_tasks=1, max_turns=2, quiet=True, **flags,
         )  # fmt: skip
     headers, body = to_agent[0]
-    assert (headers["X-Agent"], body["reasoning_effort"], "top_p" in body) == ("very-hidden-value", "low", False)
+    assert (headers["X-Agent"], body["reasoning_effort"], "top_p" in body) == (
+        "very-hidden-value",
+        "low",
+        False,
+    )
     headers, body = to_human[0]
     assert (headers["X-Human"], body["temperature"], body["max_tokens"]) == ("very-hidden-text", 0.5, 77)
     assert body["messages"][0] == {"role": "system", "content": "You are the customer."}
@@ -103,7 +109,9 @@ def test_one_task_that_is_too_long_is_an_episode_without_an_answer(tmp_path):
     def answer(body):
         asked = body["messages"][-1]["content"]
         long.append(asked) if not long else None
-        return refused("This model's maximum context length is 10 tokens.") if asked == long[0] else said(ANSWER)
+        return (
+            refused("This model's maximum context length is 10 tokens.") if asked == long[0] else said(ANSWER)
+        )
 
     with model_server(answer) as (url, _):
         evaluate(tmp_path / "run", url, num_tasks=4)
@@ -114,7 +122,9 @@ def test_one_task_that_is_too_long_is_an_episode_without_an_answer(tmp_path):
 SHARES = ["length"] * 5 + ["refused", "empty", "failed", "answer", "answer"]
 
 
-def test_a_report_says_how_many_replies_were_no_answers_and_its_mean_is_of_what_the_agent_said(tmp_path, capsys):
+def test_a_report_says_how_many_replies_were_no_answers_and_its_mean_is_of_what_the_agent_said(
+    tmp_path, capsys
+):
     """A server that cuts off half of its replies, refuses a tenth, is silent in a tenth and fails in a tenth."""
     several = load_tasks("mini:families:test", num_tasks=80, world=world_of("code"))
     tasks = list({task.problem_description: task for task in several}.values())[:40]
@@ -136,7 +146,9 @@ def test_a_report_says_how_many_replies_were_no_answers_and_its_mean_is_of_what_
 
     with model_server(answer) as (url, _):
         source = str(tmp_path / "tasks.jsonl")
-        evaluate(tmp_path / "run", url, tasks=source, max_failed=0.2, retries=0, request_attempts=1, max_turns=1)
+        evaluate(
+            tmp_path / "run", url, tasks=source, max_failed=0.2, retries=0, request_attempts=1, max_turns=1
+        )
     out = capsys.readouterr().out
     report = json.loads((tmp_path / "run/report.json").read_bytes())
     assert (report["episodes"], report["failed"]) == (40, 4)
@@ -160,7 +172,9 @@ def test_episodes_that_fail_again_and_again_do_not_cost_the_report_of_the_others
         return said(ANSWER) if len(asked) <= 6 else (500, {"error": {"message": "upstream broke"}})
 
     with model_server(answer) as (url, _):
-        evaluate(tmp_path / "run", url, num_tasks=14, batch_size=1, max_failed=0.9, request_attempts=1, retries=1)
+        evaluate(
+            tmp_path / "run", url, num_tasks=14, batch_size=1, max_failed=0.9, request_attempts=1, retries=1
+        )
     report = json.loads((tmp_path / "run/report.json").read_bytes())
     assert (report["episodes"], report["failed"]) == (14, 8)
     assert "The 8 that failed are played again" in capsys.readouterr().out
@@ -199,7 +213,10 @@ def test_turns_that_could_not_be_sampled_for_are_tried_again(tmp_path):
             **flags,
         )
 
-    with start_server(fault_rate=0.3, faults="bad_request", seed=1) as server, pytest.raises(ServiceError) as caught:
+    with (
+        start_server(fault_rate=0.3, faults="bad_request", seed=1) as server,
+        pytest.raises(ServiceError) as caught,
+    ):
         sample(server)
     lost = [row for row in rows_of(output) if has_failed(row)]
     assert 0 < len(lost) < 40 == len(rows_of(output))
@@ -231,5 +248,7 @@ def test_a_server_that_refuses_everything_gives_no_result(tmp_path):
         start_server(fault_rate=1, faults="bad_request") as server,
         pytest.raises(ServiceError, match="refuses our requests"),
     ):
-        evaluate_gpt(runs=3, output=str(tmp_path), teacher="openai", base_url=server.base_url, model="echo", quiet=True)
+        evaluate_gpt(
+            runs=3, output=str(tmp_path), teacher="openai", base_url=server.base_url, model="echo", quiet=True
+        )
     assert not (tmp_path / "result.txt").exists()

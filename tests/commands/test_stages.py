@@ -204,7 +204,9 @@ def test_what_no_text_is_read_as_is_no_flag():
     ],
 )
 def test_what_a_shell_is_offered(words, found):
-    assert candidates(words, ("day", "visit", "reflect plot"), {"day": day, "visit": visit}.__getitem__) == found
+    assert (
+        candidates(words, ("day", "visit", "reflect plot"), {"day": day, "visit": visit}.__getitem__) == found
+    )
 
 
 def test_every_stage_says_its_help_and_no_name_twice():
@@ -299,7 +301,9 @@ def test_no_stage_has_flags_in_its_signature():
 def test_the_list_of_any_world_becomes_a_file(tmp_path):
     out = tmp_path / "tasks.jsonl"
     generate_tasks(str(out), source="lantern:test", num_tasks=3)
-    assert [json.loads(row)["task_id"].partition("/")[0] for row in out.read_text().splitlines()] == ["lantern"] * 3
+    assert [json.loads(row)["task_id"].partition("/")[0] for row in out.read_text().splitlines()] == [
+        "lantern"
+    ] * 3
 
 
 def test_a_world_without_a_human_cannot_be_served():
@@ -336,6 +340,12 @@ SHOUTING = Shouting()
     [("code", "serve_human_70b"), ("html", "serve_human_72b"), (f"{__name__}:SHOUTING", "shout --port 1")],
 )
 def test_a_world_says_how_the_server_of_its_human_is_started(world, line):
-    flags = {"world": world, "input_path": "mini:test", "output_path": "r.jsonl", "env_model": "auto", "hostname": "h"}
+    flags = {
+        "world": world,
+        "input_path": "mini:test",
+        "output_path": "r.jsonl",
+        "env_model": "auto",
+        "hostname": "h",
+    }
     (human,) = _servers(Step("talks", "simulate_interactions", flags=flags), late=False)
     assert line in human.start.partition("or there: ")[2]

@@ -145,7 +145,9 @@ def test_a_swap_test_scores_with_another_tasks_solution_as_well(models, sampled,
     assert "of 6 turns" in said
     rank_best_of_n(sampled, plain, models["critic"], quiet=True)
     rows, unchanged = rows_of(ranked), rows_of(plain)
-    assert [row["judge_result"] for row in rows] == [pytest.approx(row["judge_result"], abs=1e-4) for row in unchanged]
+    assert [row["judge_result"] for row in rows] == [
+        pytest.approx(row["judge_result"], abs=1e-4) for row in unchanged
+    ]
     # of three tasks the first is given the second's solution, and the last the first's
     for number, other in ((0, 2), (5, 0)):
         row, ids = rows[number], rows[number]["additional_token_ids"][1]
@@ -201,7 +203,9 @@ def test_another_tokenizer_is_said_once_and_scored_by_text(models, sampled, tmp_
     said = capsys.readouterr().err
     assert said.count("2 rows are of another tokenizer than the critic's") == 1
     assert said.count("1 rows have no token ids") == 1
-    assert all(math.isfinite(score) for row in rows_of(tmp_path / "ranked.jsonl") for score in row["judge_result"])
+    assert all(
+        math.isfinite(score) for row in rows_of(tmp_path / "ranked.jsonl") for score in row["judge_result"]
+    )
 
 
 def test_odd_candidates(models, sampled, tmp_path, capsys):
@@ -258,10 +262,19 @@ def test_draws_guards_and_what_an_oracle_says(tmp_path, capsys):
     assert guards["twin"]["chosen"] == guards["twin"]["rejected"]
     generate_random_pairs_from_ranks(source, output, num_pairs=9, oracle_of="code", overwrite=True)
     assert "50.0% of the pairs are right, 0.0% the wrong way round" in capsys.readouterr().out
-    history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "input": "J:", "output": "a"}]
-    won = {"task": {"problem_description": "q", "ground_truth": "g"}, "dialogue_history": history, "reward": 1}
+    history = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", "input": "J:", "output": "a"},
+    ]
+    won = {
+        "task": {"problem_description": "q", "ground_truth": "g"},
+        "dialogue_history": history,
+        "reward": 1,
+    }
     replace_rows(tmp_path / "graded.jsonl", [won, won | {"reward": 0}])
-    generate_random_pairs_from_ranks(source, output, twins=0.5, twins_from=tmp_path / "graded.jsonl", overwrite=True)
+    generate_random_pairs_from_ranks(
+        source, output, twins=0.5, twins_from=tmp_path / "graded.jsonl", overwrite=True
+    )
     assert [row["prompt"] for row in rows_of(output) if "guard" in row] == ["J:"]
     for flags, words in (
         ({"twins_from": "graded.jsonl"}, "--twins_from says where"),
@@ -368,7 +381,11 @@ def test_published_ranking_and_a_model_without_template(models, sampled, tmp_pat
 def test_killed_and_resumed(models, stage, tmp_path):
     """kill -9 while rows are being written: what was there stays, all come in the end, each once."""
     replace_rows(tmp_path / "in.jsonl", trajectories(16))
-    source, model, flags = (tmp_path / "in.jsonl", "policy", {"best_of_n": 4, "max_tokens": 30, "batch_size": 2})
+    source, model, flags = (
+        tmp_path / "in.jsonl",
+        "policy",
+        {"best_of_n": 4, "max_tokens": 30, "batch_size": 2},
+    )
     if stage == "rank_best_of_n":
         sample_best_of_n(source, tmp_path / "sampled.jsonl", models["policy"], **FLAGS)
         source, model, flags = tmp_path / "sampled.jsonl", "critic", {"save_steps": 1}
@@ -410,7 +427,11 @@ def test_ctrl_c_says_how_to_go_on(models, tmp_path, capsys):
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        sample_best_of_n(tmp_path / "in.jsonl", output, models["policy"], max_tokens=30, batch_size=1, quiet=True)
+        sample_best_of_n(
+            tmp_path / "in.jsonl", output, models["policy"], max_tokens=30, batch_size=1, quiet=True
+        )
     there = len(rows_of(output))
     assert 0 < there < 120
-    assert f"{there} of 120 rows are in {output}; the same command with --to_continue" in capsys.readouterr().err
+    assert (
+        f"{there} of 120 rows are in {output}; the same command with --to_continue" in capsys.readouterr().err
+    )

@@ -20,7 +20,9 @@ NEEDS = {
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", sorted((ROOT / "docs/integrations").glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/integrations").glob("*.md")), ids=lambda page: page.stem
+)
 def test_a_page_works_as_written(page, tmp_path):
     needed = NEEDS[page.stem]
     if importlib.util.find_spec(needed) is None:

@@ -60,4 +60,7 @@ def test_the_notebook_is_short_and_needs_no_network():
     assert len(lines) <= 30
     assert [cell["execution_count"] for cell in CELLS] == list(range(1, len(CELLS) + 1))
     assert not re.findall(r"(?:src|href)=(?:&quot;|[\\'\"])*(?:https?:)?//|/tmp/", PATH.read_text())
-    assert (NOTEBOOK["nbformat"], len({cell["id"] for cell in NOTEBOOK["cells"]})) == (4, len(NOTEBOOK["cells"]))
+    assert (NOTEBOOK["nbformat"], len({cell["id"] for cell in NOTEBOOK["cells"]})) == (
+        4,
+        len(NOTEBOOK["cells"]),
+    )

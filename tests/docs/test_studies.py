@@ -37,7 +37,8 @@ def test_the_tables_of_a_page_are_those_of_the_study(page, heading, path):
         under = re.search(rf"^### {title}$(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL)
         rows = dict(_rows(under[1] if under else section))
         assert {claim.text: rows.get(claim.text) for claim in part.claims} == {
-            claim.text: [_interval(claim, part.measures[0].unit, "+"), VERDICTS[claim.verdict]] for claim in part.claims
+            claim.text: [_interval(claim, part.measures[0].unit, "+"), VERDICTS[claim.verdict]]
+            for claim in part.claims
         }
         if part.measures[0].unit != "count":
             trained = {method.title for method in part.methods if not method.bound}
@@ -64,7 +65,9 @@ def _rows(text):
 
 def _interval(found, unit, sign=""):
     mean, *ends = (
-        _written(value, unit, DIGITS[unit], sign) for value in (found.mean, found.low, found.high) if value is not None
+        _written(value, unit, DIGITS[unit], sign)
+        for value in (found.mean, found.low, found.high)
+        if value is not None
     )
     return f"{mean} [{', '.join(ends)}]" if ends else mean
 

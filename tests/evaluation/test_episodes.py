@@ -134,7 +134,9 @@ def test_games_and_pages_have_reasons_of_their_own(tmp_path):
 @pytest.mark.parametrize(("cut", "of", "warns"), [(1, 20, False), (2, 20, True), (3, 3, True)])
 def test_turns_that_were_cut_off_are_said_on_the_first_line(tmp_path, cut, of, warns):
     rows = [graded(f"t{n}", 0.0, "failed", finish="length" if n < cut else "stop") for n in range(of)]
-    report = report_of(read_episodes(write(tmp_path / "a.jsonl", rows)), "a", about={"agent": {"max_tokens": 16}})
+    report = report_of(
+        read_episodes(write(tmp_path / "a.jsonl", rows)), "a", about={"agent": {"max_tokens": 16}}
+    )
     first = report.to_text().splitlines()[0]
     assert ("cut off" in first and "limit of 16: raise --max_tokens" in first) is warns
     assert bool(report.to_json()["warnings"]) is warns
@@ -285,4 +287,6 @@ def test_pass_at_k_over_tasks_by_hand():
     assert some.error == pytest.approx(stats.sem([5 / 6, 0, 1]))
     assert every.error == pytest.approx(stats.sem([1 / 6, 0, 1]))
     # tasks are what is independent: Wilson's interval of three of them
-    assert (some.low, some.high) == pytest.approx(proportion_confint(3 * some.mean, 3, method="wilson"), abs=1e-6)
+    assert (some.low, some.high) == pytest.approx(
+        proportion_confint(3 * some.mean, 3, method="wilson"), abs=1e-6
+    )

@@ -78,7 +78,10 @@ def _line(label: str, grades: Sequence[Grades]) -> str:
     line = f"{label:<38}{len(values):>8}"
     for column in zip(*values, strict=True):
         known = [value for value in column if value is not None]
-        mean, success = (sum(known) / max(len(known), 1), sum(value == 1 for value in known) / max(len(known), 1))
+        mean, success = (
+            sum(known) / max(len(known), 1),
+            sum(value == 1 for value in known) / max(len(known), 1),
+        )
         line += f"{100 * mean:>12.1f}{100 * success:>9.1f}" if known else f"{'-':>12}{'-':>9}"
     return line + f"{sum(len(set(row)) == 1 for row in values):>9}"
 
@@ -99,7 +102,10 @@ def main() -> None:
         with Path(arguments.answers).open("w") as file:
             for kind, one, grade_ in zip(kinds, trajectories, grades, strict=True):
                 values = {way: getattr(grade_, way).value for way in WAYS}
-                file.write(json.dumps({"kind": kind, "task": dict(one.task.row), "answer": one.answer} | values) + "\n")
+                file.write(
+                    json.dumps({"kind": kind, "task": dict(one.task.row), "answer": one.answer} | values)
+                    + "\n"
+                )
 
 
 if __name__ == "__main__":

@@ -185,7 +185,11 @@ def leaks_at(*, at_once: bool) -> tuple[list[str], list[tuple[str, str, str]]]:
     """The channels of one kind that can be here, by name; those that are open, with what is seen."""
     with Sandbox(workers=1 + at_once, timeout_s=1 + at_once) as sandbox:
         mounts = "mount" in sandbox.layers
-        ways = [way for way in CHANNELS if way.at_once == at_once and (mounts or way.name not in OPEN_WITHOUT_MOUNTS)]
+        ways = [
+            way
+            for way in CHANNELS
+            if way.at_once == at_once and (mounts or way.name not in OPEN_WITHOUT_MOUNTS)
+        ]
         seen = [(way.name, *seen_through(way, sandbox)) for way in ways]
     return [way.name for way in ways], [each for each in seen if each[1] != each[2]]
 

@@ -81,8 +81,16 @@ CHANNELS = [
     ),
     Channel("times of the folder", "tried(os.utime, '.', (bit, bit))", "seen = os.stat('.').st_mtime"),
     Channel("rights of the folder", "tried(os.chmod, '.', 0o700 + bit)", "seen = os.stat('.').st_mode"),
-    Channel("a folder elsewhere", "tried(os.mkdir, '/lib/left' if bit else '/')", "seen = os.path.exists('/lib/left')"),
-    Channel("access time of a library", _LIBRARY + "f.read(bit * 100)", "seen = os.stat(json.__file__).st_atime_ns"),
+    Channel(
+        "a folder elsewhere",
+        "tried(os.mkdir, '/lib/left' if bit else '/')",
+        "seen = os.path.exists('/lib/left')",
+    ),
+    Channel(
+        "access time of a library",
+        _LIBRARY + "f.read(bit * 100)",
+        "seen = os.stat(json.__file__).st_atime_ns",
+    ),
     Channel(
         "access time of a folder",
         "tried(os.listdir, os.path.dirname(json.__file__)) if bit else 0",
@@ -144,10 +152,14 @@ CHANNELS = [
         _LIBRARY + "tried(fcntl.fcntl, f.fileno(), 1036, struct.pack('Q', 1 + bit))",
         _LIBRARY + "seen = tried(fcntl.fcntl, f.fileno(), 1035, bytes(8))",
     ),
-    Channel("advice to a library file", _LIBRARY + "tried(os.posix_fadvise, f.fileno(), 0, 0, bit)", "seen = 0"),
+    Channel(
+        "advice to a library file", _LIBRARY + "tried(os.posix_fadvise, f.fileno(), 0, 0, bit)", "seen = 0"
+    ),
     Channel("environment", "os.environ['LEFT'] = str(bit)", "seen = os.environ.get('LEFT')"),
     Channel("working directory", "tried(os.chdir, '/lib') if bit else None", "seen = os.getcwd()"),
-    Channel("mask of file rights", "tried(os.umask, 0o22 * bit)", "open('x', 'w')\nseen = os.stat('x').st_mode"),
+    Channel(
+        "mask of file rights", "tried(os.umask, 0o22 * bit)", "open('x', 'w')\nseen = os.stat('x').st_mode"
+    ),
     Channel(
         "limits",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64 - bit, 64 - bit))",
@@ -165,14 +177,22 @@ CHANNELS = [
         "signal.pthread_sigmask(signal.SIG_BLOCK, {10} if bit else set())",
         "seen = signal.pthread_sigmask(signal.SIG_BLOCK, ())",
     ),
-    Channel("a timer", "signal.setitimer(signal.ITIMER_REAL, 50 * bit)", "seen = signal.getitimer(signal.ITIMER_REAL)"),
+    Channel(
+        "a timer",
+        "signal.setitimer(signal.ITIMER_REAL, 50 * bit)",
+        "seen = signal.getitimer(signal.ITIMER_REAL)",
+    ),
     Channel("use by children", "threads(9 * bit)", "seen = resource.getrusage(resource.RUSAGE_CHILDREN)[2:]"),
     Channel(
         "how it has ended",
         "os.closerange(3, 64) if bit else None\ngetattr(os, '_exi' 't')(bit)",
         "seen = tried(os.times)[2:4], tried(os.wait), libc.waitpid(-1, None, 1)",
     ),
-    Channel("builtins", "import builtins\nbuiltins.left = bit", "seen = getattr(__import__('builtins'), 'left', None)"),
+    Channel(
+        "builtins",
+        "import builtins\nbuiltins.left = bit",
+        "seen = getattr(__import__('builtins'), 'left', None)",
+    ),
     Channel("modules", "sys.modules['left' * bit] = sys", "seen = sorted(sys.modules)"),
     Channel(
         "the worker's frames",
@@ -218,18 +238,22 @@ CHANNELS = [
         "waking by a page of a library file",
         _SHARED + "end = time.monotonic() + 0.3\nwhile bit and time.monotonic() < end:\n"
         "    libc.syscall(202, ctypes.c_void_p(page), 1, 99)",
-        _SHARED + "value = ctypes.c_uint32.from_address(page).value\nspan = struct.pack('qq', 0, 100_000_000)\n"
+        _SHARED
+        + "value = ctypes.c_uint32.from_address(page).value\nspan = struct.pack('qq', 0, 100_000_000)\n"
         "seen = libc.syscall(202, ctypes.c_void_p(page), 0, value, span), ctypes.get_errno()",
         at_once=True,
     ),
     Channel(
         "waking by the end of a thread",
         _SHARED + "libc.syscall(218, ctypes.c_void_p(page)) if bit else 0",
-        _SHARED + "value = ctypes.c_uint32.from_address(page).value\nspan = struct.pack('qq', 0, 300_000_000)\n"
+        _SHARED
+        + "value = ctypes.c_uint32.from_address(page).value\nspan = struct.pack('qq', 0, 300_000_000)\n"
         "seen = libc.syscall(202, ctypes.c_void_p(page), 0, value, span), ctypes.get_errno()",
         at_once=True,
     ),
-    Channel("threads of the machine", "threads(bit * 40)", "seen = libc.syscall(99, bytes(200))", at_once=True),
+    Channel(
+        "threads of the machine", "threads(bit * 40)", "seen = libc.syscall(99, bytes(200))", at_once=True
+    ),
     Channel(
         "another one's processor time",
         "end = time.process_time() + 0.25 * bit\nwhile time.process_time() < end:\n    pass",

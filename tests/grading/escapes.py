@@ -22,12 +22,16 @@ PROCESSES = [
         1.0,
     ),
     held("vfork by number", "c = __import__('ctypes').CDLL(None)\nassert c.syscall(58) >= 0"),
-    held("clone3 by number", "c = __import__('ctypes').CDLL(None)\nassert c.syscall(435, bytes(88), 88) >= 0"),
+    held(
+        "clone3 by number", "c = __import__('ctypes').CDLL(None)\nassert c.syscall(435, bytes(88), 88) >= 0"
+    ),
     held("shell", "assert __import__('os').system('true') == 0"),
     held("subprocess", "import subprocess\nsubprocess.run(['/bin/true'])"),
     held("posix_spawn", "os = __import__('os')\nos.posix_spawn('/bin/true', ['true'], {})"),
     held("execv", "__import__('os').execv('/usr/bin/env', ['env'])"),
-    held("multiprocessing", "import multiprocessing as m\nm.get_context('fork').Process(target=print).start()"),
+    held(
+        "multiprocessing", "import multiprocessing as m\nm.get_context('fork').Process(target=print).start()"
+    ),
     held("kill its worker", "__import__('os').kill(1, 9)"),
     held("kill its parent", "os = __import__('os')\nos.kill(os.getppid(), 9)"),
     held("kill everybody", "__import__('os').kill(-1, 9)"),
@@ -85,8 +89,13 @@ FILES = [
     held("make a directory", "__import__('os').mkdir('/left-behind')"),
     held("make a link", "__import__('os').symlink('/etc', '/tmp/left-behind')"),
     held("memory file", "__import__('os').memfd_create('x')"),
-    held("shared memory", "from multiprocessing import shared_memory as s\ns.SharedMemory(create=True, size=10)"),
-    held("mount", "c = __import__('ctypes').CDLL(None)\nassert c.mount(b'none', b'/', b'tmpfs', 0, None) == 0"),
+    held(
+        "shared memory",
+        "from multiprocessing import shared_memory as s\ns.SharedMemory(create=True, size=10)",
+    ),
+    held(
+        "mount", "c = __import__('ctypes').CDLL(None)\nassert c.mount(b'none', b'/', b'tmpfs', 0, None) == 0"
+    ),
     held("leave the root", "os = __import__('os')\nos.chroot('/usr')"),
     held("new namespaces", "c = __import__('ctypes').CDLL(None)\nassert c.unshare(0x10000000) == 0"),
     Case(

@@ -14,7 +14,9 @@ ENDINGS = [
     ),
     Case("_exit while defining", "getattr(__import__('os'), '_exi' 't')(7)\n", 0.0, "crash"),
     Case("abort", "def level(x):\n    __import__('os').abort()\n", 0.0, "crash"),
-    Case("segmentation fault", "import ctypes\ndef level(x):\n    return ctypes.string_at(0)\n", 0.0, "crash"),
+    Case(
+        "segmentation fault", "import ctypes\ndef level(x):\n    return ctypes.string_at(0)\n", 0.0, "crash"
+    ),
     Case(
         "stack overflow in C",
         code("""
@@ -57,7 +59,12 @@ TIME = [
     ),
     Case("endless loop while defining", "while True:\n    pass\n", 0.0, "timeout"),
     Case("sleep", "import time\ndef level(x):\n    time.sleep(60)\n    return 2 * x\n", 0.0, "timeout"),
-    Case("many short sleeps", "import time\ndef level(x):\n    while True:\n        time.sleep(.01)\n", 0.0, "timeout"),
+    Case(
+        "many short sleeps",
+        "import time\ndef level(x):\n    while True:\n        time.sleep(.01)\n",
+        0.0,
+        "timeout",
+    ),
     Case(
         "deadlock",
         "import threading\ndef level(x):\n    l = threading.Lock()\n    l.acquire()\n    l.acquire()\n",
@@ -115,7 +122,9 @@ TIME = [
         0.0,
         "timeout",
     ),
-    Case("endless generator, drawn", "def level(x):\n    return sum(1 for _ in iter(int, 1))\n", 0.0, "timeout"),
+    Case(
+        "endless generator, drawn", "def level(x):\n    return sum(1 for _ in iter(int, 1))\n", 0.0, "timeout"
+    ),
     Case("endless output", "def level(x):\n    while True:\n        print('x' * 10**6)\n", 0.0, "timeout"),
 ]
 
@@ -133,7 +142,9 @@ MEMORY = [
         1.0,
     ),
     Case("memory while defining", "a = [0] * 10**12\ndef level(x):\n    return 2 * x\n", 0.0, "memory"),
-    Case("constant folding", "def level(x):\n    return (('x' * 4000,) * 4000, 1 << 10**6)[1] and 2 * x\n", 1.0),
+    Case(
+        "constant folding", "def level(x):\n    return (('x' * 4000,) * 4000, 1 << 10**6)[1] and 2 * x\n", 1.0
+    ),
     Case("huge text", "def level(x):\n    return 'x' * 10**7\n", 0.0, "failed"),
     Case("much output", "def level(x):\n    print('x' * 10**7)\n    return 2 * x\n", 1.0),
     Case(

@@ -118,7 +118,11 @@ FORGERIES = [
         0.0,
         reference="def level(x):\n    return 4242\n",
     ),
-    Case("forgets all modules", "s = __import__('sys')\ns.modules.clear()\ndef level(x):\n    return 2 * x\n", 1.0),
+    Case(
+        "forgets all modules",
+        "s = __import__('sys')\ns.modules.clear()\ndef level(x):\n    return 2 * x\n",
+        1.0,
+    ),
     Case(
         "looks for the reference in memory",
         code("""

@@ -341,7 +341,9 @@ SHARED_FILES = [
     """),
 ]  # fmt: skip
 
-_TOP = "from dataclasses import dataclass, field\nimport functools, enum, typing, collections, contextlib, abc\n"
+_TOP = (
+    "from dataclasses import dataclass, field\nimport functools, enum, typing, collections, contextlib, abc\n"
+)
 
 
 def _module(name: str, source: str) -> Case:

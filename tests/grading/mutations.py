@@ -29,7 +29,9 @@ class Material(NamedTuple):
     def beside(self, top: str, expression: str, header: str = "*args, **kwargs") -> str:
         """The same with definitions at the top level, which published functions do not see."""
         inner = textwrap.indent(f"{self.source}\nvalue = {self.name}(*args, **kwargs)", " " * 4)
-        return f"{textwrap.dedent(top).strip()}\ndef {self.name}({header}):\n{inner}\n    return {expression}\n"
+        return (
+            f"{textwrap.dedent(top).strip()}\ndef {self.name}({header}):\n{inner}\n    return {expression}\n"
+        )
 
 
 Kind = Callable[[Material], str | None]
@@ -71,7 +73,9 @@ def _operator(node: ast.AST, _: random.Random) -> ast.AST | None:
 
 def _comparison(node: ast.AST, _: random.Random) -> ast.AST | None:
     if isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER_COMPARISON:
-        return ast.Compare(node.left, [_OTHER_COMPARISON[type(node.ops[0])](), *node.ops[1:]], node.comparators)
+        return ast.Compare(
+            node.left, [_OTHER_COMPARISON[type(node.ops[0])](), *node.ops[1:]], node.comparators
+        )
     return None
 
 
@@ -125,7 +129,9 @@ def _hinted(hint: str, imports: str = "") -> Kind:
 
 
 def _tabs(material: Material) -> str:
-    return re.sub(r"^(?: {4})+", lambda match: "\t" * (len(match[0]) // 4), material.source, flags=re.MULTILINE)
+    return re.sub(
+        r"^(?: {4})+", lambda match: "\t" * (len(match[0]) // 4), material.source, flags=re.MULTILINE
+    )
 
 
 def _documented(material: Material) -> str:

@@ -30,7 +30,13 @@ def _row(
     return [
         Case(name, f"{honest or reference}\n", score, None, f"{reference}\n", tests, description=description),
         Case(
-            f"{name}: junk", f"{junk}\n", score and junk_score, None, f"{reference}\n", tests, description=description
+            f"{name}: junk",
+            f"{junk}\n",
+            score and junk_score,
+            None,
+            f"{reference}\n",
+            tests,
+            description=description,
         ),
     ]
 
@@ -89,7 +95,9 @@ CONSTANTS = [
 ]  # fmt: skip
 
 _P = "class P:\n    def __init__(self, x):\n        self.x = x\n    def __eq__(self, other):\n        return self.x == other.x\n    def same(self, x):\n        return self.x == x\n"
-_NODE = "class Node:\n    def __init__(self, value, next=None):\n        self.value, self.next = value, next\n"
+_NODE = (
+    "class Node:\n    def __init__(self, value, next=None):\n        self.value, self.next = value, next\n"
+)
 _LIST = "def make(xs):\n    head = None\n    for x in reversed(xs):\n        head = Node(x, head)\n    return head\ndef listed(node):\n    return [] if node is None else [node.value, *listed(node.next)]\n"
 _REVERSE = "def level(node):\n    last = None\n    while node:\n        node.next, last, node = last, node, node.next\n    return last"
 

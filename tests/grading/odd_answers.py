@@ -56,7 +56,9 @@ VALUES = [
         0.0,
         "not_plain_data",
     ),
-    Case("list in itself", "def level(x):\n    a = []\n    a.append(a)\n    return a\n", 0.0, "not_plain_data"),
+    Case(
+        "list in itself", "def level(x):\n    a = []\n    a.append(a)\n    return a\n", 0.0, "not_plain_data"
+    ),
     Case(
         "long list",
         "def level(x):\n    return list(range(10**4))\n",
@@ -123,9 +125,17 @@ TEXTS = [
         "import pickle\nclass A:\n    v = 2\ndef level(x):\n    return pickle.loads(pickle.dumps(A())).v * x\n",
         1.0,
     ),
-    Case("a try-out under __main__", DOUBLE + "if __name__ == '__main__':\n    raise SystemExit(level(1))\n", 1.0),
+    Case(
+        "a try-out under __main__",
+        DOUBLE + "if __name__ == '__main__':\n    raise SystemExit(level(1))\n",
+        1.0,
+    ),
     Case("not a function", "level = 4\n", 0.0, "error"),
-    Case("a class", "class level(int):\n    def __new__(cls, x):\n        return int.__new__(cls, 2 * x)\n", 1.0),
+    Case(
+        "a class",
+        "class level(int):\n    def __new__(cls, x):\n        return int.__new__(cls, 2 * x)\n",
+        1.0,
+    ),
     Case("an async function", "async def level(x):\n    return 2 * x\n", 0.0, "not_plain_data"),
     Case(
         "keeps state",

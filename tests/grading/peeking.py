@@ -15,7 +15,9 @@ def _peek(name: str, search: str) -> Case:
     body = textwrap.indent(textwrap.dedent(search).strip(), " " * 8)
     answer = (
         "import gc, inspect, traceback, types\ns = __import__('sys')\nos = __import__('os')\n"
-        "def level(x):\n    seen = ''\n    try:\n" + body + "\n    except Exception as error:\n        seen = error\n"
+        "def level(x):\n    seen = ''\n    try:\n"
+        + body
+        + "\n    except Exception as error:\n        seen = error\n"
         "    return 'found' if ''.join(('zeb', 'ra')) in str(seen) else 2 * x\n"
     )
     return Case(name, answer, 1.0, reference=_MARKED, tests=("level(2)",))

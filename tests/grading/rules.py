@@ -34,13 +34,16 @@ def rules_of(expression: str, test: Halves) -> list[str]:
         return [RULES[0]]
     tree = read(test.inside)
     nodes = list(ast.walk(tree)) if tree else []
-    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    called = {
+        node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     met = {
         RULES[1]: bool(test.imports),
         RULES[2]: bool(test.given),
         RULES[3]: test.outside is not None,
         RULES[4]: not _INTERPRETERS.isdisjoint(called),
-        RULES[5]: any(isinstance(node, _Scope) for node in nodes) or bool(called & {"map", "filter", "sorted"}),
+        RULES[5]: any(isinstance(node, _Scope) for node in nodes)
+        or bool(called & {"map", "filter", "sorted"}),
         RULES[6]: bool(test.why_whole),
     }
     return [rule for rule, is_met in met.items() if is_met]

@@ -106,7 +106,10 @@ def test_what_compares_is_divided(expression):
 
 def test_what_an_answer_is_given_is_of_the_reference_or_of_a_library():
     assert halves("f(LIMIT, LIMIT + 1)", MEANING).given == ("LIMIT", "LIMIT + 1")
-    assert halves("f(day(2020, 1, 1)) == day(2020, 1, LIMIT)", MEANING).imports == "from datetime import date as day"
+    assert (
+        halves("f(day(2020, 1, 1)) == day(2020, 1, LIMIT)", MEANING).imports
+        == "from datetime import date as day"
+    )
     assert halves("all(f(n) == m for n, m in LIMIT)", MEANING).given == ("[(n, ) for n, m in LIMIT]",)
 
 
@@ -141,8 +144,28 @@ def test_what_travels_arrives(value):
 
 
 def test_types_travel_too():
-    values = [1, 1.0, True, {1}, frozenset({1}), (1,), [1], b"a", bytearray(b"a"), 10**400, -0.0, float("inf"), 1j]
-    values += [Decimal("1.50"), Fraction(1, 3), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.date.min, dt.time.max]
+    values = [
+        1,
+        1.0,
+        True,
+        {1},
+        frozenset({1}),
+        (1,),
+        [1],
+        b"a",
+        bytearray(b"a"),
+        10**400,
+        -0.0,
+        float("inf"),
+        1j,
+    ]
+    values += [
+        Decimal("1.50"),
+        Fraction(1, 3),
+        dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+        dt.date.min,
+        dt.time.max,
+    ]
     values += [dt.timedelta(1, 2, 3), collections.deque([1]), range(3), ..., None, "\ud800", {"a": [None]}]
     for value in values:
         assert (type(unpack(pack(value))), repr(unpack(pack(value)))) == (type(value), repr(value))
@@ -157,7 +180,9 @@ def test_types_travel_too():
 
 
 def task_of(reference, *tests):
-    return Task("t", "", reference, reference, {f"test{n}": test for n, test in enumerate(tests, start=1)}, {})
+    return Task(
+        "t", "", reference, reference, {f"test{n}": test for n, test in enumerate(tests, start=1)}, {}
+    )
 
 
 def scores_of(task, *answers, **settings):
@@ -218,13 +243,17 @@ def test_a_test_that_would_show_what_it_expects_is_not_shown():
     task = task_of("def f(x):\n    return x\n", "list(filter(lambda n: f(n) == n, range(3)))", "f(1)")
     (score,) = scores_of(task, task.ground_truth)
     assert score.value is None
-    assert score.note.startswith("cannot be graded: test1 would show the answer what is expected: it compares")
+    assert score.note.startswith(
+        "cannot be graded: test1 would show the answer what is expected: it compares"
+    )
     assert [test.detail for test in score.tests] == ["not run", "not run"]
 
 
 def test_arguments_have_the_imports_that_they_need():
     reference = "from datetime import date\nfrom math import gcd\ndef f(day):\n    return day.isoformat()\n"
-    task = task_of(reference, "f(date(2024, 5, 1))", "f(day=date(2024, 5, 2)) == '2024-05-02'", "f(date(2024, 5, 3))")
+    task = task_of(
+        reference, "f(date(2024, 5, 1))", "f(day=date(2024, 5, 2)) == '2024-05-02'", "f(date(2024, 5, 3))"
+    )
     (score,) = scores_of(task, "def f(day):\n    return str(day)\n")
     assert score.value == 1.0, score.tests
     (nothing,) = scores_of(task_of(reference, "gcd(4, 6)", "f(date(gcd(2024, 2024), 5, 1))"), "x = 1\n")
@@ -244,7 +273,9 @@ def test_a_task_whose_reference_has_no_value_cannot_be_graded():
     task = task_of("def f(x):\n    import no_such_package\n", "f(1)", "f(2)")
     (score,) = scores_of(task, task.ground_truth)
     assert score.value is None
-    assert "no value in any test (test1: ModuleNotFoundError: No module named 'no_such_package')" in score.note
+    assert (
+        "no value in any test (test1: ModuleNotFoundError: No module named 'no_such_package')" in score.note
+    )
     partly = task_of("def f(x):\n    return x or None\n", "f(1)", "f(0)")
     assert [score.value for score in scores_of(partly, partly.ground_truth)] == [0.5]
 

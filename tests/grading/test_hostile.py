@@ -28,7 +28,12 @@ def rows(ground):
     return {(row.case.name, row.way): row for row in whole_table(ground)}
 
 
-WAYS = [(case, way) for case in CASES for way in ("fixed", "published") if way == "fixed" or case.published is not None]
+WAYS = [
+    (case, way)
+    for case in CASES
+    for way in ("fixed", "published")
+    if way == "fixed" or case.published is not None
+]
 
 
 @pytest.mark.parametrize(("case", "way"), [pytest.param(*one, id=f"{one[0].name}-{one[1]}") for one in WAYS])
@@ -64,7 +69,12 @@ def test_the_documentation_has_the_table_as_it_is():
 def test_nothing_is_left_behind(ground):
     """No process, no mount, no file: neither while the workers wait for more, nor after they have ended."""
     left_by = {case.name: case for case in CASES}
-    names = ["fork bomb that goes on", "threads that do not end", "swallows everything", "sends values, and stays"]
+    names = [
+        "fork bomb that goes on",
+        "threads that do not end",
+        "swallows everything",
+        "sends values, and stays",
+    ]
     mounts = Path("/proc/self/mounts").read_text()
     files = set(Path("/tmp").glob("left-behind*"))
     with Sandbox(workers=1, timeout_s=0.2) as sandbox:
@@ -85,7 +95,9 @@ def test_nothing_is_left_behind(ground):
 
 def test_a_reference_that_loops_costs_its_neighbours_no_time(ground):
     """References share a child, but not the patience: the second one computes for longer than what is left of it."""
-    loops = Case("loops", DOUBLE, 0.0, reference="def level(x):\n    while True:\n        pass\n", tests=("level(1)",))
+    loops = Case(
+        "loops", DOUBLE, 0.0, reference="def level(x):\n    while True:\n        pass\n", tests=("level(1)",)
+    )
     slow = "def level(x):\n    import time\n    start = time.process_time()\n    while time.process_time() < start + 0.1:\n        pass\n    return x\n"
     first, second = ground.grade(loops, Case("slow", slow, 1.0, reference=slow))
     assert [test.outcome for test in first.tests] == ["reference_none"]

@@ -10,10 +10,18 @@ from tests.grading import more_things, named_things
 from tests.grading.attacks import CASES, Playground
 from tests.grading.rules import table
 
-pytestmark = [pytest.mark.xdist_group("names"), pytest.mark.timeout(400)]  # one stream of answers for all of them
+pytestmark = [
+    pytest.mark.xdist_group("names"),
+    pytest.mark.timeout(400),
+]  # one stream of answers for all of them
 
 KNOWN = {case.name for case in CASES}  # which test_hostile.py grades
-ROWS = [case for cases in (named_things.TABLE | more_things.TABLE).values() for case in cases if case.name not in KNOWN]
+ROWS = [
+    case
+    for cases in (named_things.TABLE | more_things.TABLE).values()
+    for case in cases
+    if case.name not in KNOWN
+]
 
 
 @pytest.fixture(scope="module")

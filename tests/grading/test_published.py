@@ -255,7 +255,9 @@ def test_published(graded_cases):
 
 
 def test_what_only_the_filter_or_a_rule_of_format_sets_to_zero_is_known(graded_cases):
-    rescued = {case["id"] for case, grades in graded_cases if grades.fixed.value == 0 and grades.lenient.value == 1}
+    rescued = {
+        case["id"] for case, grades in graded_cases if grades.fixed.value == 0 and grades.lenient.value == 1
+    }
     assert rescued == set(
         """
         leading_space_same_line fence_py_tag filter_import_os filter_comment_from_os filter_sudoku
@@ -321,7 +323,9 @@ def test_what_is_read(answer):
     assert read.strip("\n") == READ[answer].strip("\n")
 
 
-@pytest.mark.parametrize("answer", [None, "No answer", "", "I would double it.", G, f"```\n{G}```", "x" * 300_000 + F])
+@pytest.mark.parametrize(
+    "answer", [None, "No answer", "", "I would double it.", G, f"```\n{G}```", "x" * 300_000 + F]
+)
 def test_nothing_is_read_where_the_function_is_not_defined(answer):
     assert lenient_code(Trajectory(Task("t", "", F, F, {}, {}), (), answer), "f") is None
 

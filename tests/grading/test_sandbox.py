@@ -136,7 +136,11 @@ def test_a_hanging_test_costs_its_time_once_and_the_others_count(sandbox):
 
 def test_sleep_is_not_computing_but_takes_time_too(sandbox):
     started = time.monotonic()
-    assert outcomes(run(sandbox, SLEEP, "f(0.2)", "f(60)", "f(0)")) == [Outcome.VALUE, Outcome.TIMEOUT, Outcome.VALUE]
+    assert outcomes(run(sandbox, SLEEP, "f(0.2)", "f(60)", "f(0)")) == [
+        Outcome.VALUE,
+        Outcome.TIMEOUT,
+        Outcome.VALUE,
+    ]
     assert time.monotonic() - started < 0.4 * 5
 
 
@@ -286,7 +290,10 @@ def test_a_reference_that_dies_or_fills_the_memory_costs_the_next_one_nothing():
     dies = "import os\ndef f(x):\n    if x == 2:\n        os._exit(1)\n    return x\n"
     greedy = "def f(x):\n    return b'x' * 10**10\n"
     with Sandbox(workers=2, timeout_s=5) as sandbox:
-        assert run_together(sandbox, (hoard, ["f(1)"]), (needs, ["f(1)", "f(2)"])) == [["1"], ["380000000"] * 2]
+        assert run_together(sandbox, (hoard, ["f(1)"]), (needs, ["f(1)", "f(2)"])) == [
+            ["1"],
+            ["380000000"] * 2,
+        ]
         assert run_together(sandbox, (dies, ["f(1)", "f(2)", "f(3)"]), (dies, ["f(4)", "f(2)"])) == [
             ["1", "the process ended", "3"],
             ["4", "the process ended"],
@@ -331,7 +338,9 @@ def test_a_caller_that_stops_listening_leaves_the_sandbox_usable(sandbox):
     assert run(sandbox, "f = abs", "f(-2)")[0].text == "2"
     used = sum(map(_cpu_ticks, _descendants(os.getpid())))
     time.sleep(0.2)
-    assert sum(map(_cpu_ticks, _descendants(os.getpid()))) - used < 5  # of a hundred a second: no loop goes on
+    assert (
+        sum(map(_cpu_ticks, _descendants(os.getpid()))) - used < 5
+    )  # of a hundred a second: no loop goes on
 
 
 def test_the_order_of_a_set_is_the_same_in_every_worker(sandbox):

@@ -43,7 +43,9 @@ NUMBERS = st.one_of(
     SMALL.map(complex),
     st.complex_numbers(allow_nan=False),
 )
-MOMENTS = st.one_of(st.datetimes(timezones=st.none() | ZONES), st.dates(), st.times(timezones=ZONES), st.timedeltas())
+MOMENTS = st.one_of(
+    st.datetimes(timezones=st.none() | ZONES), st.dates(), st.times(timezones=ZONES), st.timedeltas()
+)
 HASHABLE_LEAVES = st.one_of(
     st.none(),
     NUMBERS,

@@ -19,7 +19,9 @@ def models(folder):
 def sampled(messages, text, tokenizer, *, cut=False):
     """A turn as a model in this process leaves it."""
     given = tokenizer.apply_chat_template(
-        [{"role": one.role, "content": one.content} for one in messages], tokenize=False, add_generation_prompt=True
+        [{"role": one.role, "content": one.content} for one in messages],
+        tokenize=False,
+        add_generation_prompt=True,
     )
     ids = tokenizer(text, add_special_tokens=False)["input_ids"] + ([] if cut else [tokenizer.eos_token_id])
     why = FinishReason.LENGTH if cut else FinishReason.STOP
@@ -35,8 +37,13 @@ def episode(number, repeat, *, turns=2, cut=False):
     )
     history = [Message("user", f"Write {number}.")]
     for turn in range(turns):
-        history += [sampled(history, SAID[(number + repeat + turn) % 4], tokenizer, cut=cut), Message("user", "Yes.")]
-    return Trajectory(task_from_row(task | {"task_id": f"t{number}"}), tuple(history[:-1]), None, sample_index=repeat)
+        history += [
+            sampled(history, SAID[(number + repeat + turn) % 4], tokenizer, cut=cut),
+            Message("user", "Yes."),
+        ]
+    return Trajectory(
+        task_from_row(task | {"task_id": f"t{number}"}), tuple(history[:-1]), None, sample_index=repeat
+    )
 
 
 def episodes(tasks=2, repeats=2):

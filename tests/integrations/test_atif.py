@@ -62,7 +62,8 @@ def scores(episodes):
 
 def documents(folder):
     return {
-        (one["trajectory_id"]): one for one in (json.loads(path.read_text()) for path in folder.glob("*.atif.json"))
+        (one["trajectory_id"]): one
+        for one in (json.loads(path.read_text()) for path in folder.glob("*.atif.json"))
     }
 
 
@@ -113,7 +114,10 @@ def test_harbor_takes_them_and_gives_them_back(folder, tmp_path):
     before = documents(folder)
     export(folder, tmp_path / "straight.jsonl", to="trajectories")
     checked = subprocess.run(
-        [HARBOR, ROOT / "tests/integrations/harbor_check.py", folder], capture_output=True, text=True, check=False
+        [HARBOR, ROOT / "tests/integrations/harbor_check.py", folder],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     export(folder, tmp_path / "through.jsonl", to="trajectories")
@@ -268,7 +272,9 @@ ANOTHERS = {
 def places(value, before=()):
     """The ways to the values in a document; of numbers in a list to the first."""
     of_numbers = isinstance(value, list) and not isinstance(value[0], dict)
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value[:1] if of_numbers else value):
+    for key, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value[:1] if of_numbers else value)
+    ):
         yield (*before, key)
         if isinstance(inner, dict | list):
             yield from places(inner, (*before, key))

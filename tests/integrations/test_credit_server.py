@@ -95,7 +95,9 @@ def test_a_client_that_goes_away_does_not_stop_the_critic():
         async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{port}/credit"
             wait = [{"role": "user", "content": "wait"}]
-            gone = asyncio.create_task(session.post(url, json={"dialogues": [{"hidden": None, "messages": wait}]}))
+            gone = asyncio.create_task(
+                session.post(url, json={"dialogues": [{"hidden": None, "messages": wait}]})
+            )
             await critic.begun.wait()
             gone.cancel()
             body = {"dialogues": [{"hidden": "a", "messages": MESSAGES}]}

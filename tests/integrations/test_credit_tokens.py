@@ -30,7 +30,9 @@ def test_a_row_is_what_was_sampled_and_what_stood_between(cut):
     first, _, second = one.dialogue_history[1:]
     assert row.turns == [0, 1]
     assert tokenizer.decode(row.prompt_ids) == first.input
-    assert tokenizer.decode(row.prompt_ids + row.response_ids) == second.input + tokenizer.decode(second.token_ids)
+    assert tokenizer.decode(row.prompt_ids + row.response_ids) == second.input + tokenizer.decode(
+        second.token_ids
+    )
     between = len(row.response_ids) - len(first.token_ids) - len(second.token_ids)
     assert row.mask == [1] * len(first.token_ids) + [0] * between + [1] * len(second.token_ids)
     assert tuple(row.response_ids[: len(first.token_ids)]) == first.token_ids
@@ -80,7 +82,9 @@ def test_a_special_token_within_a_turn_is_its_own(folder):
     tokenizer, one = tiny_tokenizer(), episode(0, 0)
     first, said, *_ = one.dialogue_history
     odd = (said.token_ids[0], tokenizer.convert_tokens_to_ids("<|header|>"), *said.token_ids[1:])
-    (row,) = token_rows(replace(one, dialogue_history=(first, replace(said, token_ids=odd, logprobs=None))), tokenizer)
+    (row,) = token_rows(
+        replace(one, dialogue_history=(first, replace(said, token_ids=odd, logprobs=None))), tokenizer
+    )
     assert tuple(row.response_ids) == odd
     assert row.logprobs is None
 
@@ -119,12 +123,19 @@ def test_a_file_of_credit_becomes_columns(folder, tmp_path, capsys, ending):
 
         found = Dataset.from_parquet(str(output), cache_dir=str(tmp_path)).to_list()
     assert [row["credit"] for row in found] == [pytest.approx(row["credit"], abs=1e-5) for row in wanted]
-    assert [row["advantages"] for row in found] == [pytest.approx(row["advantages"], abs=1e-5) for row in wanted]
+    assert [row["advantages"] for row in found] == [
+        pytest.approx(row["advantages"], abs=1e-5) for row in wanted
+    ]
     assert [(row["task_id"], row["sample_index"], row["env_mask"]) for row in found] == [
         (row["task_id"], row["sample_index"], row["env_mask"]) for row in wanted
     ]
     for task in ("t0", "t1"):  # each turn once, less the mean of the task's
-        first = [row["advantages"][at] for row in found if row["task_id"] == task for at, _ in runs(row["env_mask"])]
+        first = [
+            row["advantages"][at]
+            for row in found
+            if row["task_id"] == task
+            for at, _ in runs(row["env_mask"])
+        ]
         assert sum(first) == pytest.approx(0, abs=1e-6)
         assert max(map(abs, first)) > 0.01
 
@@ -163,6 +174,8 @@ def other_tokenizer(folder):
     content = json.loads(place.read_text())
     vocab = content["model"]["vocab"]
     letters = sorted((name for name in vocab if "<" not in name), key=vocab.get)
-    content["model"]["vocab"] |= dict(zip(letters, [vocab[name] for name in letters[1:] + letters[:1]], strict=True))
+    content["model"]["vocab"] |= dict(
+        zip(letters, [vocab[name] for name in letters[1:] + letters[:1]], strict=True)
+    )
     place.write_text(json.dumps(content))
     return path

@@ -153,7 +153,9 @@ def test_a_critic_is_asked_about_what_was_played(rows, critic, folder, tmp_path)
     some = episodes()
     told = {one.task.task_id: one.task.ground_truth for one in some}
     data = [{"prompt": task, "hidden": text} for task, text in told.items()]
-    trainer = trainer_of(TurnCreditTrainer, folder, tmp_path, nothing, data, rollout_func=Replay(rows), critic=critic)
+    trainer = trainer_of(
+        TurnCreditTrainer, folder, tmp_path, nothing, data, rollout_func=Replay(rows), critic=critic
+    )
     inputs = [{"prompt": row["task_id"], "hidden": told[row["task_id"]]} for row in rows]
     output = trainer._generate_and_score_completions(inputs)
     for row, advantages, mask in zip(rows, output["advantages"], output["tool_mask"], strict=True):

@@ -31,7 +31,10 @@ def trace(episode, **differs):
     (row,) = token_rows(episode, tiny_tokenizer())
     header, nodes, at = 8, [], 0
     for place, message in enumerate(episode.dialogue_history):
-        node = {"message": {"role": message.role, "content": message.content}, "parent": place - 1 if place else None}
+        node = {
+            "message": {"role": message.role, "content": message.content},
+            "parent": place - 1 if place else None,
+        }
         if isinstance(message, AgentTurn):
             start = row.mask.index(1, at)
             scaffold, at = row.response_ids[at:start], start + len(message.token_ids)
@@ -44,7 +47,11 @@ def trace(episode, **differs):
             node |= {"token_ids": row.prompt_ids[:-header], "mask": [False] * (len(row.prompt_ids) - header)}
         nodes.append(node)
     data = {"id": episode.task.task_id}
-    made = {"task": {"type": "T", "data": data, "key": episode.task.task_id}, "agent": {"config": {}}, "ok": True}
+    made = {
+        "task": {"type": "T", "data": data, "key": episode.task.task_id},
+        "agent": {"config": {}},
+        "ok": True,
+    }
     return WireTrace.model_validate(made | {"nodes": nodes} | differs)
 
 
@@ -63,7 +70,9 @@ def solution(some):
 
 
 def credited(folder, output, critic, hidden):
-    assert credit_run(folder, output, critic, hidden) == len((folder / "traces.jsonl").read_text().splitlines())
+    assert credit_run(folder, output, critic, hidden) == len(
+        (folder / "traces.jsonl").read_text().splitlines()
+    )
     return [trace for episode in read_episodes(output, WireTrace) for trace in episode.traces]
 
 
@@ -76,7 +85,9 @@ def read(critic, tmp_path):
 
 def test_every_sampled_token_has_the_credit_of_its_turn(read, critic):
     some = episodes()
-    values = critic.credit_many([one.task.ground_truth for one in some], [one.dialogue_history for one in some])
+    values = critic.credit_many(
+        [one.task.ground_truth for one in some], [one.dialogue_history for one in some]
+    )
     wanted = centred(values, [one.task.task_id for one in some])
     for trace, own, less in zip(read, values, wanted, strict=True):
         assert trace.info["turn_credit"] == {"credit": pytest.approx(own, abs=1e-4)} | critic.facts
@@ -87,7 +98,9 @@ def test_every_sampled_token_has_the_credit_of_its_turn(read, critic):
         (branch,) = trace.branches
         found = {turn for turn, own in zip(branch.advantages, branch.sampled_mask, strict=True) if own}
         assert sorted(found) == pytest.approx(sorted(less), abs=1e-4)
-        assert {one for one, own in zip(branch.advantages, branch.sampled_mask, strict=True) if not own} == {0.0}
+        assert {one for one, own in zip(branch.advantages, branch.sampled_mask, strict=True) if not own} == {
+            0.0
+        }
 
 
 def test_other_hidden_information_gives_other_credit(read, critic, tmp_path):
@@ -98,7 +111,8 @@ def test_other_hidden_information_gives_other_credit(read, critic, tmp_path):
     other = credited(swapped, tmp_path / "a", critic, lambda one: told(one) + "0")
     none = credited(swapped, tmp_path / "b", critic, lambda one: None)
     first, second, third = (
-        [node.advantages for one in each for node in one.nodes if node.sampled] for each in (read, other, none)
+        [node.advantages for one in each for node in one.nodes if node.sampled]
+        for each in (read, other, none)
     )
     assert all(a != b != c != a for a, b, c in zip(first, second, third, strict=True))
 
@@ -111,7 +125,9 @@ def test_what_has_no_tokens_failed_or_has_no_score_stays_unassigned(critic, tmp_
     failed = trace(some[0], ok=False)
     long = trace(some[1])
     long.nodes[-1].message.content = "no " * 600
-    traces = credited(saved(tmp_path / "run", [plain, failed, long]), tmp_path / "out", critic, lambda one: "7")
+    traces = credited(
+        saved(tmp_path / "run", [plain, failed, long]), tmp_path / "out", critic, lambda one: "7"
+    )
     assert [node.advantages for one in traces[:2] for node in one.nodes] == [None] * 8
     assert len(traces[0].info["turn_credit"]["credit"]) == 2
     assert "turn_credit" not in traces[1].info
@@ -135,7 +151,9 @@ def test_what_the_page_shows_is_the_same(read, critic, tmp_path):
     folder = saved(tmp_path / "again", map(trace, some))
     names = [str(tmp_path / name) for name in ("critic", "reference")]
     models(tmp_path)
-    assert shown("traces.py")["credit"](folder, tmp_path / "other", *names, str(tmp_path / "tasks.jsonl")) == 4
+    assert (
+        shown("traces.py")["credit"](folder, tmp_path / "other", *names, str(tmp_path / "tasks.jsonl")) == 4
+    )
     found = [one for episode in read_episodes(tmp_path / "other", WireTrace) for one in episode.traces]
     assert [node.advantages for one in found for node in one.nodes] == [
         node.advantages and pytest.approx(node.advantages, abs=2e-4) for one in read for node in one.nodes

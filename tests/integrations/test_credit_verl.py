@@ -123,7 +123,9 @@ def test_verls_loss_moves_each_turn_its_own_way(rows, folder):
     model, _ = learned(rows, folder, steps=3)
     data = batch(rows)
     with torch.no_grad():
-        gains = logprobs(model, data) - logprobs(AutoModelForCausalLM.from_pretrained(folder / "policy"), data)
+        gains = logprobs(model, data) - logprobs(
+            AutoModelForCausalLM.from_pretrained(folder / "policy"), data
+        )
     kinds = set()
     for place, row in enumerate(rows):
         for start, end in runs(row["env_mask"]):
@@ -148,7 +150,9 @@ def test_what_the_page_shows_is_that_loss(rows, folder, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(folder / "policy")
     config = ActorConfig(strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1)
     loss = shown("batch.py")["loss"]
-    loss(tmp_path / "rows.jsonl", lambda data: logprobs(model, data), config, tiny_tokenizer().eos_token_id).backward()
+    loss(
+        tmp_path / "rows.jsonl", lambda data: logprobs(model, data), config, tiny_tokenizer().eos_token_id
+    ).backward()
     gradient = torch.cat([value.grad.flatten() for value in model.parameters()])
     torch.testing.assert_close(gradient, learned(rows, folder)[1], rtol=1e-4, atol=1e-6)
 
@@ -167,9 +171,12 @@ def test_what_verl_has_played_is_credited(rows, critic):
     wanted, data = batch(rows), batch(rows)
     told = {one.task.task_id: one.task.ground_truth for one in episodes()}
     kept = ("prompts", "responses", "input_ids", "attention_mask", "position_ids", "response_mask")
-    solutions = np.array([{"style": "rule", "ground_truth": told[row["task_id"]]} for row in rows], dtype=object)
+    solutions = np.array(
+        [{"style": "rule", "ground_truth": told[row["task_id"]]} for row in rows], dtype=object
+    )
     played = DataProto.from_dict(
-        {name: data.batch[name] for name in kept}, {"uid": data.non_tensor_batch["uid"], "reward_model": solutions}
+        {name: data.batch[name] for name in kept},
+        {"uid": data.non_tensor_batch["uid"], "reward_model": solutions},
     )
     found = credited(played, critic, tiny_tokenizer())
     for name in ("response_mask", "rm_scores", "token_level_rewards", "advantages", "returns"):

@@ -74,7 +74,10 @@ def test_whole_dialogues_are_cut_where_the_agent_begins_to_differ(export, capsys
     told = "In light that the final answer is: x."
     rows = export(
         {"chosen": f"{LATER}ab", "rejected": f"{LATER}ac"},
-        {"chosen": f"{told}{LATER}ab", "rejected": f"{told}{PROMPT}Why?{TURN_END}{USER}So.{TURN_END}{AGENT}c"},
+        {
+            "chosen": f"{told}{LATER}ab",
+            "rejected": f"{told}{PROMPT}Why?{TURN_END}{USER}So.{TURN_END}{AGENT}c",
+        },
     )
     assert rows == [
         {"prompt": LATER.removeprefix(BEGIN), "chosen": f"ab{TURN_END}", "rejected": f"ac{TURN_END}"},
@@ -140,7 +143,9 @@ def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
     tok = load_tokenizer(tokenizer)
     ids = {"chosen_token_ids": [40, tok.eos_token_id], "rejected_token_ids": [41]}
     row = {"prompt": PROMPT, "chosen": f"E{TURN_END}", "rejected": "F", "tokenizer": tokenizer_digest(tok)}
-    with pytest.raises(UsageError, match=r"1 of 2 rows were sampled with another tokenizer.*--other_tokenizer"):
+    with pytest.raises(
+        UsageError, match=r"1 of 2 rows were sampled with another tokenizer.*--other_tokenizer"
+    ):
         export(row | ids, row | ids | {"tokenizer": "another"})
     export(row | ids, row | ids | {"tokenizer": "another"}, other_tokenizer=True)
     assert "\n1 sides were cut by the token limit when they were sampled" in capsys.readouterr().out
@@ -224,7 +229,14 @@ def test_wrong_flags_are_refused_before_anything_is_read(flags, message):
 def test_the_script(tmp_path, tokenizer):
     (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": PROMPT, "chosen": "a", "rejected": "b"}))
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts/export_pairs.py"), "p.jsonl", "out.jsonl", "--tokenizer", tokenizer],
+        [
+            sys.executable,
+            str(ROOT / "scripts/export_pairs.py"),
+            "p.jsonl",
+            "out.jsonl",
+            "--tokenizer",
+            tokenizer,
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -278,7 +290,10 @@ def random_pairs(pair, tok, count=12):
 def as_trained_here(tmp_path, tok):
     """What `train_dpo` sees of the same pairs: prompt and sides together."""
     rows = read_pairs(DataSettings(str(tmp_path / "pairs.jsonl"), find_prompt=True), seed=0)[0]
-    return [[list(branch.ids) for branch in one.branches] for one in TurnEncoder(tok, max_len=10_000).encode(rows)[0]]
+    return [
+        [list(branch.ids) for branch in one.branches]
+        for one in TurnEncoder(tok, max_len=10_000).encode(rows)[0]
+    ]
 
 
 def whole(row):
@@ -339,7 +354,9 @@ def test_more_drift_than_may_be_is_refused(sampled, pair, tok, tmp_path):
 
 def exact_trainer():
     """The class that docs/export.md shows."""
-    code = re.search(r"^from trl.*?return dataset.*?$", (ROOT / "docs/export.md").read_text(), re.MULTILINE | re.DOTALL)
+    code = re.search(
+        r"^from trl.*?return dataset.*?$", (ROOT / "docs/export.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     found = {}
     exec(code[0], found)
     return found["ExactDPOTrainer"]
@@ -364,7 +381,9 @@ def test_trl_trains_three_steps_on_the_sampled_tokens(sampled, pair, tok, model,
         str(tmp_path / "trained"), max_length=None, max_steps=3, per_device_train_batch_size=2, use_cpu=True, bf16=False,
         report_to="none", save_strategy="no", precompute_ref_log_probs=precomputed, disable_tqdm=True,
     )  # fmt: skip
-    pairs = load_dataset("json", data_files=str(tmp_path / "out/train.jsonl"), cache_dir=str(tmp_path / "cache"))
+    pairs = load_dataset(
+        "json", data_files=str(tmp_path / "out/train.jsonl"), cache_dir=str(tmp_path / "cache")
+    )
     trainer = Watched(model=model, args=settings, train_dataset=pairs["train"])
     trained = trainer.train()
     assert trained.global_step == 3
@@ -382,7 +401,9 @@ def test_trl_by_itself_makes_other_tokens_of_the_texts(sampled, pair, tok, model
 
     rows = sampled(random_pairs(pair, tok))
     drifted = int(re.search(r"The texts of (\d+) of 12 pairs", capsys.readouterr().out)[1])
-    settings = trl.DPOConfig(str(tmp_path / "trained"), max_length=None, use_cpu=True, bf16=False, report_to="none")
+    settings = trl.DPOConfig(
+        str(tmp_path / "trained"), max_length=None, use_cpu=True, bf16=False, report_to="none"
+    )
     trainer = trl.DPOTrainer(model=model, args=settings, train_dataset=Dataset.from_list(rows))
     end = [tok.eos_token_id]
     closed = [[ids if ids[-1:] == end else ids + end for ids in whole(row)] for row in rows]
@@ -392,18 +413,27 @@ def test_trl_by_itself_makes_other_tokens_of_the_texts(sampled, pair, tok, model
 
 @pytest.mark.filterwarnings("default")
 def test_openrlhf_reads_the_texts_as_training_here(sampled, pair, tok, tmp_path):
-    package = pytest.importorskip("openrlhf.datasets", reason="the dataset code of the package openrlhf reads the rows")
+    package = pytest.importorskip(
+        "openrlhf.datasets", reason="the dataset code of the package openrlhf reads the rows"
+    )
     from datasets import Dataset
 
     plain = tok("What should it return?", add_special_tokens=False)["input_ids"]
     step = pair([*plain, tok.eos_token_id], plain[:3])
-    dialogues = [step, {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"}]
+    dialogues = [
+        step,
+        {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"},
+    ]
     rows = sampled(dialogues, format="openrlhf")
     data = SimpleNamespace(prompt_key="prompt", chosen_key="chosen", rejected_key="rejected")
     strategy = SimpleNamespace(args=SimpleNamespace(data=data))
-    read = package.RewardDataset(Dataset.from_list(rows), tok, 10_000, strategy, is_dpo=True, num_processors=1)
+    read = package.RewardDataset(
+        Dataset.from_list(rows), tok, 10_000, strategy, is_dpo=True, num_processors=1
+    )
     end = [tok.eos_token_id]
-    wanted = [[ids if ids[-1:] == end else ids + end for ids in sides] for sides in as_trained_here(tmp_path, tok)]
+    wanted = [
+        [ids if ids[-1:] == end else ids + end for ids in sides] for sides in as_trained_here(tmp_path, tok)
+    ]
     assert [[read[i][0][0].tolist(), read[i][2][0].tolist()] for i in range(2)] == wanted
     prompts = [tok(row["prompt"], add_special_tokens=False)["input_ids"] for row in rows]
     assert [read[i][4] for i in range(2)] == [len(ids) for ids in prompts]  # what is not scored

@@ -94,7 +94,15 @@ def test_a_human_who_cannot_be_asked_is_an_error_and_no_score(agent_url, tmp_pat
 
 
 def test_a_game(agent_url, tmp_path):
-    flags = ["sweet_rl/world", "-T", "world=twenty_questions", "-T", 'options={"max_turns": 3}', "--limit", "1"]
+    flags = [
+        "sweet_rl/world",
+        "-T",
+        "world=twenty_questions",
+        "-T",
+        'options={"max_turns": 3}',
+        "--limit",
+        "1",
+    ]
     _, log = inspect_eval(agent_url, tmp_path, *flags)
     assert log.samples[0].scores["earned"].value == {"reward": -3.0, "turns": 3, "success": 0.0}
 
@@ -135,7 +143,11 @@ def test_a_torn_log_is_named(played, tmp_path, torn):
 
 
 def test_other_peoples_logs_are_read(log, tmp_path):
-    said = [ChatMessageSystem(content="Be brief."), ChatMessageUser(content="2+2?"), ChatMessageAssistant(content="4")]
+    said = [
+        ChatMessageSystem(content="Be brief."),
+        ChatMessageUser(content="2+2?"),
+        ChatMessageAssistant(content="4"),
+    ]
     scores = {"match": Score(value="C")}
     sample = EvalSample(id=7, epoch=2, input="2+2?", target="4", messages=said, scores=scores)
     write_eval_log(log.model_copy(update={"samples": [sample]}), tmp_path / "other.eval")
@@ -181,7 +193,9 @@ def test_a_score_that_is_no_number_is_no_reward(log, tmp_path, value, reward, ca
 
 def test_thoughts_are_kept_and_pictures_named(log, tmp_path):
     said = [
-        ChatMessageUser(content=[ContentText(text="Look."), ContentImage(image="data:image/png;base64,AA==")]),
+        ChatMessageUser(
+            content=[ContentText(text="Look."), ContentImage(image="data:image/png;base64,AA==")]
+        ),
         ChatMessageAssistant(content=[ContentReasoning(reasoning="A cat?"), ContentText(text="A cat.")]),
     ]
     asked, answered = foreign(log, tmp_path, messages=said).dialogue_history

@@ -65,7 +65,11 @@ def test_reset_step_and_state(url):
             rewards, told = played(client, task.task_id)
             assert rewards == [0.0] * (len(rewards) - 1) + [episode.reward]
             state = client.state()
-            assert (state["task_id"], state["step_count"], state["rewards"]) == (task.task_id, len(rewards), rewards)
+            assert (state["task_id"], state["step_count"], state["rewards"]) == (
+                task.task_id,
+                len(rewards),
+                rewards,
+            )
             hidden = [line for line in task.ground_truth.splitlines()[1:] if line.strip()]
             assert [line for line in hidden if json.dumps(line)[1:-1] in json.dumps(told)] == []
 
@@ -194,14 +198,17 @@ def test_what_the_agent_is_told_is_no_part_of_the_loss():
     (ids,), (mask,), (logprobs,) = (played[name] for name in ("completion_ids", "env_mask", "logprobs"))
     assert played["rewards"] == [[-1.0, -1.0, -1.0]]
     parts = [
-        (own, [one for one, _ in group]) for own, group in groupby(zip(ids, mask, strict=True), lambda pair: pair[1])
+        (own, [one for one, _ in group])
+        for own, group in groupby(zip(ids, mask, strict=True), lambda pair: pair[1])
     ]
     assert [own for own, _ in parts] == [1, 0, 1, 0, 1]
     for own, part in parts:
         text = tokenizer.decode(part, skip_special_tokens=True)
         assert len(part) <= 8 if own else ("No" in text or "Yes" in text or "Invalid" in text), text
     assert [known for known, own in zip(logprobs, mask, strict=True) if not own] == [0.0] * mask.count(0)
-    with torch.no_grad():  # the trainer's pass over the whole, at its temperature, gives the sampler's numbers
+    with (
+        torch.no_grad()
+    ):  # the trainer's pass over the whole, at its temperature, gives the sampler's numbers
         prompt = played["prompt_ids"][0]
         logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / 0.5
     again = logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None])[:, 0]

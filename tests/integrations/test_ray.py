@@ -47,7 +47,9 @@ def address():
         pytest.skip("needs Ray: pip install 'sweet_rl[ray]'")
     with (
         pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder,  # sockets: a short path
+        tempfile.TemporaryDirectory(
+            prefix="ray", ignore_cleanup_errors=True
+        ) as folder,  # sockets: a short path
     ):
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -131,7 +133,9 @@ def test_ranking_goes_on_when_a_worker_is_killed(models, ray_flags, killed, tmp_
 
 
 def test_grading_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, capsys):
-    answers = [f"import time\ndef f(x):\n    time.sleep(0.02)\n    return x * {factor}" for factor in (2, 3, 1)]
+    answers = [
+        f"import time\ndef f(x):\n    time.sleep(0.02)\n    return x * {factor}" for factor in (2, 3, 1)
+    ]
     rows = [make_row(answers[i % 3], task=f"t{i}", expressions=("f(0)", "f(1)", "f(2)")) for i in range(60)]
     local, ray = tmp_path / "local", tmp_path / "ray"
     for folder in (local, ray):
@@ -288,7 +292,9 @@ def test_wrong_flags_are_named(flags, message, tmp_path):
 
 @pytest.mark.skipif(not RAY, reason="needs Ray: pip install 'sweet_rl[ray]'")
 def test_no_cluster_and_no_ray_are_named(monkeypatch):
-    with pytest.raises(ServiceError, match=r"127.0.0.1:1\) cannot be reached: .*Start one with `ray start --head`"):
+    with pytest.raises(
+        ServiceError, match=r"127.0.0.1:1\) cannot be reached: .*Start one with `ray start --head`"
+    ):
         ask("127.0.0.1:1", "add", 1, 2)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'sweet_rl\[ray\]'"):
@@ -330,6 +336,7 @@ def test_a_head_that_is_gone_ends_the_run_with_what_to_do(monkeypatch):
 
     found, killed, address = asyncio.run(main())
     assert all(
-        isinstance(error, ServiceError) and f"The head of the Ray cluster, {address}," in str(error) for error in found
+        isinstance(error, ServiceError) and f"The head of the Ray cluster, {address}," in str(error)
+        for error in found
     )
     assert not killed  # Ray would wait for its head

@@ -32,7 +32,9 @@ def vf_eval(agent_url, folder, *flags):
 
 @pytest.fixture(scope="module")
 def episodes(agent_url, tmp_path_factory):
-    return vf_eval(agent_url, tmp_path_factory.mktemp("eval"), "--env.taskset.tasks", "mini:test", "-n", "100")
+    return vf_eval(
+        agent_url, tmp_path_factory.mktemp("eval"), "--env.taskset.tasks", "mini:test", "-n", "100"
+    )
 
 
 def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(episodes, earned):
@@ -51,7 +53,9 @@ def test_nothing_that_is_hidden_is_in_a_trace(episodes):
     for episode in episodes:
         task = tasks[episode["task"]["key"]]
         (trace,) = episode["traces"]
-        written = json.dumps([node for node in trace["nodes"] if not node["sampled"]]) + json.dumps(episode["task"])
+        written = json.dumps([node for node in trace["nodes"] if not node["sampled"]]) + json.dumps(
+            episode["task"]
+        )
         hidden = [*task.ground_truth.splitlines()[1:], *task.test_cases.values()]
         assert [line for line in hidden if line.strip() and json.dumps(line)[1:-1] in written] == []
 
@@ -66,7 +70,14 @@ def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward(agent_url, tmp_pa
 
 
 def test_a_game_rewards_its_turns(agent_url, tmp_path):
-    flags = ["--env.taskset.world", "twenty_questions", "-n", "1", "--env.taskset.options", '{"max_turns": 3}']
+    flags = [
+        "--env.taskset.world",
+        "twenty_questions",
+        "-n",
+        "1",
+        "--env.taskset.options",
+        '{"max_turns": 3}',
+    ]
     (episode,) = vf_eval(agent_url, tmp_path, *flags)
     (trace,) = episode["traces"]
     ours = sweet_rl.simulate(

@@ -44,7 +44,9 @@ class Server:
         said = ids[len(prompt_ids) :]
         self.said.setdefault(request_id, []).append((list(prompt_ids), said, known))
         return TokenOutput(
-            token_ids=said, log_probs=known, extra_fields={"min_global_steps": 1, "max_global_steps": len(self.said)}
+            token_ids=said,
+            log_probs=known,
+            extra_fields={"min_global_steps": 1, "max_global_steps": len(self.said)},
         )
 
 
@@ -56,7 +58,9 @@ def play(tmp_path, choice, *, response_length=448, **loop):
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
     from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
-    loops = [{"name": "sweet_rl", "_target_": "sweet_rl.integrations.verl.WorldLoop", "choice": choice, **loop}]
+    loops = [
+        {"name": "sweet_rl", "_target_": "sweet_rl.integrations.verl.WorldLoop", "choice": choice, **loop}
+    ]
     OmegaConf.save(OmegaConf.create(loops), tmp_path / "loops.yaml")
     (tmp_path / "rows.json").write_text(json.dumps(verl_rows(choice_of(choice))))
     with initialize_config_module("verl.trainer.config", version_base=None):
@@ -129,7 +133,11 @@ def test_turns_that_are_cut_are_closed_and_rewarded_one_by_one(tmp_path):
     output, server, tokenizer = play(tmp_path, choice, turn_tokens=1)
     ((_, _, ids, mask, _),) = samples(output)
     (calls,) = server.said.values()
-    parts = [[ids[place] for place in places] for own, places in groupby(range(len(mask)), key=mask.__getitem__) if own]
+    parts = [
+        [ids[place] for place in places]
+        for own, places in groupby(range(len(mask)), key=mask.__getitem__)
+        if own
+    ]
     assert parts == [said for _, said, _ in calls]
     assert [len(part) for part in parts] == [1, 1, 1]
     for given, _, _ in calls[1:]:
@@ -152,6 +160,11 @@ def test_a_response_that_is_full_ends_with_a_turn(tmp_path):
 
 
 def test_a_human_who_cannot_be_asked_ends_the_batch_after_some_tries(tmp_path):
-    choice = {"world": "code", "tasks": "mini:test", "num_tasks": 1, "human": "tests.integrations.agent:Silent"}
+    choice = {
+        "world": "code",
+        "tasks": "mini:test",
+        "num_tasks": 1,
+        "human": "tests.integrations.agent:Silent",
+    }
     with pytest.raises(EpisodeError, match="timeout"):
         play(tmp_path, choice, tries=2)

@@ -50,7 +50,9 @@ def test_a_text_is_graded_in_the_sandbox(tmp_path):
     text = f"def f(x):\n    open({str(target)!r}, 'w').write('x')\n    return x + 1"
     assert sweet_rl.grade(text, TASK).value == 0.0
     assert not target.exists()
-    assert sweet_rl.grade("def f(x):\n    while True: pass", TASK, timeout_s=0.2).tests[0].outcome == "timeout"
+    assert (
+        sweet_rl.grade("def f(x):\n    while True: pass", TASK, timeout_s=0.2).tests[0].outcome == "timeout"
+    )
 
 
 def test_grading_where_an_event_loop_runs():
@@ -252,7 +254,10 @@ class Turns:
     ("settings", "says"),
     [
         ({"metric": "ssim"}, "metric belongs to grading by pages, and this is by tests"),
-        ({"grader": Turns(), "workers": 2}, "workers belongs to grading by hidden tests, and this is by grader"),
+        (
+            {"grader": Turns(), "workers": 2},
+            "workers belongs to grading by hidden tests, and this is by grader",
+        ),
         ({"grader": "nobody"}, "no grader 'nobody'"),
         ({"workers": 0}, "must be positive"),
     ],

@@ -23,7 +23,16 @@ from sweet_rl.policies.reflective import Recap, ReflectivePolicy
 from sweet_rl.policies.scripted import MarkovPolicy
 from sweet_rl.records import read_rows
 from sweet_rl.runs.reading import read_record
-from sweet_rl.types import Completion, Failure, Generation, Message, Observation, StepResult, StopReason, UserReply
+from sweet_rl.types import (
+    Completion,
+    Failure,
+    Generation,
+    Message,
+    Observation,
+    StepResult,
+    StopReason,
+    UserReply,
+)
 from sweet_rl.worlds import world_of
 
 ROWS = [
@@ -49,7 +58,9 @@ class Asking:
         self.loops.add(asyncio.get_running_loop())
         self.turns += 1
         told = observation.messages[-1].content
-        said = "How much?" if observation.turn == 0 else f"I WANT TO ANSWER:\ndef f(x):\n    return x + {told}"
+        said = (
+            "How much?" if observation.turn == 0 else f"I WANT TO ANSWER:\ndef f(x):\n    return x + {told}"
+        )
         return Generation(f"<{told}>", Completion(said))
 
     async def close(self):
@@ -79,7 +90,9 @@ class Echo:
         return Observation(task.task_id, (Message("user", f"Say {self._word}"),), seed)
 
     async def step(self, action):
-        return StepResult(action, action, None, float(action == self._word), True, stop_reason=StopReason.ENDED)
+        return StepResult(
+            action, action, None, float(action == self._word), True, stop_reason=StopReason.ENDED
+        )
 
     async def close(self):
         pass
@@ -91,7 +104,12 @@ class EchoWorld(sweet_rl.World):
 
     def rows(self, source, where, *, limit, seed):
         return [
-            {"task_id": f"echo/{where}{n}", "problem_description": "Say it.", "ground_truth": f"w{n}", "test_cases": {}}
+            {
+                "task_id": f"echo/{where}{n}",
+                "problem_description": "Say it.",
+                "ground_truth": f"w{n}",
+                "test_cases": {},
+            }
             for n in range(4)
         ]
 
@@ -266,7 +284,9 @@ def server():
 def test_an_agent_by_its_address(server, monkeypatch, tmp_path):
     url, sent = server
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    episodes = sweet_rl.simulate("code", ROWS, agent="openai/org/agent", base_url=url, num_tasks=2, concurrency=1)
+    episodes = sweet_rl.simulate(
+        "code", ROWS, agent="openai/org/agent", base_url=url, num_tasks=2, concurrency=1
+    )
     assert [one.stop_reason for one in episodes] == [StopReason.ANSWERED] * 2
     assert sent[0]["messages"] == [
         {"role": "system", "content": RULES},
@@ -274,7 +294,11 @@ def test_an_agent_by_its_address(server, monkeypatch, tmp_path):
     ]
     assert (sent[0]["model"], sent[0]["key"], sent[0]["temperature"]) == ("org/agent", "Bearer k", 1.0)
     settings = episodes[0].provenance["settings"]
-    assert (settings["agent_model"], settings["temperature"], settings["max_tokens"]) == ("org/agent", 1.0, 1024)
+    assert (settings["agent_model"], settings["temperature"], settings["max_tokens"]) == (
+        "org/agent",
+        1.0,
+        1024,
+    )
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     result = sweet_rl.evaluate("code", ROWS, agent="openai/org/agent", repeats=2)
     assert len(result.trajectories) == 6
@@ -285,7 +309,9 @@ def test_an_agent_by_its_address(server, monkeypatch, tmp_path):
     assert sent[-1]["messages"][0]["content"] == "Answer at once."
 
 
-@pytest.mark.parametrize(("name", "model"), [("openai/m", "m"), ("m", "m"), (None, "first"), ("auto", "first")])
+@pytest.mark.parametrize(
+    ("name", "model"), [("openai/m", "m"), ("m", "m"), (None, "first"), ("auto", "first")]
+)
 def test_a_human_by_its_address(server, name, model):
     url, sent = server
     (one,) = sweet_rl.simulate("code", ROWS[:1], agent="questioner", human=name, human_base_url=url)
@@ -354,7 +380,9 @@ def next_word(words):
 @pytest.mark.parametrize(("kind", "fails"), [("KeyError", lambda m: m[0]["contents"]), ("StopIteration", lambda _: next_word(iter(())))])  # fmt: skip
 def test_an_error_in_a_function_points_at_it(kind, fails, role):
     players = {"agent": lambda _: "How much?"} | {role: fails}
-    with pytest.raises(UsageError, match=rf"{role} <lambda> raised {kind}.*test_simulation.py, line \d+, in ") as error:
+    with pytest.raises(
+        UsageError, match=rf"{role} <lambda> raised {kind}.*test_simulation.py, line \d+, in "
+    ) as error:
         sweet_rl.simulate("code", ROWS, **players)
     assert type(error.value.__cause__).__name__ == kind
 
@@ -386,7 +414,9 @@ class Noting:
         pass
 
 
-@pytest.mark.parametrize("wrapped", [lambda one: one, MarkovPolicy, lambda one: ReflectivePolicy(one, Recap())])
+@pytest.mark.parametrize(
+    "wrapped", [lambda one: one, MarkovPolicy, lambda one: ReflectivePolicy(one, Recap())]
+)
 def test_a_policy_without_instructions_plays_by_the_worlds(wrapped):
     agent = Noting()
     sweet_rl.play("code", ROWS[0], agent=wrapped(agent))
@@ -453,7 +483,9 @@ def test_what_is_offered_is_there_and_nothing_else():
     for name in ("simulate", "play", "evaluate", "grade", "pairs", "view", "credit", "compare", "load_tasks"):
         offered = getattr(sweet_rl, name)
         told = inspect.getdoc(offered)
-        unexplained = [one for one in inspect.signature(offered).parameters if not re.search(rf"\b{one}\b", told)]
+        unexplained = [
+            one for one in inspect.signature(offered).parameters if not re.search(rf"\b{one}\b", told)
+        ]
         assert unexplained == [] or name in {"evaluate", "grade"}, name
     with pytest.raises(AttributeError, match="simulat'"):
         sweet_rl.simulat  # noqa: B018

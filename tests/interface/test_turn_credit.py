@@ -40,7 +40,10 @@ def chat(episode):
 def test_the_numbers_are_those_of_a_credit_file(folder, critic, episodes):
     ours = sweet_rl.credit(episodes, folder / "critic", reference_model=folder / "policy")
     told = [episode.task.ground_truth for episode in episodes]
-    given = {"rows": [episode.dialogue_history for episode in episodes], "chat": [chat(one) for one in episodes]}
+    given = {
+        "rows": [episode.dialogue_history for episode in episodes],
+        "chat": [chat(one) for one in episodes],
+    }
     for form, dialogues in given.items():
         assert critic.credit_many(told, dialogues) == [
             [pytest.approx(turn.hidden.advantage, abs=1e-5) for turn in turns] for turns in ours
@@ -60,7 +63,10 @@ def test_by_hand_and_without_a_template_of_prompts(folder, critic, episodes):
     reference = plain_mean(folder / "policy", prompt, ids)
     assert critic.credit("7", messages)[1] == pytest.approx(said - reference, abs=1e-4)
     (views,) = critic.views(["7"], [messages])
-    assert (views[1].critic, views[1].reference) == (pytest.approx(said, abs=1e-4), pytest.approx(reference, abs=1e-4))
+    assert (views[1].critic, views[1].reference) == (
+        pytest.approx(said, abs=1e-4),
+        pytest.approx(reference, abs=1e-4),
+    )
 
 
 def test_the_papers_advantage_tells_the_reference_too(folder, episodes):
@@ -79,7 +85,10 @@ def test_sampled_tokens_and_log_probabilities_that_a_message_brings(folder, epis
     assert tokenizer("list", add_special_tokens=False)["input_ids"] != letters
     prompt = tokenizer.apply_chat_template(chat(episodes[0])[:1], tokenize=False, add_generation_prompt=True)
     said = {"role": "assistant", "content": "list", "logprobs": [-0.5] * 4, "finish_reason": "length"}
-    for ids, scored in ((letters, letters), ([5] * 4, tokenizer("list", add_special_tokens=False)["input_ids"])):
+    for ids, scored in (
+        (letters, letters),
+        ([5] * 4, tokenizer("list", add_special_tokens=False)["input_ids"]),
+    ):
         (found,) = own.credit("7", [*chat(episodes[0])[:1], said | {"token_ids": ids}])
         wanted = plain_mean(folder / "critic", with_solution(prompt, "7"), scored)
         assert found == pytest.approx(wanted + 0.5, abs=1e-4)

@@ -100,7 +100,9 @@ SIMULATE = {
     "agent must be a name.*got None": {"agent": None},
     "agent must be a name.*got 5 .*lacks a name or `async def act`": {"agent": 5},
     "agent is the class Asking: give an object of it": {"agent": Asking},
-    "The agent <lambda>\\(\\) is a function of the dialogue: it must take one argument": {"agent": lambda: "x"},
+    "The agent <lambda>\\(\\) is a function of the dialogue: it must take one argument": {
+        "agent": lambda: "x"
+    },
     "human is the class Telling": {"human": Telling},
     "human must be a name.*got 5": {"human": 5},
     "The human <lambda>\\(a, b\\) is a function of the dialogue": {"human": lambda a, b: "x"},

@@ -268,7 +268,9 @@ def test_it_does_not_answer_what_it_does_not_know():
 
 def test_it_is_a_user_that_reads_the_last_message():
     context = UserContext(
-        "Questions:\n", "Tokyo, Japan", (Message("user", "Questions:\n"), Message("assistant", "Is it in Asia?\n"))
+        "Questions:\n",
+        "Tokyo, Japan",
+        (Message("user", "Questions:\n"), Message("assistant", "Is it in Asia?\n")),
     )
     assert asyncio.run(ORACLE.reply(context)).content == "Yes."
     assert asyncio.run(ORACLE.reply(context)).failure is None

@@ -18,7 +18,14 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict, judge
 from sweet_rl.mini.backend.pretraining import figures
-from sweet_rl.mini.embedded_agent import Reader, RepetitionHinge, check_gates, make_agent, train_tokenizer, written_for
+from sweet_rl.mini.embedded_agent import (
+    Reader,
+    RepetitionHinge,
+    check_gates,
+    make_agent,
+    train_tokenizer,
+    written_for,
+)
 from sweet_rl.mini.pretraining import QUESTION_GAME, Figure, Phase, asked_games
 from sweet_rl.types import ANSWER_MARKER, Message
 
@@ -49,7 +56,9 @@ def test_turns_are_found_by_the_template(tokenizer):
 
 def test_the_drills_say_everything_that_the_answer_needs():
     for text in islice(pretraining.drills(Random(0)), 30):
-        informed = extras.named_amounts([message.content for message in text.messages if message.role == "user"])
+        informed = extras.named_amounts(
+            [message.content for message in text.messages if message.role == "user"]
+        )
         assert text.messages[-1].content == f"{ANSWER_MARKER}\n{extras.source(informed)}"
 
 
@@ -88,7 +97,10 @@ def verdicts(say, count):
 
 
 def test_a_teacher_who_was_told_asks_at_random_in_half_of_its_turns_and_never_answers_early():
-    informed, uninformed = (verdicts(partial(pretraining.informed, wasted=1), 300), verdicts(pretraining.dialogue, 300))
+    informed, uninformed = (
+        verdicts(partial(pretraining.informed, wasted=1), 300),
+        verdicts(pretraining.dialogue, 300),
+    )
     questions = informed[Verdict.USEFUL] + informed[Verdict.USELESS]
     # 1/2 and half of 2/12 to 2/8 while nothing is known; half of 1/11 to 1/7 when one extra is
     assert 0.53 < informed[Verdict.USEFUL] / questions < 0.65
@@ -100,7 +112,9 @@ def test_a_teacher_who_was_told_asks_at_random_in_half_of_its_turns_and_never_an
 
 
 def test_wasted_questions_before_a_told_text_are_read_and_not_learnt(tokenizer):
-    text = next(text for text in (pretraining.informed(Random(n), 2) for n in range(99)) if len(text.messages) > 8)
+    text = next(
+        text for text in (pretraining.informed(Random(n), 2) for n in range(99)) if len(text.messages) > 8
+    )
     verdicts = [judge(text.solution, text.messages[:place], text.messages[place].content) for place in (1, 3)]
     assert verdicts == [Verdict.USELESS, Verdict.USELESS]
     ids, mask = Reader(tokenizer, "Ask, then answer.").read(text)
@@ -125,7 +139,9 @@ def phases(limit):
 def measuring(values):
     """Texts whose only figure has these values, one after the other."""
     left = iter(values)
-    return replace(pretraining.TEXTS, phases=(phases(8),), figures=lambda _: [Figure("grip", next(left), low=6.0)])
+    return replace(
+        pretraining.TEXTS, phases=(phases(8),), figures=lambda _: [Figure("grip", next(left), low=6.0)]
+    )
 
 
 def test_a_phase_goes_on_until_its_gate_passes_and_the_card_has_the_figure(tmp_path):
@@ -138,7 +154,9 @@ def test_a_phase_goes_on_until_its_gate_passes_and_the_card_has_the_figure(tmp_p
 
 
 def test_a_phase_has_a_limit_and_the_error_has_the_figure(tmp_path):
-    with pytest.raises(UsageError, match=r"After 8 steps of 'copying' with seed 4 .* grip 3\.000 \(has to be"):
+    with pytest.raises(
+        UsageError, match=r"After 8 steps of 'copying' with seed 4 .* grip 3\.000 \(has to be"
+    ):
         make_agent(tmp_path, measuring([1.0, 2.0, 3.0, 9.0]), seed=4, quiet=True)
     assert not list(tmp_path.iterdir())
 

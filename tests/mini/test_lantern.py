@@ -153,10 +153,14 @@ def test_the_parser_knows_other_words():
     said = ["GET THE LAMP", "go north", "pick up crank", "x the crank", "  Drop  the crank!  "]
     told = [text.split("\n\n")[2] for text in play(said)[2]]
     assert told[0] == "You take the lamp."
-    assert told[2:] == [*("You take the crank.", "A bent iron handle with a square end.", "You put down the crank.")]
+    assert told[2:] == [
+        *("You take the crank.", "A bent iron handle with a square end.", "You put down the crank.")
+    ]
 
 
-@pytest.mark.parametrize("odd", ["", "\n", "é ☃ 😀", "x" * 10_000, "take", "take nothing", "\x00", "quit", "save"])
+@pytest.mark.parametrize(
+    "odd", ["", "\n", "é ☃ 😀", "x" * 10_000, "take", "take nothing", "\x00", "quit", "save"]
+)
 def test_odd_actions_are_turns_without_effect(odd):
     first, steps, texts = play([odd, "take lamp"])
     assert (steps[0].reward, steps[0].over) == (0, False)

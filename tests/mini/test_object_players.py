@@ -182,7 +182,9 @@ def test_a_hasty_player_asks_in_some_games_and_only_names_words_in_the_others():
     assert mean_return(games("hasty", skill=1.0)) > -4
 
 
-@pytest.mark.parametrize(("words", "turns"), [([], 20), (["dog", "pen"], 1), ([str(n) for n in range(21)], 30)])
+@pytest.mark.parametrize(
+    ("words", "turns"), [([], 20), (["dog", "pen"], 1), ([str(n) for n in range(21)], 30)]
+)
 def test_the_best_play_is_refused_where_it_is_not_known(words, turns):
     with pytest.raises(UsageError, match="The best play is known for 1 to 20 words and as many turns"):
         BestAsker(answer, words, max_turns=turns)

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from sweet_rl.errors import DataError, EpisodeError
 from sweet_rl.mini.objects.language import SOFT, read_words, stem
-from sweet_rl.mini.objects.oracle import INVALID, NO, YES, ObjectOracle, answer, facts, read_size, sections, understand
+from sweet_rl.mini.objects.oracle import (
+    INVALID,
+    NO,
+    YES,
+    ObjectOracle,
+    answer,
+    facts,
+    read_size,
+    sections,
+    understand,
+)
 from sweet_rl.types import Message, StopReason, UserContext
 from sweet_rl.worlds import load_tasks
 
@@ -130,7 +140,11 @@ def test_negations():
 def test_what_is_done_with_a_thing_is_not_done_to_it():
     assert not who("Do you cut with it?") & who("Do you cut it?")
     assert not who("Do you eat with it?") & who("Do you eat it?")
-    assert who("Is it used for writing?") == who("Do you write with it?") == {"pen", "pencil", "sharpie", "marker"}
+    assert (
+        who("Is it used for writing?")
+        == who("Do you write with it?")
+        == {"pen", "pencil", "sharpie", "marker"}
+    )
     assert who("Do you write on it?") == {"paper", "diary"}
     assert who("Does it eat meat?") == {"cat", "dog", "lion", "tiger", "bear"}
     assert who("Is it worn mostly by women?") < who("Do women wear it?")

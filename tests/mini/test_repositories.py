@@ -239,7 +239,9 @@ def of_files(files):
 def test_nothing_is_said_or_done_that_depends_on_an_unread_file(seed):
     """The same names and another right file: all is the same until one of the right ones was read."""
     days, told = ("monday", "tuesday", "wednesday", "thursday"), {}
-    notes = of_files({f"notes/{day}.md": f"On {day} it rained.\n" for day in days} | {"README.md": "Hello.\n"})
+    notes = of_files(
+        {f"notes/{day}.md": f"On {day} it rained.\n" for day in days} | {"README.md": "Hello.\n"}
+    )
     for day in days:
         row = {"root": "r", "problem_description": "Who promised in a meeting to bring the tea?"}
         turns = played({**row, "task_id": day, "ground_truth": f"notes/{day}.md"}, seed, notes)
@@ -323,7 +325,9 @@ def test_a_thought_is_worth_something_to_a_linear_policy_with_two_hops_and_hardl
             policy = LinearActor(ACTION_HEAD, Sampling())
             policy.fit([f"{row[thinks]}{row[2]}" for row in train], "texts", epochs=4)
             places = policy.places([row[thinks] for row in test])
-            said = [list(offered_commands(row[3], ACTION_HEAD))[at] for row, at in zip(test, places, strict=True)]
+            said = [
+                list(offered_commands(row[3], ACTION_HEAD))[at] for row, at in zip(test, places, strict=True)
+            ]
             hits = sum(label == row[2] for label, row in zip(said, test, strict=True))
             right[hops, thinks] = hits / len(test)
     assert right[2, False] < 0.35

@@ -41,7 +41,13 @@ def critic_tokenizer():
     vocabulary = specials | {name: 5 + byte for byte, name in byte_names().items()}
     processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     return byte_tokenizer(
-        vocabulary, processor, bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>"
+        vocabulary,
+        processor,
+        bos_token="<s>",
+        cls_token="<s>",
+        eos_token="</s>",
+        sep_token="</s>",
+        pad_token="<pad>",
     )
 
 

@@ -29,7 +29,9 @@ UPDATES = 2
 
 def train(kind):
     """A learner after some updates, and its numbers. 3 rows a step: the two processes have unequal shares."""
-    learner = one_process.make(kind, use_baseline=True, normalize_advantages=True, grad_accum_steps=3, batch_size=1)
+    learner = one_process.make(
+        kind, use_baseline=True, normalize_advantages=True, grad_accum_steps=3, batch_size=1
+    )
     draw = one_process.drawing()
     infos = [learner.update(draw, update_actor=True) for _ in range(UPDATES)]
     return learner, infos

@@ -16,7 +16,13 @@ from sweet_rl.commands.archer_config import load_config
 from sweet_rl.commands.run_archer import _loop_settings
 from sweet_rl.errors import NonFiniteError, UsageError
 from sweet_rl.online import losses
-from sweet_rl.online.archer import ArcherLearner, ChaiLearner, FilteredBCLearner, OnPolicyLearner, make_learner
+from sweet_rl.online.archer import (
+    ArcherLearner,
+    ChaiLearner,
+    FilteredBCLearner,
+    OnPolicyLearner,
+    make_learner,
+)
 from sweet_rl.online.models import load_actor, load_weights
 from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.replay import ReplayBuffer, transitions
@@ -24,11 +30,26 @@ from sweet_rl.online.settings import AGENT_TYPES, ON_POLICY, ArcherSettings
 from sweet_rl.policies.weights import device_of
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import Message, Observation
-from tests.online.models import ROWS, Joined, critic_model, critic_tokenizer, logprobs, policy_model, policy_tokenizer
+from tests.online.models import (
+    ROWS,
+    Joined,
+    critic_model,
+    critic_tokenizer,
+    logprobs,
+    policy_model,
+    policy_tokenizer,
+)
 from tests.online.test_loop import TRANSCRIPT, Watcher, play
 
 TINY = ArcherSettings(
-    max_new_tokens=6, batch_size=2, grad_accum_steps=3, epochs=2, actor_epochs=2, critic_lr=1e-3, lm_lr=1e-3, seed=5
+    max_new_tokens=6,
+    batch_size=2,
+    grad_accum_steps=3,
+    epochs=2,
+    actor_epochs=2,
+    critic_lr=1e-3,
+    lm_lr=1e-3,
+    seed=5,
 )
 KINDS = {
     "archer": ArcherLearner,
@@ -44,7 +65,9 @@ CRITIC_KEYS = {f"{name}.loss" for name in ("q1", "q2", "v1", "v2")} | {
     for key in ("mean", "min", "max", "std")
 }
 ACTOR_KEYS = {"pg.loss", "values.loss"} | {
-    f"{name}.{key}" for name in ("values", "advantages", "residual_advantages") for key in ("mean", "min", "max", "std")
+    f"{name}.{key}"
+    for name in ("values", "advantages", "residual_advantages")
+    for key in ("mean", "min", "max", "std")
 }
 
 
@@ -207,7 +230,9 @@ def test_normalized_advantages_forget_what_all_rows_have_in_common(normalize):
         for head in (off.critic.v_critic1, off.critic.v_critic2):
             head[-1].bias += 3
     found, found_off = (learner.update(drawing(), update_actor=True) for learner in (right, off))
-    assert found["advantages.mean"] - found_off["advantages.mean"] == pytest.approx(3, abs=1e-4)  # as they are
+    assert found["advantages.mean"] - found_off["advantages.mean"] == pytest.approx(
+        3, abs=1e-4
+    )  # as they are
     policies = [list(learner.policy.model.parameters()) for learner in (right, off)]
     assert (distance(*policies) < 1e-6) == normalize
 
@@ -235,7 +260,9 @@ def test_every_update_step_and_row_has_draws_of_its_own(kind):
     learner, seeds = make(kind), set()
     for update in range(2):
         assert learner.state_dict()["updates"] == update
-        seeds |= {ask.seed for phase in ("critic-0", "critic-1", "actor-0") for ask in learner._asks(phase, ROWS)}
+        seeds |= {
+            ask.seed for phase in ("critic-0", "critic-1", "actor-0") for ask in learner._asks(phase, ROWS)
+        }
         learner.update(drawing(), update_actor=False)
     assert len(seeds) == 2 * 3 * len(ROWS)
 
@@ -254,7 +281,9 @@ def test_the_clipped_loss_by_hand():
 def test_what_returned_more_becomes_likelier(kind):
     """Two replies to the same words: after one of them the episode went well."""
     first = ROWS[0]
-    good, bad = (replace(first, action=action, mc_return=worth) for action, worth in (("A?", 0.0), ("B?", -5.0)))
+    good, bad = (
+        replace(first, action=action, mc_return=worth) for action, worth in (("A?", 0.0), ("B?", -5.0))
+    )
     learner = make(kind, actor_epochs=3)
 
     def odds():
@@ -289,7 +318,9 @@ def test_a_single_token_keeps_its_advantage():
     row = drawing()(1)[0]
     moved = []
     for normalize in (True, False):
-        learner = make("ppo", normalize_advantages=normalize, max_new_tokens=1, batch_size=1, grad_accum_steps=1)
+        learner = make(
+            "ppo", normalize_advantages=normalize, max_new_tokens=1, batch_size=1, grad_accum_steps=1
+        )
         learner.policy.known_utterance = lambda *_: Utterance("I", (73,), finished=False)
         info = learner.update(lambda _: [row], update_actor=True)
         assert math.isfinite(info["pg.loss"])
@@ -369,7 +400,8 @@ def turn_of(learner):
 
 @pytest.mark.parametrize(
     ("kind", "compat"),
-    [(kind, "fixed") for kind in AGENT_TYPES] + [(kind, "published") for kind in AGENT_TYPES if kind not in ON_POLICY],
+    [(kind, "fixed") for kind in AGENT_TYPES]
+    + [(kind, "published") for kind in AGENT_TYPES if kind not in ON_POLICY],
 )
 def test_every_learner_plays_learns_and_goes_on(folders, tmp_path, kind, compat):
     settings = settings_of(folders, agent_type=kind, compat=compat)
@@ -424,7 +456,9 @@ def test_bfloat16_computes_in_it_and_keeps_the_weights(folders):
     learner = make_learner(settings, chat_format=Joined())
     assert {p.dtype for p in learner.policy.model.parameters()} == {torch.float32}
     learner.target.base_lm.embeddings.word_embeddings.weight.data.zero_()
-    assert not torch.equal(learner.critic.encode(["a"]), learner.target.encode(["a"]))  # each with its own weights
+    assert not torch.equal(
+        learner.critic.encode(["a"]), learner.target.encode(["a"])
+    )  # each with its own weights
     exact = make_learner(replace(settings, dtype="float32"), chat_format=Joined())
     said = exact.policy.sample([row.observation for row in ROWS], range(7))
     scores = [logprobs(one.policy, [row.observation for row in ROWS], said) for one in (learner, exact)]

@@ -33,7 +33,11 @@ def encoders():
     torch.manual_seed(0)
     gpt2 = GPT2Config(vocab_size=257, n_positions=64, n_embd=32, n_layer=1, n_head=2)
     deberta = DebertaV2Config(
-        vocab_size=261, max_position_embeddings=64, relative_attention=True, position_biased_input=False, **SIZES
+        vocab_size=261,
+        max_position_embeddings=64,
+        relative_attention=True,
+        position_biased_input=False,
+        **SIZES,
     )
     bert = BertConfig(vocab_size=261, max_position_embeddings=64, **SIZES)
     return {
@@ -93,7 +97,8 @@ def test_an_encoder_keeps_its_marks_around_a_text_that_begins_with_one():
     tokenizer = load_tokenizer(EMBEDDED)
     begin, end = tokenizer.bos_token, tokenizer.eos_token
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"{begin} $A {end}", special_tokens=[(begin, tokenizer.bos_token_id), (end, tokenizer.eos_token_id)]
+        single=f"{begin} $A {end}",
+        special_tokens=[(begin, tokenizer.bos_token_id), (end, tokenizer.eos_token_id)],
     )
     encoder = TextEncoder(critic_model().base_lm, tokenizer, pooling="first", max_length=9)
     plain = load_tokenizer(EMBEDDED)("Hello, and " * 9)["input_ids"]

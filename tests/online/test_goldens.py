@@ -29,7 +29,9 @@ class SaysGoldens(PublishedPolicy):
 
 
 def settings_of(goldens, **more):
-    names = tuple("critic_lr lm_lr grad_accum_steps batch_size gamma tau epochs actor_epochs max_grad_norm".split())
+    names = tuple(
+        "critic_lr lm_lr grad_accum_steps batch_size gamma tau epochs actor_epochs max_grad_norm".split()
+    )
     return ArcherSettings(compat="published", **{name: goldens.hyper[name] for name in names}, **more)
 
 
@@ -117,7 +119,9 @@ def test_5_published_log_probabilities_depend_on_the_batch(goldens):
     policy = PublishedPolicy(golden_policy(goldens.folder), policy_tokenizer(), settings_of(goldens))
     expected = goldens.expected["5_log_prob"]
     with torch.no_grad():
-        close(policy.get_log_prob(expected["observation"], expected["action"]), expected["batched_right_padded"])
+        close(
+            policy.get_log_prob(expected["observation"], expected["action"]), expected["batched_right_padded"]
+        )
         for place, pair in enumerate(zip(expected["observation"], expected["action"], strict=True)):
             close(policy.get_log_prob(*([text] for text in pair)), expected["one_row_at_a_time"][place])
 
@@ -127,9 +131,15 @@ def test_5_repaired_log_probabilities_are_those_of_each_row_alone(goldens):
     expected = goldens.expected["5_log_prob"]
     without_end = [Utterance(text, tuple(text.encode()), finished=False) for text in expected["action"]]
     close(logprobs(policy, expected["observation"], without_end), expected["one_row_at_a_time"], abs=1e-4)
-    whole = [policy.utterance(*pair) for pair in zip(expected["observation"], expected["action"], strict=True)]
-    assert [utterance.token_ids for utterance in whole] == [tuple(f"{text}\n".encode()) for text in expected["action"]]
-    assert (logprobs(policy, expected["observation"], whole) < torch.tensor(expected["one_row_at_a_time"])).all()
+    whole = [
+        policy.utterance(*pair) for pair in zip(expected["observation"], expected["action"], strict=True)
+    ]
+    assert [utterance.token_ids for utterance in whole] == [
+        tuple(f"{text}\n".encode()) for text in expected["action"]
+    ]
+    assert (
+        logprobs(policy, expected["observation"], whole) < torch.tensor(expected["one_row_at_a_time"])
+    ).all()
 
 
 def test_6_actor_loss(goldens):

@@ -66,7 +66,14 @@ async def playground(world=TwentyQuestionsEnv):
 
 
 def play(folder, learner, world=TwentyQuestionsEnv, **settings):
-    told = {"iterations": 4, "rollout_size": 5, "eval_size": 2, "eval_freq": 2, "save_freq": 100, "warmup_iter": 0}
+    told = {
+        "iterations": 4,
+        "rollout_size": 5,
+        "eval_size": 2,
+        "eval_freq": 2,
+        "save_freq": 100,
+        "warmup_iter": 0,
+    }
     run_folder = RunFolder(folder, {})
     try:
         OnlineRun(LoopSettings(**{**told, **settings}), learner, playground(world), run_folder).run()
@@ -182,7 +189,9 @@ def test_what_failed_when_it_was_learned_from_stays_missing(tmp_path):
 def test_memory_that_is_gone_is_told(tmp_path):
     play(tmp_path, Watcher(), iterations=1)
     (tmp_path / "trajectories.jsonl").unlink()
-    with pytest.raises(StorageError, match=r"trajectories.jsonl' is missing, and had .* bytes at checkpoint-1"):
+    with pytest.raises(
+        StorageError, match=r"trajectories.jsonl' is missing, and had .* bytes at checkpoint-1"
+    ):
         play(tmp_path, Watcher())
     assert not (tmp_path / "trajectories.jsonl").exists()
 
@@ -298,7 +307,9 @@ def test_an_episode_becomes_its_transitions():
     assert first == Transition(
         "Begin\n", '{"A?"}', -1.0, "Begin\nA? No.\n", False, False, -0.5, -1 + 0.95 * 0.5, (1, 2)
     )
-    assert last == Transition("Begin\nA? No.\n", "B?", 0.5, "Begin\nA? No.\nB? Yes.\n", True, False, -0.5, 0.5)
+    assert last == Transition(
+        "Begin\nA? No.\n", "B?", 0.5, "Begin\nA? No.\nB? Yes.\n", True, False, -0.5, 0.5
+    )
     assert (first.done, last.done, first.bootstraps, last.bootstraps) == (False, True, True, False)
 
 
@@ -321,7 +332,10 @@ def test_an_episode_that_failed_has_none_and_one_without_rewards_is_an_error():
 def test_the_grade_of_an_episode_is_its_last_turns_where_no_turn_is_rewarded():
     asked, answered = turn("A?", None), turn("So.", None)
     graded = trajectory(asked, Message("user", "No"), answered, reward=0.4)
-    assert [(step.reward, step.trajectory_reward) for step in transitions(graded, Joined())] == [(0.0, 0.4), (0.4, 0.4)]
+    assert [(step.reward, step.trajectory_reward) for step in transitions(graded, Joined())] == [
+        (0.0, 0.4),
+        (0.4, 0.4),
+    ]
     assert transitions(graded, Joined())[0].mc_return == pytest.approx(0.95 * 0.4)
     for broken in (  # a reward that is missing is no zero
         trajectory(turn("A?", 1.0), Message("user", "No"), answered, reward=0.4),
@@ -395,17 +409,18 @@ def test_cloning_learns_what_it_is_shown(whole_games):
     assert len(found) == 25 * 3  # the last step of a pass is smaller
     assert found[-1] < 0.1 < found[0]
     assert told[-1] == ("imitate", 75, 75)
-    assert [one.text for one in policy.sample(["Questions:\n", "Questions:\nNo? Yes.\n"], [0, 0], greedy=True)] == [
-        "No?",
-        "Is it?",
-    ]
+    assert [
+        one.text for one in policy.sample(["Questions:\n", "Questions:\nNo? Yes.\n"], [0, 0], greedy=True)
+    ] == ["No?", "Is it?"]
 
 
 def test_whole_games_stay_together_in_an_order_of_each_pass(monkeypatch):
     """Six rows a step are two games of three turns, each in its own order, in another order a pass."""
     games = [[Demonstration(f"{name}:\n" + "a" * turn, "x") for turn in range(3)] for name in "ABCDEFGH"]
     seen = []
-    monkeypatch.setattr(archer, "imitation_step", lambda _, __, rows, ___: seen.append(rows) or {"bc.loss": 1.0})
+    monkeypatch.setattr(
+        archer, "imitation_step", lambda _, __, rows, ___: seen.append(rows) or {"bc.loss": 1.0}
+    )
     policy = TokenPolicy(policy_model(), policy_tokenizer())
     shown = [one for game in games for one in game]
     train_bc(policy, shown, iterations=2, batch_size=6, grad_accum_steps=1, whole_games=True)

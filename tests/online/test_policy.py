@@ -108,7 +108,10 @@ def test_text_before_the_newline_in_the_last_token_belongs_to_the_utterance():
 def test_a_longer_end_may_be_spelled_by_several_tokens():
     policy = policy_of(eos_str="</", max_new_tokens=5)
     with torch.no_grad():
-        bias = 30 * policy.model.transformer.wte.weight[ord("<")] + 29 * policy.model.transformer.wte.weight[ord("/")]
+        bias = (
+            30 * policy.model.transformer.wte.weight[ord("<")]
+            + 29 * policy.model.transformer.wte.weight[ord("/")]
+        )
         policy.model.transformer.ln_f.bias.copy_(bias)
     for one in policy.sample(["a"] * 20, range(20)):
         written = bytes(one.token_ids).decode()
@@ -125,11 +128,17 @@ def test_scores_obey_temperature_and_top_k_as_samples_do(temperature, top_k):
     for number, one in enumerate(said):
         prompt = policy.prompt(OBSERVATIONS[number]).ids
         with torch.no_grad():
-            logits_TV = policy.model(torch.tensor([[*prompt, *one.token_ids]])).logits[0, len(prompt) - 1 : -1]
-        for logits, token, found in zip(logits_TV / temperature, one.token_ids, scores.logps_BT[number], strict=False):
+            logits_TV = policy.model(torch.tensor([[*prompt, *one.token_ids]])).logits[
+                0, len(prompt) - 1 : -1
+            ]
+        for logits, token, found in zip(
+            logits_TV / temperature, one.token_ids, scores.logps_BT[number], strict=False
+        ):
             among = logits.topk(top_k).indices.tolist() if top_k else list(range(257))
             assert token in among
-            assert found.item() == pytest.approx((logits[token] - logits[among].logsumexp(0)).item(), abs=1e-5)
+            assert found.item() == pytest.approx(
+                (logits[token] - logits[among].logsumexp(0)).item(), abs=1e-5
+            )
     stranger = [Utterance("x", (one.token_ids[0] ^ 1,), finished=False) for one in said]
     assert all(math.isfinite(value) for value in logprobs(policy, OBSERVATIONS, stranger))
 
@@ -148,7 +157,8 @@ def test_the_seed_decides_whatever_else_is_in_the_batch():
     together = policy.sample(OBSERVATIONS, [7, 8, 9, 7])
     assert together[0] == together[3]
     assert [
-        policy.sample([text], [seed])[0].token_ids for text, seed in zip(OBSERVATIONS, [7, 8, 9, 7], strict=True)
+        policy.sample([text], [seed])[0].token_ids
+        for text, seed in zip(OBSERVATIONS, [7, 8, 9, 7], strict=True)
     ] == [one.token_ids for one in together]
 
 
@@ -205,7 +215,9 @@ def test_words_from_elsewhere_are_encoded_once(monkeypatch):
 @pytest.mark.parametrize("with_checkpointing", [False, True])
 def test_an_adapter_is_trained_and_its_base_is_not(with_checkpointing):
     tokenizer = tiny_tokenizer()
-    settings = ArcherSettings(use_lora=True, lora_rank=2, gradient_checkpointing=with_checkpointing, max_new_tokens=5)
+    settings = ArcherSettings(
+        use_lora=True, lora_rank=2, gradient_checkpointing=with_checkpointing, max_new_tokens=5
+    )
     policy = actor_of(with_adapter(llama(tokenizer).model.to(torch.bfloat16), settings), tokenizer, settings)
     names = [name for name, p in policy.model.named_parameters() if p.requires_grad]
     assert len(names) == 2 * 4 * 2

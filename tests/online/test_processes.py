@@ -55,7 +55,11 @@ def far(one, other):
     assert one.keys() == other.keys()
     for place, tensor in one.items():
         assert tensor.dtype == other[place].dtype, place
-    moved = [place for place, tensor in one.items() if tensor.is_floating_point() and not place.endswith(NEVER_MOVE)]
+    moved = [
+        place
+        for place, tensor in one.items()
+        if tensor.is_floating_point() and not place.endswith(NEVER_MOVE)
+    ]
     return max((one[place] - other[place]).abs().max().item() for place in moved)
 
 

@@ -29,13 +29,17 @@ def test_every_label_is_one_token_and_the_seed_decides(tmp_path, rotary):
 def test_labels_of_a_world_of_ones_own_are_tokens(tmp_path):
     from sweet_rl.online.reflect.agent import label_tokens
 
-    folder = make_reflect_model(tmp_path, seed=0, texts=TEXTS, labels=("higher", "warm"), hidden_size=32, layers=1)
+    folder = make_reflect_model(
+        tmp_path, seed=0, texts=TEXTS, labels=("higher", "warm"), hidden_size=32, layers=1
+    )
     ids = label_tokens(AutoTokenizer.from_pretrained(folder), ("higher", "warm", "7"))
     assert len(set(ids)) == 3
 
 
 def test_a_rotary_model_sees_distances_and_a_frozen_head_can_be_sure(tmp_path):
-    folder = make_reflect_model(tmp_path / "model", seed=0, texts=TEXTS, hidden_size=32, layers=1, rotary=True)
+    folder = make_reflect_model(
+        tmp_path / "model", seed=0, texts=TEXTS, hidden_size=32, layers=1, rotary=True
+    )
     model = AutoModelForCausalLM.from_pretrained(folder)
     ids = torch.arange(300, 320)[None]
     with torch.no_grad():
@@ -142,7 +146,11 @@ def test_frequent_sentences_become_tokens_and_lines_end_by_one_of_their_own(tmp_
         tokenizer = AutoTokenizer.from_pretrained(folder)
         ids = tokenizer(GAME, add_special_tokens=False)["input_ids"]
         pieces = [tokenizer.decode([token]) for token in ids]
-        assert pieces == [*("Questions:", "\n"), *("Is it alive?", " No.", "\n"), *("Is it a pen?", " Yes.", "\n")]
+        assert pieces == [
+            *("Questions:", "\n"),
+            *("Is it alive?", " No.", "\n"),
+            *("Is it a pen?", " Yes.", "\n"),
+        ]
         assert tokenizer.decode(tokenizer("Ünseen\n", add_special_tokens=False)["input_ids"]) == "Ünseen\n"
     assert AutoModelForCausalLM.from_pretrained(policy).config.hidden_size == 32
     encoder = AutoModel.from_pretrained(critic)

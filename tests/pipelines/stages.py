@@ -10,7 +10,9 @@ from sweet_rl.cli.stage import recorded
 
 
 @recorded("write", reads=("source",))
-def write(output: str, source: str | None = None, *, text: str = "", times: int = 1, quiet: bool = False) -> None:
+def write(
+    output: str, source: str | None = None, *, text: str = "", times: int = 1, quiet: bool = False
+) -> None:
     """Write what the source holds, and a text some times."""
     tracking.reads("source", source)
     before = Path(source).read_text() if source else ""

@@ -44,7 +44,9 @@ LLAMA = Size(8_030_261_248, 32, 4096)
 
 
 def test_a_finding_says_what_and_how_to_repair_it():
-    assert str(missing("disk", "it is full", "make room")) == "WRONG  disk: it is full\n       repair: make room"
+    assert (
+        str(missing("disk", "it is full", "make room")) == "WRONG  disk: it is full\n       repair: make room"
+    )
 
 
 # ---- data
@@ -194,7 +196,10 @@ def test_activations_checkpoints_and_offloading():
 def test_the_disk(tmp_path, monkeypatch, free, level):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free * GB))
     found = look_at_disk(tmp_path / "not" / "yet", 100 * GB, "models")
-    assert (found.level, f"{free:.1f} GB are free at {tmp_path}, about 100.0 GB" in found.seen) == (level, True)
+    assert (found.level, f"{free:.1f} GB are free at {tmp_path}, about 100.0 GB" in found.seen) == (
+        level,
+        True,
+    )
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
@@ -261,13 +266,19 @@ def served(*servers):
 def test_servers_that_answer():
     asked = []
     with talking(lambda _: "yes", asked=asked) as url:
-        human, agent = served(Server("human", [url], "m"), Server("agent", [url], "m", chat=False, max_tokens=5))
+        human, agent = served(
+            Server("human", [url], "m"), Server("agent", [url], "m", chat=False, max_tokens=5)
+        )
     assert str(agent) == f"OK     agent: m answers at {url}"
     assert human.level == "ok"
     chat, prompt = (
-        next(one for one in asked if one["path"].endswith(end)) for end in ("chat/completions", "v1/completions")
+        next(one for one in asked if one["path"].endswith(end))
+        for end in ("chat/completions", "v1/completions")
     )
-    assert (chat["max_tokens"], chat["temperature"]) == (4096, 0)  # as the run will ask: a short context refuses
+    assert (chat["max_tokens"], chat["temperature"]) == (
+        4096,
+        0,
+    )  # as the run will ask: a short context refuses
     assert prompt["max_tokens"] == 1
 
 

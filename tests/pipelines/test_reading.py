@@ -28,7 +28,10 @@ WRONG = {
     "nothing": ("", r"p\.yaml is empty"),
     "no yaml": ("folder: [a\nstages: b\n", r"line 2: this is no YAML"),
     "no folder": ("stages:\n" + TASKS, r"line 1: a pipeline needs 'folder'"),
-    "a key": ("folder: out\nstage:\n" + TASKS, r"line 2: a pipeline has no 'stage' \(did you mean stages\?\)"),
+    "a key": (
+        "folder: out\nstage:\n" + TASKS,
+        r"line 2: a pipeline has no 'stage' \(did you mean stages\?\)",
+    ),
     "twice": ("folder: a\nvalues: {}\nfolder: b\n", r"line 3: 'folder' is already in line 1"),
     "a stage": (
         "folder: out\nstages:\n  tasks:\n    run: generate_task\n",
@@ -72,7 +75,10 @@ WRONG = {
         "folder: out\ndefaults:\n  generate_tasks:\n    sed: 3\nstages:\n" + TASKS,
         r"line 4: stage tasks .*unknown flag --sed \(did you mean --seed\?\)",
     ),
-    "needed": ("folder: out\nstages:\n  tasks:\n    run: generate_tasks\n", r"line 3: .*--output_path is needed"),
+    "needed": (
+        "folder: out\nstages:\n  tasks:\n    run: generate_tasks\n",
+        r"line 3: .*--output_path is needed",
+    ),
     "a value": (
         "folder: out\nvalues: {number: 3}\nstages:\n" + TASKS + "      num_tasks: ${values.numbr}\n",
         r"line 8: there is no value 'numbr' \(did you mean number\?\)",
@@ -88,7 +94,9 @@ WRONG = {
         r"line 9: the stage 'tasks' is given no 'out'",
     ),
     "itself": (
-        "folder: out\nvalues:\n  a: ${values.b}\n  b: ${values.a}\nstages:\n" + TASKS + "      source: ${values.a}\n",
+        "folder: out\nvalues:\n  a: ${values.b}\n  b: ${values.a}\nstages:\n"
+        + TASKS
+        + "      source: ${values.a}\n",
         r"refers to itself \(values.a -> values.b -> values.a\)",
     ),
     "a circle": (
@@ -99,7 +107,10 @@ WRONG = {
         ),
         r"These stages need each other: a, b",
     ),
-    "rounds": ("folder: out\niterations: 2\nstages:\n" + TASKS, r"line 2: more than one iteration needs `next`"),
+    "rounds": (
+        "folder: out\niterations: 2\nstages:\n" + TASKS,
+        r"line 2: more than one iteration needs `next`",
+    ),
     "a quote": ("folder: out\nstages:\n" + TASKS + '    args: "--seed \'3"\n', r"line 7: a quote is open"),
     "extends": ("extends: q.yaml\nfolder: out\n", r"line 1: extends 'q.yaml', and there is no file"),
 }
@@ -135,7 +146,12 @@ def test_values_stay_what_was_written_until_a_flag_reads_them(steps):
     )
     flags = steps(text)["critic"].flags
     assert flags["pretrain"] == "a/2e-7"
-    assert (flags["learning_rate"], flags["bf16"], flags["beta"], flags["nll_loss_coef"]) == (2e-7, True, 0.3, 0.5)
+    assert (flags["learning_rate"], flags["bf16"], flags["beta"], flags["nll_loss_coef"]) == (
+        2e-7,
+        True,
+        0.3,
+        0.5,
+    )
     assert flags["dataset"] == "one.jsonl,two.jsonl"
     assert "use_wandb" not in flags
 

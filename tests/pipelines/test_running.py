@@ -203,7 +203,8 @@ def test_a_killed_pipeline_goes_on_where_it_was(here, plan):
 
 
 @pytest.mark.parametrize(
-    ("kill_at", "words", "made"), [(2, "resumes", ["first", "first", "again"]), (0, "runs again", ["first"] * 3)]
+    ("kill_at", "words", "made"),
+    [(2, "resumes", ["first", "first", "again"]), (0, "runs again", ["first"] * 3)],
 )
 def test_a_stage_that_resumes_from_its_folder_is_told_which(here, plan, capfd, kill_at, words, made):
     """Its folder has a number, which the pipeline does not know; before its first checkpoint nothing is lost."""

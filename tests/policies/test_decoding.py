@@ -70,7 +70,9 @@ def test_rows_end_by_an_end_token_or_by_their_limit_while_others_go_on(model):
     free = [row.token_ids for row in decode(model, requests(1.0, length=20))]
     end = free[0][3]  # so that the first row ends early, and perhaps others
     limits = (20, 20, 7, 20, 1)
-    asked = [Request(ids, limit, 1.0, seed) for seed, (ids, limit) in enumerate(zip(PROMPTS, limits, strict=True))]
+    asked = [
+        Request(ids, limit, 1.0, seed) for seed, (ids, limit) in enumerate(zip(PROMPTS, limits, strict=True))
+    ]
     for ids, limit, row in zip(free, limits, decode(model, asked, {end}), strict=True):
         expected = ids[: ids.index(end) + 1] if end in ids[:limit] else ids[:limit]
         assert row.token_ids == expected
@@ -152,7 +154,10 @@ def test_rows_end_where_their_tokens_say_so(model):
     written = {}
     for finished in Decoder(model, (), ends=lambda ids: len(ids) == 3)(requests(1.0, length=20)):
         written.update(finished)
-    assert all(written[place].token_ids == row.token_ids[:3] and written[place].ended for place, row in enumerate(free))
+    assert all(
+        written[place].token_ids == row.token_ids[:3] and written[place].ended
+        for place, row in enumerate(free)
+    )
 
 
 class Reader:
@@ -194,7 +199,9 @@ class Reader:
 
 
 def common(one, other):
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
 
 
 @pytest.mark.parametrize("max_bytes", [1e9, 5000, 0])

@@ -5,7 +5,13 @@ from itertools import pairwise
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BloomConfig, BloomForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    BloomForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from sweet_rl.policies import slots
 from sweet_rl.policies.decoding import Decoder, Request
@@ -69,7 +75,10 @@ def dialogues(play, count=9, turns=5):
         for number in at_once:
             left.remove(number)
         turn = {number: sum(key[0] == number for key in replies) for number in at_once}
-        requests = [Request(texts[number], draw.randint(1, 20), 1.0, 100 * number + turn[number]) for number in at_once]
+        requests = [
+            Request(texts[number], draw.randint(1, 20), 1.0, 100 * number + turn[number])
+            for number in at_once
+        ]
         for number, ids in zip(at_once, play(requests), strict=True):
             replies[number, turn[number]] = ids
             texts[number] = (*texts[number], *ids, *words(random.Random(len(replies)), 4))
@@ -142,7 +151,8 @@ def test_requests_with_one_prompt_are_one_text_until_they_differ(model, limits):
     prompts = [words(draw, draw.randint(1, 60)) for _ in range(4)]
     prompts += [(*prompt, *words(draw, 5)) for prompt in prompts[:2]]
     asked = [
-        Request(draw.choice(prompts), draw.randint(1, 30), draw.choice([0.0, 0.2, 1.0]), seed) for seed in range(60)
+        Request(draw.choice(prompts), draw.randint(1, 30), draw.choice([0.0, 0.2, 1.0]), seed)
+        for seed in range(60)
     ]
     expected = written(Decoder(model, ENDS), asked)
     engine = Engine(model, ENDS, **limits)
@@ -395,7 +405,9 @@ def test_models_that_cannot_be_read_in_slots_are_known(model):
 def test_a_wrong_answer_of_the_attention_is_noticed(llama, monkeypatch):
     assert serves(llama)
     right = slots.Reading.attend
-    monkeypatch.setattr(slots.Reading, "attend", lambda self, *given: right(self, *given[:3], given[3] / 2, given[4]))
+    monkeypatch.setattr(
+        slots.Reading, "attend", lambda self, *given: right(self, *given[:3], given[3] / 2, given[4])
+    )
     assert not serves(llama)
 
 

@@ -145,7 +145,9 @@ def test_vllm_adds_its_own_begin_token_to_the_plain_format(observe):
 def test_the_room_that_is_left_limits_the_turn(observe, words, expected):
     """A context of 64 tokens, 16 of them the template's; beyond it vLLM says so itself."""
     server = Server(VLLM)
-    (generation,) = act(server, observe("ab" * words), chat_format=TokenizerChat(tiny_tokenizer()), max_tokens=5)
+    (generation,) = act(
+        server, observe("ab" * words), chat_format=TokenizerChat(tiny_tokenizer()), max_tokens=5
+    )
     used = len(tiny_tokenizer()(generation.input, add_special_tokens=False)["input_ids"])
     assert server.bodies[0]["max_tokens"] == expected == max(1, min(5, 64 - used))
 
@@ -183,7 +185,9 @@ def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe):
 
 
 def test_thoughts_that_a_server_tells_apart_are_kept_beside_the_text(observe):
-    ((generation),) = act(Server(chat=ChatReply("Which?", FinishReason.STOP, "hm")), observe("Hi."), api="chat")
+    ((generation),) = act(
+        Server(chat=ChatReply("Which?", FinishReason.STOP, "hm")), observe("Hi."), api="chat"
+    )
     assert (generation.completion.text, generation.completion.thoughts) == ("Which?", "hm")
 
 
@@ -230,7 +234,11 @@ def test_sample_gives_as_many_as_asked_for_whatever_the_server_gives_at_once(api
     prompts = ['[{"content":"a","role":"user"}]', '[{"content":"b","role":"user"}]']
     sampled = asyncio.run(OpenAIPolicy(server, "M", api=api).sample(prompts, 3))
     assert [len(completions) for completions in sampled] == [3, 3]
-    assert len({body["seed"] for body in server.bodies}) == len(server.bodies) == (4 if api == "completions" else 6)
+    assert (
+        len({body["seed"] for body in server.bodies})
+        == len(server.bodies)
+        == (4 if api == "completions" else 6)
+    )
     if api == "chat":
         assert [body["messages"][0]["content"] for body in server.bodies].count("a") == 3
     else:

@@ -34,7 +34,9 @@ from sweet_rl.worlds.text_game_env import TextGameEnv
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
 
-REQUEST = "Price my cart.The signature of the function is: def price(items, discount=0.1, *, unit: str = 'a)')"
+REQUEST = (
+    "Price my cart.The signature of the function is: def price(items, discount=0.1, *, unit: str = 'a)')"
+)
 
 
 def act(policy, observation):
@@ -69,12 +71,16 @@ def test_questioner_asks_then_hands_in_a_stub(observe):
 
 def test_questioner_is_deterministic_and_varies_with_the_seed(observe):
     openings = [act(QuestionerPolicy(), observe(REQUEST, seed=seed)).completion.text for seed in range(20)]
-    assert openings == [act(QuestionerPolicy(), observe(REQUEST, seed=seed)).completion.text for seed in range(20)]
+    assert openings == [
+        act(QuestionerPolicy(), observe(REQUEST, seed=seed)).completion.text for seed in range(20)
+    ]
     assert len(set(openings)) > 8
 
 
 def test_no_questions_and_too_many(observe):
-    assert act(QuestionerPolicy(num_questions=0), observe(REQUEST)).completion.text.startswith("I WANT TO ANSWER:")
+    assert act(QuestionerPolicy(num_questions=0), observe(REQUEST)).completion.text.startswith(
+        "I WANT TO ANSWER:"
+    )
     with pytest.raises(UsageError, match=f"0 to {MAX_QUESTIONS} questions"):
         QuestionerPolicy(num_questions=MAX_QUESTIONS + 1)
 
@@ -120,7 +126,11 @@ def test_any_description_gives_a_stub_that_parses(text):
 def test_real_descriptions_give_the_name_of_their_function(shared):
     lines = (shared / "data/colbench/backend_tasks_500.jsonl").read_text().splitlines()
     for row in map(json.loads, lines):
-        wanted = {node.name for node in ast.walk(ast.parse(row["ground_truth"])) if isinstance(node, ast.FunctionDef)}
+        wanted = {
+            node.name
+            for node in ast.walk(ast.parse(row["ground_truth"]))
+            if isinstance(node, ast.FunctionDef)
+        }
         assert ast.parse(stub(row["problem_description"])).body[0].name in wanted
 
 
@@ -180,7 +190,9 @@ def played(policy: Policy, make_env, source, limit=2):
         done.append(trajectory)
 
     tasks = load_tasks(source, num_tasks=limit)
-    asyncio.run(rollout(schedule(tasks, 1), make_env=make_env, policy=policy, on_finished=keep, concurrency=4))
+    asyncio.run(
+        rollout(schedule(tasks, 1), make_env=make_env, policy=policy, on_finished=keep, concurrency=4)
+    )
     return done
 
 
@@ -215,7 +227,9 @@ def test_in_colbench():
 
 
 def test_in_twenty_questions():
-    guesser = TeacherPolicy(lambda seen: "Is it alive?" if "Turn 0" in seen.messages[-1].content else "Is it big?")
+    guesser = TeacherPolicy(
+        lambda seen: "Is it alive?" if "Turn 0" in seen.messages[-1].content else "Is it big?"
+    )
     policy = ReflectivePolicy(guesser, Reflector())
     oracle = ObjectOracle()
     (trajectory,) = played(policy, lambda: TwentyQuestionsEnv(oracle, max_turns=3), "twenty-questions", 1)
@@ -286,7 +300,9 @@ def test_a_reflection_that_fails_is_recorded_and_the_agent_goes_on():
     policy = ReflectivePolicy(TaxiDriver(), Reflector(trouble=trouble), head=TAXI)
     (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
     assert trajectory.error is None
-    assert trajectory.failures == tuple(Failure("context_full", "reflection: too long", turn=turn) for turn in (0, 1))
+    assert trajectory.failures == tuple(
+        Failure("context_full", "reflection: too long", turn=turn) for turn in (0, 1)
+    )
     for turn in turns(trajectory):
         assert (turn.reflection, turn.reflection_input) == (None, None)
         assert f"{ANALYSE_MARKER}{TAXI}" in turn.input  # an empty analysis, as where none is asked for

@@ -42,7 +42,9 @@ def seen(monkeypatch):
 
 
 def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_llama, observe, seen):
-    (generation,) = play(TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5), observe("Hi."))
+    (generation,) = play(
+        TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5), observe("Hi.")
+    )
     assert generation.input.startswith(f"{BEGIN}<|header|>system<|end_header|>\n\nRules.")
     assert generation.input.endswith("<|header|>assistant<|end_header|>\n\n")
     tokenizer = tiny_tokenizer()
@@ -80,13 +82,18 @@ def test_concurrent_turns_share_batches_and_do_not_depend_on_them(tiny_llama, ob
 def test_continuous_batches_change_no_token(tiny_gpt2, observe):
     observations = [observe("Hi " * (1 + 7 * i), seed=i) for i in range(5)]
     one, other = (
-        play(TransformersPolicy(tiny_gpt2, max_new_tokens=15, chat_format=PlainChat(), continuous=way), *observations)
+        play(
+            TransformersPolicy(tiny_gpt2, max_new_tokens=15, chat_format=PlainChat(), continuous=way),
+            *observations,
+        )
         for way in (True, False)
     )
     assert [g.completion.token_ids for g in one] == [g.completion.token_ids for g in other]
 
 
-def test_a_model_that_cannot_be_read_in_slots_writes_batch_after_batch(tiny_llama, observe, monkeypatch, seen):
+def test_a_model_that_cannot_be_read_in_slots_writes_batch_after_batch(
+    tiny_llama, observe, monkeypatch, seen
+):
     monkeypatch.setattr("sweet_rl.policies.engine.serves", lambda _model: False)
     batches = []
     call = Decoder.__call__

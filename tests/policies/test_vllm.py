@@ -70,7 +70,10 @@ def test_start_and_stop_with_everything_it_started(fake, tmp_path):
     wait_until_dead(started)
     assert not server.running
     command = (tmp_path / "log").read_text().splitlines()[0]
-    assert "-m vllm.entrypoints.openai.api_server --model M --served-model-name M --host 127.0.0.1 --port" in command
+    assert (
+        "-m vllm.entrypoints.openai.api_server --model M --served-model-name M --host 127.0.0.1 --port"
+        in command
+    )
     assert "--data-parallel-size 1" in command
     assert command.endswith("--tensor-parallel-size 2")
 
@@ -101,7 +104,9 @@ def test_loading_takes_too_long(fake):
     assert not server.running
 
 
-def test_a_start_tells_the_last_line_of_its_log_and_leaves_nothing_behind_when_cancelled(fake, tmp_path, monkeypatch):
+def test_a_start_tells_the_last_line_of_its_log_and_leaves_nothing_behind_when_cancelled(
+    fake, tmp_path, monkeypatch
+):
     monkeypatch.setattr("sweet_rl.policies.vllm._PROGRESS_S", 0.1)
     said = []
 

@@ -28,7 +28,9 @@ from sweet_rl.types import Completion, Failure, FinishReason, StopReason
 def trajectory(description="want", *, turns=2, reward=1.0, **fields):
     history = [{"role": "user", "content": description}]
     for turn in range(turns):
-        history.append({"role": "assistant", "content": "c", "input": f"{description}|{turn}>", "output": "o"})
+        history.append(
+            {"role": "assistant", "content": "c", "input": f"{description}|{turn}>", "output": "o"}
+        )
         history.append({"role": "user", "content": "reply"})
     task = {"problem_description": description, "ground_truth": "def f(): pass"}
     row = {"task": task, "dialogue_history": history[: 2 * turns or 1], "answer": "a"}
@@ -70,7 +72,11 @@ def test_an_odd_history_gives_its_turns_and_counts_those_without_input():
 @pytest.mark.parametrize(
     ("rows", "error", "words"),
     [
-        ([trajectory(), trajectory(reward=None)], DataError, r"line 2: field 'reward' is missing.*evaluate_code"),
+        (
+            [trajectory(), trajectory(reward=None)],
+            DataError,
+            r"line 2: field 'reward' is missing.*evaluate_code",
+        ),
         ([trajectory(turns=0, reward=None)], UsageError, r"None of the 1 .* has an agent turn with `input`"),
         ([], UsageError, "holds no trajectories"),
         ([trajectory(task_id="t", sample_index=0)] * 2, DataError, "line 2.*is in the file twice.*line 1"),
@@ -300,7 +306,8 @@ def test_published_scores(golden, encoding, name):
     for row, values, scores in zip(rows, logprobs, expected, strict=True):
         ours = [
             advantage(
-                reduce(value, use_sum=options["use_sum"]), stored_reference(candidate, use_sum=options["use_sum"])
+                reduce(value, use_sum=options["use_sum"]),
+                stored_reference(candidate, use_sum=options["use_sum"]),
             )
             for value, candidate in zip(values, row.candidates, strict=True)
         ]
@@ -378,7 +385,9 @@ SAID = {"role": "assistant", "content": "What should it return?"}
 
 @pytest.mark.parametrize("value", [5, ["def f(): pass"], b"def f(): pass", {"a": 1}, 0.5, "\ud800"])
 def test_hidden_information_that_is_no_text_is_named(value):
-    with pytest.raises(DataError, match=r"field 'hidden\[3\]' (must be a text|is no text that can be tokenised)"):
+    with pytest.raises(
+        DataError, match=r"field 'hidden\[3\]' (must be a text|is no text that can be tokenised)"
+    ):
         hidden_of(value, "hidden[3]")
 
 

@@ -246,7 +246,13 @@ def test_of_dialogues_a_turn_of_the_better_one_stands_against_an_earlier_turn():
     def said(text, before):
         return AgentTurn("assistant", text, input=before, output=text)
 
-    history = (Message("user", "q"), said("a", "I0:"), Message("user", "no"), said("b", "I1:"), Message("user", "no"))
+    history = (
+        Message("user", "q"),
+        said("a", "I0:"),
+        Message("user", "no"),
+        said("b", "I1:"),
+        Message("user", "no"),
+    )
     better = trajectory((*history, said("a", "I2:")))
     worse = trajectory((Message("user", "q"), said("c", "J0:")))
     pairs = [TrajectoryPair(0, 1)]
@@ -273,7 +279,11 @@ def test_all_turns_of_a_dialogue_can_be_twins():
 
 def test_a_twin_is_the_turn_that_was_taken():
     held = twin(turn(), end_token="<e>", no_prompt=True)
-    assert (held["chosen"], held["rejected"], held["guard"]) == ("IN:Is it old?<e>", "IN:Is it old?<e>", "twin")
+    assert (held["chosen"], held["rejected"], held["guard"]) == (
+        "IN:Is it old?<e>",
+        "IN:Is it old?<e>",
+        "twin",
+    )
     assert "prompt" not in held
     assert twin(turn(older_output=None), end_token="<e>", no_prompt=True) is None
 

@@ -33,7 +33,9 @@ def encoding(digest="ours"):
     def ids(text):
         return [ord(letter) for letter in text]
 
-    return Encoding(ids, lambda text: [BEGIN, *ids(text)], "#", 1, (END,), digest, lambda ids: "".join(map(chr, ids)))
+    return Encoding(
+        ids, lambda text: [BEGIN, *ids(text)], "#", 1, (END,), digest, lambda ids: "".join(map(chr, ids))
+    )
 
 
 def row(texts, **fields):
@@ -199,7 +201,9 @@ def test_all_turns_of_a_task_get_the_same_solution_of_another_task():
     rows = [turn("x", "1"), turn("y", "1"), turn("x", "1", 1), turn("z", "2")]
     swapped = with_others_solutions(rows)
     assert [row.ground_truth for row in swapped] == ["2", "2", "2", "1"]
-    assert [replace(row, ground_truth="") for row in swapped] == [replace(row, ground_truth="") for row in rows]
+    assert [replace(row, ground_truth="") for row in swapped] == [
+        replace(row, ground_truth="") for row in rows
+    ]
     with pytest.raises(UsageError, match="different hidden solutions"):
         with_others_solutions(rows[:3])
 

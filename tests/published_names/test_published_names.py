@@ -237,7 +237,9 @@ def test_programs_may_ask_the_human_about_a_picture_of_their_own(page_env, tmp_p
     env.reset("A page.", "<html>wanted</html>")
     (tmp_path / "draft.png").write_bytes(b"PNG")
     assert env.invoke_model("Is it so?", str(tmp_path / "draft.png")) == "Blue."
-    urls = [part["image_url"]["url"] for part in client.calls[0]["messages"][0]["content"] if "image_url" in part]
+    urls = [
+        part["image_url"]["url"] for part in client.calls[0]["messages"][0]["content"] if "image_url" in part
+    ]
     assert urls == [f"data:image;base64,{base64.b64encode(data).decode()}" for data in (b"PNG", b"IMG1")]
     assert encode_image(str(tmp_path / "draft.png"), True) == "data:image/jpeg;base64,UE5H"
     assert design.HUMAN_RESPONSE_CHARACTER_LIMIT == 1000
@@ -253,7 +255,13 @@ def row(answer, **task):
 
 
 def test_code_evaluate_gives_shares_in_order():
-    rows = [row(ADD), row("def add(a, b):\n    return 3"), row("import os\n" + ADD), row(ADD, test_cases={}), row(None)]
+    rows = [
+        row(ADD),
+        row("def add(a, b):\n    return 3"),
+        row("import os\n" + ADD),
+        row(ADD, test_cases={}),
+        row(None),
+    ]
     assert code_evaluate(rows) == [1.0, 0.5, 0.0, 0.0, 0.0]
     helper = row("def plus(a, b):\n    return a + b\ndef add(a, b):\n    return plus(a, b)")
     assert code_evaluate([helper]) == [0.0]  # as published: a helper is not visible
@@ -292,7 +300,9 @@ def test_a_way_of_grading_that_is_not_there_is_named():
 def test_code_evaluate_gives_the_recorded_numbers(shared):
     folder = shared / "goldens/sweet_rl/a_evaluate"
     batch = json.loads((folder / "expected.json").read_text())["batch_of_non_crashing"]
-    rows = {one["id"]: one for one in map(json.loads, (folder / "trajectories.jsonl").read_text().splitlines())}
+    rows = {
+        one["id"]: one for one in map(json.loads, (folder / "trajectories.jsonl").read_text().splitlines())
+    }
     given = code_evaluate([rows[name] for name in batch["ids"]])
     assert given == pytest.approx(batch["values"])
 
@@ -308,7 +318,10 @@ def test_an_answer_cannot_touch_the_program_that_grades_it(tmp_path):
 @pytest.mark.parametrize("name", ["sweet_rl.utils.code_utils", "sweet_rl.utils.code_evaluate"])
 def test_the_function_is_the_same_under_all_its_names(name):
     assert (
-        importlib.import_module(name).code_evaluate is code_evaluate is utils.code_evaluate is code_utils.code_evaluate
+        importlib.import_module(name).code_evaluate
+        is code_evaluate
+        is utils.code_evaluate
+        is code_utils.code_evaluate
     )
 
 

@@ -184,7 +184,11 @@ print(results[-1])
 def test_of_many_rows_that_arrive_together_those_with_room_stay(tmp_path):
     path = tmp_path / "f.jsonl"
     done = subprocess.run(
-        [sys.executable, "-c", FULL_WHILE_MANY_WAIT, str(path)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", FULL_WHILE_MANY_WAIT, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     kept, message = done.stdout.splitlines()
     rows = rows_of(path)

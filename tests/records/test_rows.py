@@ -145,7 +145,9 @@ def test_a_wrong_field_is_named(tmp_path, path, value, field):
 def test_a_missing_field_is_named(tmp_path, field):
     file = tmp_path / "tasks.jsonl"
     file.write_text(json.dumps({key: value for key, value in TASK.items() if key != field}))
-    with pytest.raises(DataError, match=rf"tasks.jsonl, line 1: field '{field}' must be a string, got 'nothing'"):
+    with pytest.raises(
+        DataError, match=rf"tasks.jsonl, line 1: field '{field}' must be a string, got 'nothing'"
+    ):
         load_tasks_file(file)
 
 
@@ -216,7 +218,11 @@ def test_one_changed_field_is_either_read_or_named(path, value):
 
 def test_reflections_must_be_text():
     turn = {"role": "assistant", "content": "a", "input": "b", "reflection": 3}
-    row = {"task": {"problem_description": "a", "ground_truth": "b"}, "dialogue_history": [turn], "answer": None}
+    row = {
+        "task": {"problem_description": "a", "ground_truth": "b"},
+        "dialogue_history": [turn],
+        "answer": None,
+    }
     with pytest.raises(DataError, match=r"dialogue_history\[0\].reflection"):
         trajectory_from_row(row)
 
@@ -232,7 +238,12 @@ HIDDEN = "def f(a):\n    return a\n"
 @pytest.fixture
 def path(tmp_path):
     file = tmp_path / "episodes.jsonl"
-    about = {"task_id": "t", "problem_description": "A function.", "ground_truth": HIDDEN, "test_cases": {"f": "f(1)"}}
+    about = {
+        "task_id": "t",
+        "problem_description": "A function.",
+        "ground_truth": HIDDEN,
+        "test_cases": {"f": "f(1)"},
+    }
     task = Task("t", "A function.", HIDDEN, HIDDEN, {"f": "f(1)"}, about)
     played = Trajectory(task, (Message("user", "Hi."), AgentTurn("assistant", HIDDEN)), HIDDEN)
     replace_rows(file, [trajectory_to_row(played)])
@@ -338,5 +349,7 @@ def test_a_hostile_file_is_refused(tmp_path, name, reader):
 
 
 def test_a_file_of_ours_is_read(tmp_path):
-    (tmp_path / "mine.yaml").write_text("a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, z: 3}\nc: *a\nd: '" + "9" * 5_000 + "'\n")
+    (tmp_path / "mine.yaml").write_text(
+        "a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, z: 3}\nc: *a\nd: '" + "9" * 5_000 + "'\n"
+    )
     assert set(_parse(tmp_path / "mine.yaml").mapping) == {"a", "b", "c", "d"}

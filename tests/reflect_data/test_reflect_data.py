@@ -8,7 +8,14 @@ import pytest
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.reflect_data.jobs import Done, JobFile
-from sweet_rl.reflect_data.teachers import NO_EXPERT, Asked, EmbeddedTeacher, ModelTeacher, extract_action, play
+from sweet_rl.reflect_data.teachers import (
+    NO_EXPERT,
+    Asked,
+    EmbeddedTeacher,
+    ModelTeacher,
+    extract_action,
+    play,
+)
 from sweet_rl.types import Failure, Message
 from sweet_rl.worlds.dangerous_taxi import WORLD
 from sweet_rl.worlds.dangerous_taxi.game import START_STATES, TaxiGame, plan

@@ -45,7 +45,9 @@ def write(
         usage.requests += 1
         usage.add(tokens, 1)
     if error:
-        raise {"UsageError": UsageError, "KeyboardInterrupt": KeyboardInterrupt}[error](os.environ.get(api_key_var))
+        raise {"UsageError": UsageError, "KeyboardInterrupt": KeyboardInterrupt}[error](
+            os.environ.get(api_key_var)
+        )
     with Path(output).open("a") as file:
         file.write("x\n")
 
@@ -281,7 +283,8 @@ def test_money(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["x = ", "gpt = 3", "[gpt]\ninput = 1", "[gpt]\ninput = 1\noutput = true", "[gpt]\ninput=-1\noutput=0"]
+    "text",
+    ["x = ", "gpt = 3", "[gpt]\ninput = 1", "[gpt]\ninput = 1\noutput = true", "[gpt]\ninput=-1\noutput=0"],
 )
 def test_a_broken_table_of_prices_is_refused_before_the_stage_runs(place, tmp_path, text):
     (tmp_path / "p.toml").write_text(text)
@@ -349,7 +352,12 @@ def tasks(n):
 
 
 def row(i, j, settings=SETTINGS, **more):
-    return {"task": {"n": i}, "task_id": f"t{i}", "sample_index": j, "provenance": {"settings": settings}} | more
+    return {
+        "task": {"n": i},
+        "task_id": f"t{i}",
+        "sample_index": j,
+        "provenance": {"settings": settings},
+    } | more
 
 
 def number(rows):

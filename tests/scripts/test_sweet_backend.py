@@ -45,7 +45,11 @@ def offline(folder, tasks=None):
     """Three repeats of some tasks, graded: one of them right. A random model would get none right."""
     tasks = tasks or [task.row for task in load_tasks("mini:train", num_tasks=6)]
     rows = [
-        {"task": task["problem_description"], "answers": ["What?", f"answer {repeat}"], "reward": int(repeat == 1)}
+        {
+            "task": task["problem_description"],
+            "answers": ["What?", f"answer {repeat}"],
+            "reward": int(repeat == 1),
+        }
         for repeat in range(3)
         for task in tasks
     ]
@@ -191,7 +195,8 @@ def test_preflight_of_the_published_setting(published, tmp_path):
     assert "no multiple of 4" in wrong.stdout
     assert "16 processes are to be launched, and there are 8 GPUs" in wrong.stdout
     assert re.search(
-        r"WARN   human: .*\n       repair: hostname and port of simulate_interactions, or there: configs/", wrong.stdout
+        r"WARN   human: .*\n       repair: hostname and port of simulate_interactions, or there: configs/",
+        wrong.stdout,
     )
 
 
@@ -199,14 +204,21 @@ def test_flags_that_no_stage_has_are_refused(chain, tmp_path):
     (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT) + "TRAIN_FLAGS+=(--learing_rate 1)\n")
     done = chain()
     assert done.returncode == 1
-    assert "stage critic (train_dpo): unknown flag --learing_rate (did you mean --learning_rate?)" in done.stderr
+    assert (
+        "stage critic (train_dpo): unknown flag --learing_rate (did you mean --learning_rate?)" in done.stderr
+    )
     assert not (tmp_path / "out").exists()
 
 
 def planned(tmp_path, config, **more):
     """Every stage's command line as the chain would run it, by name."""
     environment = os.environ | {"PYTHON": sys.executable, "OUTPUT_PATH": "out"} | more
-    command = ["bash", str(ROOT / "scripts/sweet_backend.sh"), str(ROOT / "configs/sweet" / config), "--dry_run"]
+    command = [
+        "bash",
+        str(ROOT / "scripts/sweet_backend.sh"),
+        str(ROOT / "configs/sweet" / config),
+        "--dry_run",
+    ]
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )

@@ -146,7 +146,9 @@ def study(tmp_path):
         chosen = [{k: v for k, v in row.items() if critic or k != "q1.loss"} for row in rows]
         if method == "ppo":
             chosen[-1] = chosen[-1] | {"rollout.mean": -9.0}
-        replace_file(study.run(method, 0) / "metrics.jsonl", [json.dumps(row).encode() + b"\n" for row in chosen])
+        replace_file(
+            study.run(method, 0) / "metrics.jsonl", [json.dumps(row).encode() + b"\n" for row in chosen]
+        )
     return study
 
 
@@ -160,7 +162,11 @@ def test_results_say_what_the_files_say(study):
     assert run.measures["swapped"].mean == 0.75
     assert "swapped" not in part.method("online_filteredbc").runs[0].measures
     assert (run.measures["auc"].mean, "auc_swapped" in run.measures) == (0.9, False)
-    assert run.curves["return"] == ((0, -12.0), (63, -6.0), (127, -4.0))  # by the games that were learned from
+    assert run.curves["return"] == (
+        (0, -12.0),
+        (63, -6.0),
+        (127, -4.0),
+    )  # by the games that were learned from
     assert run.curves["loss"] == ((1, 9.0), (2, 5.0), (3, 5.0))
     assert part.method("online_filteredbc").runs[0].curves["loss"] == ()
     bounds = {method.name: method.mean("return") for method in part.methods if method.bound}
@@ -314,7 +320,9 @@ def test_what_the_critic_is_given_does_not_know_the_word():
     transcript = world_of("twenty_questions").transcript()
     one, other = (transitions(game(0, task, 3, solved=False), transcript) for task in (first, second))
     assert one == other
-    assert not any(word in turn.next_observation for turn in one for word in (first.ground_truth, second.ground_truth))
+    assert not any(
+        word in turn.next_observation for turn in one for word in (first.ground_truth, second.ground_truth)
+    )
 
 
 def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(study):

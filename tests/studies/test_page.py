@@ -143,7 +143,11 @@ def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
     page = results_page(replace(results, comparisons=(with_bounds,)))
     chart = page.split('<svg class="chart"')[1]
     assert "the planner 96.0" in chart
-    assert [chart.count(f"the {name} ") for name in ("start", "own", "drawn")] == [1, 1, 1]  # curves, no lines
+    assert [chart.count(f"the {name} ") for name in ("start", "own", "drawn")] == [
+        1,
+        1,
+        1,
+    ]  # curves, no lines
     assert "Lines across are floors and ceilings" in Reader(page).text
     assert (swatches(page, "planner"), swatches(page, "rival")) == ({"ink"}, {"c2"})
     best = re.findall(r'class="best"><span class="value">([\d.]+)', page)
@@ -186,7 +190,8 @@ def test_several_worlds_have_sections_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "text", [ATTACK, '"><script>x</script>', "</style>{{ 7*7 }}", "\x00\ud800\u202e", "&amp;", "$x_{", "\u6f22"]
+    "text",
+    [ATTACK, '"><script>x</script>', "</style>{{ 7*7 }}", "\x00\ud800\u202e", "&amp;", "$x_{", "\u6f22"],
 )
 def test_all_text_is_escaped(page, text):
     """Every text that may come from a model or a file; names that link the parts stay."""
@@ -208,7 +213,9 @@ def test_all_text_is_escaped(page, text):
         return text
 
     results = attacked(sample_results())
-    hostile = results_page(replace(results, settings={text: text}, seconds={text: 1.0}, provenance={text: text}))
+    hostile = results_page(
+        replace(results, settings={text: text}, seconds={text: 1.0}, provenance={text: text})
+    )
     hostile.encode()
     plain, found = Reader(page), Reader(hostile)
     assert found.tags.count("script") == plain.tags.count("script") == 1
@@ -244,7 +251,9 @@ def test_page_asks_nobody_for_anything(page):
 
 
 def test_policy_allows_the_page_s_own_script_and_style_only(page):
-    policy = next(value for name, value in Reader(page).attributes if name == "content" and "default-src" in value)
+    policy = next(
+        value for name, value in Reader(page).attributes if name == "content" and "default-src" in value
+    )
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     for name in ("script", "style"):
         block = re.search(rf"<{name}>(.*?)</{name}>", page, re.DOTALL)[1]
@@ -298,7 +307,9 @@ def test_durations_and_numbers_as_they_are_said():
     said = [words.duration(one).replace("\u202f", " ") for one in seconds]
     assert said == ["8.4 s", "1 min 00 s", "4 min 10 s", "1 h 00 min", "1 h 02 min"]
     numbers = (0, 0.379, -1.5, 1234.5, 3e-7, None)
-    assert [words.number(one) for one in numbers] == [*("0", "0.38", "\u22121.50", "1.23e+03", "3e\u221207", "\u2013")]
+    assert [words.number(one) for one in numbers] == [
+        *("0", "0.38", "\u22121.50", "1.23e+03", "3e\u221207", "\u2013")
+    ]
 
 
 def test_a_missing_package_is_named_before_anything_runs(monkeypatch):
@@ -327,11 +338,16 @@ def test_page_fits_and_needs_nothing_else(browser, page, tmp_path, width):
         assert browser.execute_script(wide) == 0
         browser.execute_script("document.querySelectorAll('.fold').forEach(e => e.open = true)")
         assert browser.execute_script(wide) == 0
-        seen = "return [...document.querySelectorAll('.wide-only, .narrow-only')].map(e => e.checkVisibility())"
+        seen = (
+            "return [...document.querySelectorAll('.wide-only, .narrow-only')].map(e => e.checkVisibility())"
+        )
         assert set(browser.execute_script(seen)[:2]) == {True, False}
         assert browser.execute_script(seen)[0] == (width > 720)
         opened = "document.getElementById('open-all').click(); return document.querySelectorAll('details:not([open])').length"
-        assert browser.execute_script(f"document.querySelector('details:not(.fold)').open = false; {opened}") == 0
+        assert (
+            browser.execute_script(f"document.querySelector('details:not(.fold)').open = false; {opened}")
+            == 0
+        )
         assert browser.get_log("browser") == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

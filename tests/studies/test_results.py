@@ -36,11 +36,15 @@ from tests.studies.test_page import Reader
 
 
 def runs(name, values):
-    return Method(name, name, runs=tuple(Run(seed, {"success": Counted(value)}) for seed, value in values.items()))
+    return Method(
+        name, name, runs=tuple(Run(seed, {"success": Counted(value)}) for seed, value in values.items())
+    )
 
 
 def test_the_interval_of_one_claim_among_several_is_wider():
-    found = claim_over_seeds("a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success", among=3)
+    found = claim_over_seeds(
+        "a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success", among=3
+    )
     alone = claim_over_seeds("a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success")
     assert (found.among, alone.among, found.mean) == (3, 1, alone.mean)
     # differences 0.3 and 0.4: error 0.05; Student's t with one degree of freedom, outside 5 % and 5 % / 3
@@ -68,7 +72,13 @@ def test_a_claim_over_tasks_is_paired_task_by_task():
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
-    [(0.1, 0.2, "holds"), (-0.2, -0.1, "reversed"), (-0.1, 0.1, "open"), (0.0, 0.1, "open"), (None, None, "unknown")],
+    [
+        (0.1, 0.2, "holds"),
+        (-0.2, -0.1, "reversed"),
+        (-0.1, 0.1, "open"),
+        (0.0, 0.1, "open"),
+        (None, None, "unknown"),
+    ],
 )
 def test_what_is_said_of_a_claim_follows_from_its_interval(low, high, verdict):
     assert Claim("c", "a", "b", mean=0.1, low=low, high=high).verdict == verdict
@@ -95,7 +105,9 @@ def test_the_table_in_full():
     measures = (Measure("success", "success"), Measure("auc", "AUC", "number", "critic"))
     claims = (Claim("A beats B", "a", "b", "tasks", 0.25, 0.1, 0.4), Claim("A is good", "a", "b"))
     unmeasured = Method("c", "curves only", runs=(Run(0),))
-    part = Comparison("w", "world", own="a", measures=measures, methods=(one, other, unmeasured), claims=claims)
+    part = Comparison(
+        "w", "world", own="a", measures=measures, methods=(one, other, unmeasured), claims=claims
+    )
     assert table(Results("sweet", "t", comparisons=(part,))).splitlines() == [
         "world                    success        AUC",
         "A          50.0 % [25.0 to 75.0]       0.85",
@@ -155,7 +167,8 @@ def test_without_a_file_there_is_this_run_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{}", "must have the format"), ('{"format": "sweet_rl.study/1"}', "is no whole study")]
+    ("content", "message"),
+    [("{}", "must have the format"), ('{"format": "sweet_rl.study/1"}', "is no whole study")],
 )
 def test_another_file_is_refused(tmp_path, content, message):
     (tmp_path / "full_study.json").write_text(content)
@@ -270,7 +283,11 @@ def test_what_was_written_is_read(tmp_path):
 
 def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
     grown = FULL.with_seed(40, 7, Seed(ONE, MADE)).with_seed(10, 5, Seed(ONE, MADE))
-    assert {trades: sorted(seeds) for trades, seeds in grown.seeds.items()} == {1: [5, 6], 10: [5], 40: [5, 6, 7]}
+    assert {trades: sorted(seeds) for trades, seeds in grown.seeds.items()} == {
+        1: [5, 6],
+        10: [5],
+        40: [5, 6, 7],
+    }
     assert sorted(FULL.seeds) == [1, 40]
     rft = {"rft": {"success": 0.375}}
     assert FULL.with_seed(40, 5, Seed(rft, MADE)).seeds[40][5].numbers == FEW | rft

@@ -25,7 +25,9 @@ from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.samples import page_rows, write_rows
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
-TOLD = {e: f'If "{e}" is in the extras, the price goes up by {v}.' for e, v in (("delivery", 3), ("tuning", 7))}
+TOLD = {
+    e: f'If "{e}" is in the extras, the price goes up by {v}.' for e, v in (("delivery", 3), ("tuning", 7))
+}
 ANSWER = f"I WANT TO ANSWER:\n{SOLUTION}"
 GUESS = "I WANT TO ANSWER:\npass"
 ASK = {extra: extras.question(extra) for extra in extras.EXTRAS}
@@ -173,7 +175,11 @@ def test_results_say_what_the_files_hold(study):
     assert run.measures["auc_questions"] == Counted(0.5, n=1)
     assert run.measures["auc_useless_early"] == Counted(0.0, n=1)
     assert run.measures["auc_answering"] == Counted(1.0, n=1)
-    assert run.curves == {"loss": ((1, 0.7), (2, 0.6)), "accuracy": ((1, 0.5),), "margin": ((1, pytest.approx(0.3)),)}
+    assert run.curves == {
+        "loss": ((1, 0.7), (2, 0.6)),
+        "accuracy": ((1, 0.5),),
+        "margin": ((1, pytest.approx(0.3)),),
+    }
     # All methods have the same dialogues here: no difference in three tasks; Wilson leaves 3.8415 / 6.8415 to others.
     assert {(claim.mean, claim.over, claim.verdict) for claim in part.claims} == {(0.0, "tasks", "open")}
     assert [claim.low for claim in part.claims] == pytest.approx([-0.5615] * len(part.claims), abs=1e-4)
@@ -224,7 +230,10 @@ def test_a_dialogue_shows_what_could_have_been_said(study):
     opening = [ASK["storage"], ASK["delivery"], ASK["storage"], ASK["tuning"]]
     replace_rows(
         study.path("sweet.seen.jsonl"),
-        [ranked(row, 1, opening, [0.1, 0.4, 0.1, 0.7]), ranked(row, 3, [ASK["framing"], ASK["tuning"]], [None, 0.6])],
+        [
+            ranked(row, 1, opening, [0.1, 0.4, 0.1, 0.7]),
+            ranked(row, 3, [ASK["framing"], ASK["tuning"]], [None, 0.6]),
+        ],
     )
     _, dialogue = results(study, {}).dialogues
     assert dialogue.turns == (
@@ -335,7 +344,9 @@ def test_shuffled_scores_are_the_same_numbers_for_other_texts(tmp_path):
 def test_the_oracle_scores_good_turns(tmp_path):
     asked = ["Do you charge for storage?", "Do you charge for tuning?", "Hello."]
     messages = [{"role": "user", "content": "Two extras."}, {"role": "assistant", "content": asked[1]}]
-    source, output = written(tmp_path, [asked_turn("a", CHARGED, messages=messages, additional_outputs=asked)])
+    source, output = written(
+        tmp_path, [asked_turn("a", CHARGED, messages=messages, additional_outputs=asked)]
+    )
     score_by_oracle(source, output)
     assert read(output)[0]["judge_result"] == [1.0, 0.0, 0.0]
 

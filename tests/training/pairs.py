@@ -43,5 +43,7 @@ def write_dialogues(path, rows):
             text += answer + "<|end_turn|>" + turn("user", "Yes.")
             history.append({"role": "user", "content": "Yes."})
         task = {"problem_description": row["task"], "ground_truth": "def f(): return 1"}
-        trajectories.append({"task": task, "dialogue_history": history[:-1], "answer": answer, "reward": row["reward"]})
+        trajectories.append(
+            {"task": task, "dialogue_history": history[:-1], "answer": answer, "reward": row["reward"]}
+        )
     return write_pairs(path, trajectories)

@@ -49,7 +49,9 @@ KINDS = {
     "llama": LlamaConfig(**GROUPED),
     "tied": LlamaConfig(**GROUPED, tie_word_embeddings=True),
     "qwen2": Qwen2Config(**GROUPED),
-    "qwen2 with windows": Qwen2Config(**GROUPED, use_sliding_window=True, sliding_window=9, max_window_layers=1),
+    "qwen2 with windows": Qwen2Config(
+        **GROUPED, use_sliding_window=True, sliding_window=9, max_window_layers=1
+    ),
     "qwen3": Qwen3Config(**GROUPED, head_dim=8),
     "mistral": MistralConfig(**GROUPED, sliding_window=9),
     "gpt2": GPT2Config(vocab_size=256, n_embd=32, n_layer=2, n_head=4, n_positions=256),
@@ -203,7 +205,9 @@ def test_blocks_for_flex_attention_are_those_in_which_something_is_seen(window, 
     read = Collator("sum", Reader(0))([(pair, 1.0) for pair in turns(3, history=history)])
     positions_RT, ends_RT = read["positions_RT"], read["ends_RT"]
     rows, length = ends_RT.shape
-    made_of_all = create_block_mask(sees(positions_RT, ends_RT, window), rows, None, length, length, device="cpu")
+    made_of_all = create_block_mask(
+        sees(positions_RT, ends_RT, window), rows, None, length, length, device="cpu"
+    )
     found = block_mask(positions_RT, ends_RT, window)
     assert found.seq_lengths == made_of_all.seq_lengths == (length, length)
     seen, kept = made_of_all.to_dense().bool(), found.to_dense().bool()
@@ -257,7 +261,9 @@ def sequences(draw, tokens):
     while left > 0:
         new = draw.choice([1, 2, draw.randint(1, left)])
         of = draw.choice(found)
-        found.append([*of[: draw.randrange(len(of) + 1)], *(draw.randrange(300) for _ in range(min(new, left)))])
+        found.append(
+            [*of[: draw.randrange(len(of) + 1)], *(draw.randrange(300) for _ in range(min(new, left)))]
+        )
         left -= new
     return [np.array(ids, dtype=np.uint32) for ids in found]
 
@@ -265,7 +271,10 @@ def sequences(draw, tokens):
 def layout(length, seed):
     """Positions and ends of three rows of a length: two of several trees with padding, one of padding alone."""
     draw = random.Random(seed)
-    positions_RT, ends_RT = (torch.zeros(3, length, dtype=torch.int64), torch.zeros(3, length, dtype=torch.int64))
+    positions_RT, ends_RT = (
+        torch.zeros(3, length, dtype=torch.int64),
+        torch.zeros(3, length, dtype=torch.int64),
+    )
     for row in (0, 1):
         start = 0
         while start < length - row * (length // 4):
@@ -331,10 +340,16 @@ def weights_gradient(model, read, asked, device, *, bf16):
     question = to_device(question, device)
     with torch.autocast(device, torch.bfloat16, enabled=bf16):
         inputs = inputs_of(model, question)
-        logps, _ = ResponseHead(model).logprobs(model, question["predictors_K"], question["targets_K"], inputs)
+        logps, _ = ResponseHead(model).logprobs(
+            model, question["predictors_K"], question["targets_K"], inputs
+        )
     logps = logps[torch.from_numpy(np.concatenate(places)).to(device)]
     (logps * torch.linspace(-1, 1, len(logps), device=device)).sum().backward()
-    return (logps.detach(), torch.cat([one.grad.flatten() for one in model.parameters()]), question["ids_RT"].shape)
+    return (
+        logps.detach(),
+        torch.cat([one.grad.flatten() for one in model.parameters()]),
+        question["ids_RT"].shape,
+    )
 
 
 @pytest.mark.parametrize("plainly", [False, True])
@@ -353,7 +368,9 @@ def test_weights_learn_in_bfloat16_what_they_learn_in_float32(device, plainly, f
         alone, gradient, _ = weights_gradient(model, Reader(0, 0), asked, device, bf16=False)
         if plainly and tokens == 9:
             assert attention.attend_plainly(model)
-        logps, found, shape = weights_gradient(model, Reader(0, attention_span(model)), asked, device, bf16=True)
+        logps, found, shape = weights_gradient(
+            model, Reader(0, attention_span(model)), asked, device, bf16=True
+        )
         seen.add(shape[0] > 1)
         assert found.isfinite().all()
         assert apart(logps, alone) < 0.02
@@ -364,7 +381,8 @@ def test_weights_learn_in_bfloat16_what_they_learn_in_float32(device, plainly, f
 def test_an_update_whose_gradient_is_not_finite_is_computed_again(steady, tmp_path, monkeypatch, capsys):
     """A fused kernel that makes NaN in its backward pass, once: nothing of it is learned, and the run goes on."""
     rows = [
-        {"task": f"task {i % 3}", "answers": ["what should it", "give " * (1 + i % 5)], "reward": 1} for i in range(12)
+        {"task": f"task {i % 3}", "answers": ["what should it", "give " * (1 + i % 5)], "reward": 1}
+        for i in range(12)
     ]
     data = write_dialogues(tmp_path / "data.jsonl", rows)
     recipe = {"train_batch_size": 4, "micro_train_batch_size": 2, "learning_rate": 1e-3, "eval_fraction": 0}

@@ -60,7 +60,10 @@ def asked(batch):
 
 def test_a_batch_without_sharing_by_hand():
     batch = Collator("sum", Reader(99, attention_span=0))([(two_turns(), 0.5)])
-    assert batch["ids_RT"].tolist() == [[5, 6, 7, 8, 9], [5, 6, 99, 99, 99]]  # the last token is only predicted
+    assert batch["ids_RT"].tolist() == [
+        [5, 6, 7, 8, 9],
+        [5, 6, 99, 99, 99],
+    ]  # the last token is only predicted
     chosen = {(0, 0, 0, 6): 1, (0, 0, 2, 8): 1, (0, 0, 3, 9): 1, (0, 0, 4, 10): 1}
     nll = {(2, *place): -0.25 for _, *place in chosen}
     assert asked(batch) == chosen | {(1, 1, 0, 6): 1, (1, 1, 1, 7): 1} | nll
@@ -79,7 +82,8 @@ def test_losses_and_gradients_do_not_depend_on_the_micro_batch(reduction, steady
     from transformers import AutoModelForCausalLM
 
     rows = [
-        PairRow(Said(), Said(row["chosen"]), Said(row["rejected"]), "p", i) for i, row in enumerate(dialogue_pairs(6))
+        PairRow(Said(), Said(row["chosen"]), Said(row["rejected"]), "p", i)
+        for i, row in enumerate(dialogue_pairs(6))
     ]
     pairs, _ = TurnEncoder(tiny_tokenizer(), max_len=512).encode(rows)
     model = AutoModelForCausalLM.from_pretrained(steady)
@@ -204,7 +208,9 @@ def test_packs_keep_their_budget_and_every_row_once(budget, world):
     assert Counter(row for pack in packs for row in pack) == Counter(range(len(rows)))
     for pack in packs:
         sequences = {branch.ids for row in pack for branch in rows[row].branches}
-        tokens = {ids[:n] for ids in sequences for n in range(1, len(ids) + 1)}  # each distinct prefix is a token
+        tokens = {
+            ids[:n] for ids in sequences for n in range(1, len(ids) + 1)
+        }  # each distinct prefix is a token
         assert len(tokens) <= budget
 
 
@@ -222,7 +228,9 @@ def test_tokens_that_cannot_be_shared_are_counted_each_time():
 
 
 def test_a_row_over_the_budget_is_named():
-    with pytest.raises(UsageError, match=r"pairs.jsonl.*1 takes 55 tokens, more than --max_tokens_per_batch 54"):
+    with pytest.raises(
+        UsageError, match=r"pairs.jsonl.*1 takes 55 tokens, more than --max_tokens_per_batch 54"
+    ):
         ByTokens(turns(1), [0, 1, 2, 3], budget=54)
 
 
@@ -230,7 +238,8 @@ def test_a_process_with_less_work_still_makes_every_pass():
     lengths = [9, 9, 1]
     packs = [[0], [1], [2]]
     samplers = [
-        StepSampler(lengths, packs=lambda _: packs, train_batch=3, seed=0, rank=rank, world=2) for rank in (0, 1)
+        StepSampler(lengths, packs=lambda _: packs, train_batch=3, seed=0, rank=rank, world=2)
+        for rank in (0, 1)
     ]
     first, second = map(list, samplers)
     assert len(first) == len(second) == 2
@@ -324,4 +333,6 @@ def test_of_sequences_that_begin_each_other_the_longest_is_last(sequences):
         for one, other in pairwise(chain):
             assert rows[other][: len(rows[one])] == rows[one]
     lasts = [rows[chain[-1]] for chain in found]
-    assert not any(a is not b and b[: len(a)] == a for n, a in enumerate(lasts) for b in [*lasts[:n], *lasts[n + 1 :]])
+    assert not any(
+        a is not b and b[: len(a)] == a for n, a in enumerate(lasts) for b in [*lasts[:n], *lasts[n + 1 :]]
+    )

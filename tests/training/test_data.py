@@ -37,7 +37,9 @@ def test_prompts_and_templates(tmp_path):
     path.write_text(json.dumps({"prompt": "q {x}", "chosen": "a", "rejected": "b"}))
     assert texts(read(path)) == [("", "a", "b")]
     assert texts(read(path, find_prompt=True)) == [("q {x}", "a", "b")]
-    assert texts(read(path, prompt_key="prompt", input_template="U: {}\nA: ")) == [("U: q {x}\nA: ", "a", "b")]
+    assert texts(read(path, prompt_key="prompt", input_template="U: {}\nA: ")) == [
+        ("U: q {x}\nA: ", "a", "b")
+    ]
 
 
 SAY = {"role": "assistant", "content": "yes"}
@@ -48,7 +50,10 @@ def test_files_that_are_packed_or_tables(tmp_path, shared):
     rows = read(shared / "cases/data/p.parquet", find_prompt=True)
     assert [row.line for row in rows] == [1, 2, 3, 4]
     assert rows[0].chosen.messages == ({"role": "assistant", "content": "Four."},)
-    for name, text in (("a.json.gz", '[{"chosen": "a", "rejected": "b"}]'), ("a.csv.gz", "chosen,rejected\na,b\n")):
+    for name, text in (
+        ("a.json.gz", '[{"chosen": "a", "rejected": "b"}]'),
+        ("a.csv.gz", "chosen,rejected\na,b\n"),
+    ):
         (tmp_path / name).write_bytes(gzip.compress(text.encode()))
         assert texts(read(tmp_path / name)) == [("", "a", "b")]
     packed = tmp_path / "a.jsonl.gz"
@@ -89,8 +94,14 @@ def test_datasets_are_mixed_until_one_ends(tmp_path):
         ({"chosen": "a"}, "line 2: field 'rejected' must be a text that is not empty"),
         ({"chosen": " ", "rejected": "b"}, "line 2: field 'chosen' must be a text that is not empty"),
         ({"chosen": {"input": 1}, "rejected": "b"}, "line 2: field 'chosen'"),
-        ({"chosen": "a", "rejected": "b", "chosen_token_ids": ["x"]}, "field 'chosen_token_ids' must be a list"),
-        ({"chosen": "a \ud83d", "rejected": "b"}, r"line 2: field 'chosen' holds half a character .'.ud83d'."),
+        (
+            {"chosen": "a", "rejected": "b", "chosen_token_ids": ["x"]},
+            "field 'chosen_token_ids' must be a list",
+        ),
+        (
+            {"chosen": "a \ud83d", "rejected": "b"},
+            r"line 2: field 'chosen' holds half a character .'.ud83d'.",
+        ),
         ({"chosen": "a", "rejected": "b", "chosen_turns": [{"input": 1}]}, "field 'chosen_turns'"),
     ],
 )
@@ -228,7 +239,9 @@ def test_a_prompts_pictures_belong_to_both_sides(tmp_path):
     (tmp_path / "a.png").write_bytes(png(40, 30, 0))
     ask = [{"role": "user", "content": [{"type": "image", "image": "a.png"}]}]
     row = {"prompt": ask, "chosen": [{"role": "assistant", "content": "yes"}]}
-    (found,) = pictured(tmp_path, row | {"rejected": [{"role": "assistant", "content": "no"}]}, prompt_key="prompt")
+    (found,) = pictured(
+        tmp_path, row | {"rejected": [{"role": "assistant", "content": "no"}]}, prompt_key="prompt"
+    )
     assert [said.messages[-1]["content"] for said in (found.chosen, found.rejected)] == ["yes", "no"]
     assert len(found.prompt.pictures) == 1
     assert found.chosen.pictures == found.rejected.pictures == ()
@@ -266,7 +279,10 @@ def test_one_of_no_use_is_named_with_its_line(part, message, tmp_path):
 
 
 def test_an_assistant_shows_none(tmp_path):
-    side = [{"role": "user", "content": "draw"}, {"role": "assistant", "content": [{"type": "image", "image": "a"}]}]
+    side = [
+        {"role": "user", "content": "draw"},
+        {"role": "assistant", "content": [{"type": "image", "image": "a"}]},
+    ]
     with pytest.raises(DataError, match="the assistant's own turn"):
         pictured(tmp_path, {"chosen": side, "rejected": side})
 

@@ -100,7 +100,10 @@ def test_lists_of_messages_with_and_without_the_prompt(prompt, repeats, tokenize
     rows = {side: asked + said if repeats else said for side, said in sides.items()} | {"prompt": prompt}
     found, pair = read(tokenizer, rows)
     assert found == [f"chosen{TURN_END}", f"rejected{TURN_END}"]
-    assert tokenizer.decode(pair.branches[0].ids) == f"<|begin|>{turn('user', 'what?')}{turn('assistant', 'chosen')}"
+    assert (
+        tokenizer.decode(pair.branches[0].ids)
+        == f"<|begin|>{turn('user', 'what?')}{turn('assistant', 'chosen')}"
+    )
 
 
 def test_thoughts_of_messages_are_learned_or_only_read():
@@ -236,7 +239,9 @@ def played(*inputs, **last):
 def test_dialogues_of_anyone_are_written_by_the_template_of_the_model(by, tokenizer, tmp_path):
     """A scripted agent, a server, a model with another template: system text and messages are the same."""
     other = TokenizerChat(
-        tiny_tokenizer("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}")
+        tiny_tokenizer(
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        )
     )
     given = {
         "plain": PlainChat().render(ASKED),
@@ -286,7 +291,10 @@ def test_a_turn_that_the_token_limit_cut_gets_no_end_token_and_an_empty_one_is_i
     [
         {"messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "A list."}]},
         {"prompt": "What?", "completion": "A list."},
-        {"prompt": [{"role": "user", "content": "What?"}], "completion": [{"role": "assistant", "content": "A list."}]},
+        {
+            "prompt": [{"role": "user", "content": "What?"}],
+            "completion": [{"role": "assistant", "content": "A list."}],
+        },
         {"text": f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}"},
         {"prompt": "What?", "chosen": "A list.", "rejected": "x"},
     ],
@@ -294,7 +302,10 @@ def test_a_turn_that_the_token_limit_cut_gets_no_end_token_and_an_empty_one_is_i
 def test_public_forms_of_texts_to_imitate(rows, tokenizer, tmp_path):
     found, (text,), _ = imitated(tokenizer, tmp_path, rows)
     assert found == [[f"A list.{TURN_END}"]]
-    assert tokenizer.decode(text.branches[0].ids) == f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}"
+    assert (
+        tokenizer.decode(text.branches[0].ids)
+        == f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}"
+    )
 
 
 def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
@@ -308,7 +319,9 @@ def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
         messages, history = [Message("user", "2+2?")], [{"role": "user", "content": "2+2?"}]
         for said in ("which base?", last):
             output = f"hm\n</think>\n\n{said}"
-            history.append({"role": "assistant", "content": said, "input": chat.render(messages), "output": output})
+            history.append(
+                {"role": "assistant", "content": said, "input": chat.render(messages), "output": output}
+            )
             history.append({"role": "user", "content": "ten"})
             messages += [Message("assistant", said), Message("user", "ten")]
         histories.append(history[:-1])
@@ -327,7 +340,9 @@ def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
 )
 def test_the_same_side_twice_is_refused_unless_it_is_meant(chosen, rejected, tokenizer):
     rows = {"prompt": "what?", "chosen": chosen, "rejected": rejected}
-    with pytest.raises(DataError, match=r'line 7: has two sides of which the same is learned.*"guard": "twin"'):
+    with pytest.raises(
+        DataError, match=r'line 7: has two sides of which the same is learned.*"guard": "twin"'
+    ):
         read(tokenizer, rows)
     assert read(tokenizer, rows | {"guard": "twin"})[0] == [f"yes{TURN_END}"] * 2
 
@@ -394,7 +409,10 @@ def test_rows_of_other_forms_are_refused(rows, message, tokenizer):
 
 
 def test_a_word_that_begins_the_answers_is_no_prompt_in_them(tokenizer):
-    assert read(tokenizer, {"prompt": "I", "chosen": "It is", "rejected": "In no way"})[0][0] == f"It is{TURN_END}"
+    assert (
+        read(tokenizer, {"prompt": "I", "chosen": "It is", "rejected": "In no way"})[0][0]
+        == f"It is{TURN_END}"
+    )
 
 
 def test_messages_that_are_marked_are_only_read(tokenizer, tmp_path):
@@ -407,7 +425,9 @@ def test_whole_dialogues_of_servers_and_scripts_are_written_by_the_template(toke
     """What evaluate_code writes for a critic of an agent behind an API."""
     messages = [*ASKED, Message("assistant", "which?"), Message("user", "all")]
     for given in (PlainChat().render(messages), as_json(messages)):
-        found, pair = read(tokenizer, {"chosen": f"hidden: 4. {given}yes", "rejected": f"hidden: 4. {given}no"})
+        found, pair = read(
+            tokenizer, {"chosen": f"hidden: 4. {given}yes", "rejected": f"hidden: 4. {given}no"}
+        )
         assert found == [f"which?{TURN_END}", f"yes{TURN_END}", f"which?{TURN_END}", f"no{TURN_END}"]
         assert tokenizer.decode(pair.branches[0].ids).startswith("hidden: 4. <|begin|><|header|>system")
 
@@ -425,9 +445,9 @@ def test_words_that_hold_the_blank_before_them_are_tokenised_behind_their_prompt
 
 
 def test_what_stands_before_a_text_is_read_whatever_the_tokenizer():
-    template = THINKING.replace("<|header|>assistant\n<think>\n{% endif %}", "<|header|>assistant {% endif %}").replace(
-        "<|header|>{{ m.role }}\n", "<|header|>{{ m.role }} "
-    )
+    template = THINKING.replace(
+        "<|header|>assistant\n<think>\n{% endif %}", "<|header|>assistant {% endif %}"
+    ).replace("<|header|>{{ m.role }}\n", "<|header|>{{ m.role }} ")
     tokenizer = tiny_tokenizer(template)
     found, pair = read(tokenizer, {"prompt": "2+2?", "chosen": "four", "rejected": "five"})
     assert found[0] == f"four{TURN_END}"

@@ -38,7 +38,9 @@ def encoded(settings, golden, policy):
     from sweet_rl.training.encoding import PublishedEncoder
     from sweet_rl.training.settings import DataSettings
 
-    rows = read_pairs(DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0)[0]
+    rows = read_pairs(
+        DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
+    )[0]
     encoder = PublishedEncoder(
         load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
     )
@@ -102,7 +104,9 @@ def test_gradients(name, span, golden, expected, policy):
     reduction = "trajectory" if settings["mean_log_prob"] else "sum"
     names = ("beta", "label_smoothing", "nll_loss_coef")
     losses = LossSettings(
-        name="ipo" if settings["ipo"] else "sigmoid", reduction=reduction, **{name: settings[name] for name in names}
+        name="ipo" if settings["ipo"] else "sigmoid",
+        reduction=reduction,
+        **{name: settings[name] for name in names},
     )
     model = AutoModelForCausalLM.from_pretrained(policy)
     forward, gradients = PairForward(model), load_file(golden / "expected_grads_layer0_q_proj.safetensors")

@@ -14,7 +14,9 @@ from sweet_rl.training.scoring import CandidateScorer
 from tests.training.pairs import dialogue_pairs, write_dialogues, write_pairs
 from tests.training.test_runs import weights
 
-FULL = torch.OutOfMemoryError("CUDA out of forward. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of ...")
+FULL = torch.OutOfMemoryError(
+    "CUDA out of forward. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of ..."
+)
 RECIPE = {"train_batch_size": 8, "learning_rate": 1e-3, "eval_fraction": 0.2, "max_epochs": 2, "quiet": True}
 
 
@@ -23,7 +25,8 @@ def data(tmp_path_factory):
     """Pairs, and the same to imitate."""
     folder = tmp_path_factory.mktemp("pairs")
     texts = [
-        {"task": f"task {i % 5}", "answers": ["what should it", "give " * (1 + i % 7)], "reward": 1} for i in range(20)
+        {"task": f"task {i % 5}", "answers": ["what should it", "give " * (1 + i % 7)], "reward": 1}
+        for i in range(20)
     ]
     pairs = write_pairs(folder / "pairs.jsonl", dialogue_pairs(20))
     return pairs, write_dialogues(folder / "texts.jsonl", texts)
@@ -61,10 +64,16 @@ def room_for(monkeypatch, tokens, kind=LlamaForCausalLM, error=FULL, *, backward
 
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("stage", [train_dpo, train_sft, train_reward_model])
-def test_with_less_memory_the_result_is_the_same(stage, backward, steady, data, tmp_path, monkeypatch, capsys):
+def test_with_less_memory_the_result_is_the_same(
+    stage, backward, steady, data, tmp_path, monkeypatch, capsys
+):
     wanted = run(stage, steady, data, tmp_path / "whole", micro_train_batch_size=8)
     kind = LlamaForSequenceClassification if stage is train_reward_model else LlamaForCausalLM
-    error = FULL if stage is train_dpo else RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+    error = (
+        FULL
+        if stage is train_dpo
+        else RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+    )
     sizes = room_for(monkeypatch, 300, kind, error, backward=backward)
     capsys.readouterr()
     found = run(stage, steady, data, tmp_path / "parts", micro_train_batch_size=8, **fresh(stage))
@@ -88,7 +97,9 @@ def fresh(stage):
 
 def test_one_row_that_is_too_large_is_named_with_what_to_do(steady, data, tmp_path, monkeypatch):
     room_for(monkeypatch, 30)
-    with pytest.raises(ServiceError, match=r"Out of memory at update 1 with .*in the rows .*jsonl:\d+\. .*--max_len"):
+    with pytest.raises(
+        ServiceError, match=r"Out of memory at update 1 with .*in the rows .*jsonl:\d+\. .*--max_len"
+    ):
         run(train_sft, steady, data, tmp_path)
 
 

@@ -59,7 +59,9 @@ def test_it_learns_whatever_the_micro_batch(steady, pairs, tmp_path, capsys):
 def test_a_loss_by_its_name_and_by_its_published_switch_are_the_same(steady, pairs, tmp_path):
     def trained(name, **flags):
         lines = run(steady, pairs, tmp_path / name, **flags)
-        return [{key: line[key] for key in ("total_loss", "grad_norm", "acc", "reward_margin")} for line in lines]
+        return [
+            {key: line[key] for key in ("total_loss", "grad_norm", "acc", "reward_margin")} for line in lines
+        ]
 
     assert trained("ipo", loss="ipo") == trained("switch", ipo=True)
     means = trained("norm", loss="sigmoid_norm")
@@ -68,10 +70,17 @@ def test_a_loss_by_its_name_and_by_its_published_switch_are_the_same(steady, pai
 
 
 def test_however_rows_are_packed(steady, pairs, tmp_path):
-    whole = run(steady, pairs, tmp_path / "rows", micro_train_batch_size=8, prefix_tree=False, group_by_history=False)
+    whole = run(
+        steady, pairs, tmp_path / "rows", micro_train_batch_size=8, prefix_tree=False, group_by_history=False
+    )
     for name, budget in (("small", 300), ("large", 2000)):
         packed = run(
-            steady, pairs, tmp_path / name, max_tokens_per_batch=budget, group_by_history=False, reference_cache="none"
+            steady,
+            pairs,
+            tmp_path / name,
+            max_tokens_per_batch=budget,
+            group_by_history=False,
+            reference_cache="none",
         )
         for ours, theirs in zip(packed, whole, strict=True):
             assert ours["total_loss"] == pytest.approx(theirs["total_loss"], rel=1e-4)
@@ -160,7 +169,11 @@ def test_killed_and_resumed_is_as_if_nothing_happened(tiny, pairs, tmp_path):
     recipe = {"max_epochs": 3, "save_steps": 3, "max_ckpt_num": 2}
     whole = run(tiny, pairs, tmp_path / "whole", **recipe)
     folder = tmp_path / "killed"
-    flags = RECIPE | recipe | {"save_path": folder / "out", "ckpt_path": folder / "checkpoints", "eval_fraction": 0}
+    flags = (
+        RECIPE
+        | recipe
+        | {"save_path": folder / "out", "ckpt_path": folder / "checkpoints", "eval_fraction": 0}
+    )
     command = [sys.executable, str(ROOT / "scripts/train_dpo.py"), str(tiny), str(pairs)]
     command += [f"--{name}={value}" for name, value in flags.items()]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -186,7 +199,9 @@ def test_another_loss_than_the_checkpoints_is_refused(steady, pairs, tmp_path):
     for path in ("out/config.json", "checkpoints/checkpoint-5/trainer_state.json"):
         (tmp_path / path).unlink()  # as if killed
     goes_on = {"load_checkpoint": True, "save_steps": 3}
-    with pytest.raises(UsageError, match=r"checkpoint-3' was made with other .*: --loss was 'hinge', is 'ipo'"):
+    with pytest.raises(
+        UsageError, match=r"checkpoint-3' was made with other .*: --loss was 'hinge', is 'ipo'"
+    ):
         run(steady, pairs, tmp_path, loss="ipo", **goes_on)
     with pytest.raises(UsageError, match=r"models: --beta was 0\.1, is 0\.2\. Resume"):
         run(steady, pairs, tmp_path, loss="hinge", beta=0.2, **goes_on)
@@ -195,7 +210,8 @@ def test_another_loss_than_the_checkpoints_is_refused(steady, pairs, tmp_path):
 
 def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_path):
     with pytest.raises(
-        NonFiniteError, match=r"Update [2-9] of the training .*loss of these rows.*pairs\.jsonl:\d+ \(index \d+\)"
+        NonFiniteError,
+        match=r"Update [2-9] of the training .*loss of these rows.*pairs\.jsonl:\d+ \(index \d+\)",
     ) as e:
         run(steady, pairs, tmp_path, learning_rate=1e30, save_steps=1, max_norm=0.0)
     assert "checkpoint-" in str(e.value)
@@ -211,7 +227,8 @@ def test_an_infinite_loss_with_a_finite_gradient_is_one_too(steady, pairs, tmp_p
 
     monkeypatch.setattr(PreferenceObjective, "__call__", infinite)
     with pytest.raises(
-        NonFiniteError, match=r"loss of these rows; .* Its rows: \S+pairs\.jsonl:6 \(index 5\)\. No checkpoint"
+        NonFiniteError,
+        match=r"loss of these rows; .* Its rows: \S+pairs\.jsonl:6 \(index 5\)\. No checkpoint",
     ):
         run(steady, pairs, tmp_path)
 
@@ -229,7 +246,9 @@ class WithoutGradient(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("max_norm", [1.0, 0.0])
-def test_a_gradient_that_is_not_finite_never_reaches_the_weights(max_norm, steady, pairs, tmp_path, monkeypatch):
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights(
+    max_norm, steady, pairs, tmp_path, monkeypatch
+):
     trainers, compute = set(), StepTrainer.compute_loss
 
     def computed(trainer, *inputs, **more):
@@ -268,7 +287,9 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights(max_norm, stead
 def test_what_a_checkpoint_was_made_from_is_compared(changed, told, stopped, tmp_path, other_model):
     model, pairs, folder = stopped
     shutil.copytree(folder, tmp_path / "run")
-    if changed == {"dataset": "other"}:  # another one of as many rows, as published pipelines have them in rounds
+    if changed == {
+        "dataset": "other"
+    }:  # another one of as many rows, as published pipelines have them in rounds
         changed, pairs = {}, write_pairs(tmp_path / "other.jsonl", dialogue_pairs(37, seed=1))
     elif "pretrain" in changed:
         changed, model = {}, other_model
@@ -361,7 +382,9 @@ def dialogues(tmp_path_factory):
     rows = [
         {
             "task": f"task {i}",
-            "answers": [" ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in range(draw.randint(1, 3))],
+            "answers": [
+                " ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in range(draw.randint(1, 3))
+            ],
             "reward": i % 2,
         }
         for i in range(20)
@@ -379,7 +402,9 @@ def test_turns_of_another_tokenizer_are_refused(tiny, tmp_path):
     source = tmp_path / "pairs.jsonl"
     row = {"prompt": "a", "chosen": "b", "rejected": "b", "tokenizer": "another"}
     source.write_text(json.dumps(row) + "\n")
-    with pytest.raises(UsageError, match=r"1 of 1 rows were sampled with another tokenizer.*--other_tokenizer"):
+    with pytest.raises(
+        UsageError, match=r"1 of 1 rows were sampled with another tokenizer.*--other_tokenizer"
+    ):
         imitate(tiny, source, tmp_path)
 
 
@@ -409,7 +434,8 @@ def token_mean(model, dataset):
 def test_a_step_minimises_the_mean_over_tokens_whatever_the_micro_batch(steady, dialogues, tmp_path, capsys):
     recipe = {"train_batch_size": 10, "max_epochs": 3, "min_reward": 1.0}
     runs = [
-        imitate(steady, dialogues, tmp_path / str(micro), micro_train_batch_size=micro, **recipe) for micro in (1, 2, 3)
+        imitate(steady, dialogues, tmp_path / str(micro), micro_train_batch_size=micro, **recipe)
+        for micro in (1, 2, 3)
     ]
     assert "10 texts (" in capsys.readouterr().out
     loss, norm = token_mean(steady, dialogues)
@@ -444,7 +470,9 @@ def test_resumed_is_as_if_nothing_happened(tiny, dialogues, tmp_path):
 
 
 def test_an_adapter_learns_and_is_merged(steady, dialogues, tmp_path):
-    lines = imitate(steady, dialogues, tmp_path, lora_rank=2, target_modules="q_proj", learning_rate=1e-2, max_epochs=2)
+    lines = imitate(
+        steady, dialogues, tmp_path, lora_rank=2, target_modules="q_proj", learning_rate=1e-2, max_epochs=2
+    )
     assert lines[-1]["loss"] < lines[0]["loss"]
     assert not [name for name in weights(tmp_path) if "lora" in name]
 

@@ -188,7 +188,9 @@ def test_the_second_training_on_the_same_pairs_asks_no_reference(steady, tmp_pat
             learning_rate=1e-3,
             **flags,
         )
-        return [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        return [
+            json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        ]
 
     first = run("one")
     assert run("two") == first

@@ -23,7 +23,13 @@ FILES = ROOT / "configs/engines"
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch):
-    for name in ("USE_FSDP", "USE_DEEPSPEED", "DEEPSPEED_CONFIG_FILE", "DEEPSPEED_ZERO_STAGE", "MIXED_PRECISION"):
+    for name in (
+        "USE_FSDP",
+        "USE_DEEPSPEED",
+        "DEEPSPEED_CONFIG_FILE",
+        "DEEPSPEED_ZERO_STAGE",
+        "MIXED_PRECISION",
+    ):
         monkeypatch.delenv(f"ACCELERATE_{name}", raising=False)
 
 
@@ -41,7 +47,11 @@ def test_flags_become_deepspeeds_configuration():
     shards = settings(zero_stage=3, adam_offload=True, zpg=2, grad_accum_dtype="fp32").shards
     config = deepspeed_config(shards, OptimizerSettings(max_norm=0.5), bf16=True)
     zero = config["zero_optimization"]
-    assert (zero["stage"], zero["offload_optimizer"]["device"], zero["zero_hpz_partition_size"]) == (3, "cpu", 2)
+    assert (zero["stage"], zero["offload_optimizer"]["device"], zero["zero_hpz_partition_size"]) == (
+        3,
+        "cpu",
+        2,
+    )
     assert zero["stage3_gather_16bit_weights_on_model_save"] is True
     assert (config["gradient_clipping"], config["bf16"]) == (0.5, {"enabled": True})
     assert config["data_types"] == {"grad_accum_dtype": "fp32"}
@@ -463,7 +473,9 @@ def test_a_gradient_that_is_not_finite_in_one_process_ends_all_of_them_before_th
     assert ends[f"{engine}/diverges"] == [1, 1], output(folder)
     said = [(folder / f"output-{rank}.txt").read_text().partition("error: ")[2] for rank in (0, 1)]
     assert said[0] == said[1]
-    assert re.match(r"Update 4 of the training is not a finite number \(the gradient, not the losses; norm", said[0])
+    assert re.match(
+        r"Update 4 of the training is not a finite number \(the gradient, not the losses; norm", said[0]
+    )
     assert "checkpoint-2' is from before it" in said[0]
     assert "all weights are finite: True" in said[0]
     assert [row["step"] for row in lines(folder)][-1] == 3

@@ -220,7 +220,9 @@ def critic_of(folder):
     from sweet_rl.training.models import load_critic
     from sweet_rl.training.settings import ModelSettings
 
-    assert json.loads((folder / "config.json").read_text())["architectures"] == ["Qwen2VLForSequenceClassification"]
+    assert json.loads((folder / "config.json").read_text())["architectures"] == [
+        "Qwen2VLForSequenceClassification"
+    ]
     return load_critic(str(folder), ModelSettings(pretrain=str(folder)))
 
 
@@ -241,7 +243,9 @@ def test_a_regression_head_reads_the_last_token(model, rows, tmp_path):
     critic = critic_of(tmp_path / "1/out")
     with torch.no_grad():
         value = critic.score(critic.model(torch.tensor([[5, 6, 7]])).last_hidden_state)[0, -1, 0].item()
-    assert CandidateScorer(tmp_path / "1/out").score([[5, 6]], [[[7]]]) == [[[pytest.approx(value, abs=1e-5)]]]
+    assert CandidateScorer(tmp_path / "1/out").score([[5, 6]], [[[7]]]) == [
+        [[pytest.approx(value, abs=1e-5)]]
+    ]
     plain, values = Plain(model, critic), []
     for row in pairs:
         with torch.no_grad():
@@ -255,7 +259,9 @@ def test_or_the_published_mean_with_padding(model, rows, tmp_path):
 
     row = rows[1][2]  # three pictures on one side
     path = write_pairs(rows[0].parent / "one.jsonl", [row])
-    (line,) = run(train_reward_model, model, path, tmp_path, compat="published", **CRITIC | {"train_batch_size": 1})
+    (line,) = run(
+        train_reward_model, model, path, tmp_path, compat="published", **CRITIC | {"train_batch_size": 1}
+    )
     critic = critic_of(tmp_path / "out")
     assert critic.config.critic_value == "mean"
     plain = Plain(model, critic)
@@ -331,7 +337,9 @@ def test_pictures_behind_the_last_scored_token_are_not_read(model, tmp_path):
     for number in range(2):
         (tmp_path / f"{number}.png").write_bytes(png(56, 56, number))
     ask = [{"role": "user", "content": [{"type": "image", "image": f"{i}.png"}]} for i in range(2)]
-    sides = {side: [ask[0], {"role": "assistant", "content": side}, ask[1]] for side in ("chosen", "rejected")}
+    sides = {
+        side: [ask[0], {"role": "assistant", "content": side}, ask[1]] for side in ("chosen", "rejected")
+    }
     path = write_pairs(tmp_path / "pairs.jsonl", [sides])
     (pair,), _, vision = encoded(model, path)
     wanted = [(0, 0, token_weights(pair.sides[0], "sum"))]

@@ -105,5 +105,7 @@ def picture_pairs(folder: Path, count: int, *, seed: int = 0, text_only: int = 0
         messages = [{"role": "user", "content": opening}, {"role": "assistant", "content": words()}]
         more = [{"type": "text", "text": words()}] + ([picture(10 * row + 5)] if shown == 3 else [])
         rejected = [*messages, {"role": "user", "content": more}, {"role": "assistant", "content": words()}]
-        rows.append({"chosen": [messages[0], {"role": "assistant", "content": words()}], "rejected": rejected})
+        rows.append(
+            {"chosen": [messages[0], {"role": "assistant", "content": words()}], "rejected": rejected}
+        )
     return rows

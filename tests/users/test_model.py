@@ -17,7 +17,14 @@ from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import ChatReply, OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
-from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, OpenAIUser, VisionUser, check_vision_prompt
+from sweet_rl.users.model import (
+    DRAFT_CAPTION,
+    NO_DRAFT,
+    TARGET_CAPTION,
+    OpenAIUser,
+    VisionUser,
+    check_vision_prompt,
+)
 from sweet_rl.users.protocol import Fault, FaultProfile
 from tests.users.serving import serving
 
@@ -117,7 +124,9 @@ def page(color):
 
 def context(draft=True):
     messages = (Message("user", "a bakery"), Message("assistant", "<html>secret</html>"))
-    return PageContext("a bakery", "<html>hidden</html>", messages, page("red"), page("blue") if draft else None)
+    return PageContext(
+        "a bakery", "<html>hidden</html>", messages, page("red"), page("blue") if draft else None
+    )
 
 
 @asynccontextmanager
@@ -189,7 +198,10 @@ def test_the_strict_schema_refuses_what_the_published_forms_get_wrong():
     [
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "no content part"),
-        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "extra": 1}]}]}, "no content"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "extra": 1}]}]},
+            "no content",
+        ),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0]"),
         ({"temperature": 3}, "temperature"),
         ({"n": 1}, "unknown field n"),
@@ -221,7 +233,14 @@ def test_the_packaged_prompts_say_what_the_protocol_needs():
     human, agent = load_prompt("human_simulator_html_prompt"), load_prompt("llm_agent_html_prompt")
     check_vision_prompt(human, "packaged")
     assert "{" not in human + agent  # never formatted
-    for word in ("OUTPUT:", "I WANT TO ANSWER:", "<html>", "Tailwind", "https://picsum.photos/id/48/W/H", "10"):
+    for word in (
+        "OUTPUT:",
+        "I WANT TO ANSWER:",
+        "<html>",
+        "Tailwind",
+        "https://picsum.photos/id/48/W/H",
+        "10",
+    ):
         assert word in agent
 
 
@@ -281,4 +300,8 @@ def _image(url, lenient_type):
         return [f"is no data URL of a picture: {url[:40]}"]
     picture = Image.open(io.BytesIO(base64.b64decode(found[2], validate=True)))
     picture.load()
-    return [] if picture.get_format_mimetype() == found[1] else [f"{found[1]} is {picture.get_format_mimetype()}"]
+    return (
+        []
+        if picture.get_format_mimetype() == found[1]
+        else [f"{found[1]} is {picture.get_format_mimetype()}"]
+    )

@@ -87,14 +87,20 @@ def test_models():
     assert (raised.value.code, raised.value.param) == ("model_not_found", "model")
     with pytest.raises(openai.NotFoundError) as raised:
         with_client(
-            lambda client: client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "x"}])
+            lambda client: client.chat.completions.create(
+                model="gpt-4o", messages=[{"role": "user", "content": "x"}]
+            )
         )
     assert raised.value.code == "model_not_found"
 
 
 def test_a_key_where_one_is_asked_for():
     assert with_client(create("x"), api_key="sk-1").choices
-    for work in (create("x"), lambda client: client.models.list(), lambda client: client.models.retrieve("echo")):
+    for work in (
+        create("x"),
+        lambda client: client.models.list(),
+        lambda client: client.models.retrieve("echo"),
+    ):
         with pytest.raises(openai.AuthenticationError) as raised:
             with_client(work, api_key="sk-2")
         assert raised.value.code == "invalid_api_key"
@@ -164,7 +170,10 @@ async def request(url, body=None):
     data = body if isinstance(body, bytes) else json.dumps(body)
     method = "GET" if body is None else "POST"
     headers = {"Content-Type": "application/json"}
-    async with aiohttp.ClientSession(headers=headers) as session, session.request(method, url, data=data) as response:
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.request(method, url, data=data) as response,
+    ):
         text = await response.text()
         return response.status, json.loads(text) if response.content_type == "application/json" else text
 
@@ -264,7 +273,9 @@ def test_wrong_requests_get_openai_errors(path, body, status, words):
 
 def test_counters():
     async def main():
-        weather = FaultProfile(latency_median_ms=50, latency_sigma=0, fault_rate=1, faults=(Fault.EMPTY_CHOICES,))
+        weather = FaultProfile(
+            latency_median_ms=50, latency_sigma=0, fault_rate=1, faults=(Fault.EMPTY_CHOICES,)
+        )
         async with serving(weather) as url:
             await asyncio.gather(*(request(f"{url}/chat/completions", chat("x", "echo")) for _ in range(3)))
             await request(f"{url}/chat/completions", {})
@@ -295,7 +306,12 @@ def test_weather_that_makes_no_sense_is_refused():
     assert parse_faults("reset, bad_request,") == (Fault.RESET, Fault.BAD_REQUEST)
     with pytest.raises(UsageError, match=r"earthquake.*Known are rate_limit"):
         parse_faults("rate_limit,earthquake")
-    for flags in ({"fault_rate": 1.5}, {"fault_rate": 0.1, "faults": ()}, {"hang_s": -1}, {"latency_sigma": -1}):
+    for flags in (
+        {"fault_rate": 1.5},
+        {"fault_rate": 0.1, "faults": ()},
+        {"hang_s": -1},
+        {"latency_sigma": -1},
+    ):
         with pytest.raises(UsageError, match="--" + next(iter(flags))):
             FaultProfile(**flags)
 

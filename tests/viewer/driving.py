@@ -55,14 +55,18 @@ class Viewer:
 
     def texts(self, selector):
         """Texts as they stand in the document, shown or not."""
-        return self.script("return Array.from(document.querySelectorAll(arguments[0]), e => e.textContent)", selector)
+        return self.script(
+            "return Array.from(document.querySelectorAll(arguments[0]), e => e.textContent)", selector
+        )
 
     def text(self, selector):
         (text,) = self.texts(selector)
         return text
 
     def classes(self, selector):
-        return self.script("return Array.from(document.querySelectorAll(arguments[0]), e => e.className)", selector)
+        return self.script(
+            "return Array.from(document.querySelectorAll(arguments[0]), e => e.className)", selector
+        )
 
     def shown(self, selector):
         """Whether each of the elements can be seen."""

@@ -84,14 +84,21 @@ def dialogue(task: Json, *turns: str | tuple[str, str]) -> list[Json]:
 
 
 def graded(
-    task: Json, passed: int, got: str, outcome: str = "failed", detail: str = "", published: float | None = None
+    task: Json,
+    passed: int,
+    got: str,
+    outcome: str = "failed",
+    detail: str = "",
+    published: float | None = None,
 ) -> Json:
     """What evaluation adds to a row: the first `passed` tests pass."""
     cases, results = list(task["test_cases"].items()), []
     for i, (name, expression) in enumerate(cases):
         value = str(450 + 35 * i)
         known = (
-            {"outcome": "passed", "got": value} if i < passed else {"outcome": outcome, "got": got, "detail": detail}
+            {"outcome": "passed", "got": value}
+            if i < passed
+            else {"outcome": outcome, "got": got, "detail": detail}
         )
         results.append({"name": name, "expression": expression, "expected": value} | known)
         if results[-1]["outcome"] not in {"passed", "failed"}:
@@ -104,7 +111,9 @@ def graded(
     }
 
 
-def row(task: Json, sample_index: int, history: list[Json], answer: str | None, stop_reason: str, **more: Json) -> Json:
+def row(
+    task: Json, sample_index: int, history: list[Json], answer: str | None, stop_reason: str, **more: Json
+) -> Json:
     return {
         "task": task,
         "dialogue_history": history,
@@ -222,7 +231,10 @@ def played(task: Json, *turns: tuple[str, float | None, str]) -> list[Json]:
     history: list[Json] = [{"role": "user", "content": "Here we go."}]
     for said, reward, answer in turns:
         turn = {"role": "assistant", "content": said, "input": "Here we go.", "output": said}
-        history += [turn if reward is None else turn | {"reward": reward}, {"role": "user", "content": answer}]
+        history += [
+            turn if reward is None else turn | {"reward": reward},
+            {"role": "user", "content": answer},
+        ]
     return history
 
 

@@ -154,7 +154,12 @@ def test_test_by_test_results(viewer):
     viewer.open("#mini-test-0007/1")
     assert viewer.text("#tests .notes") == "6 of 10 passed"
     assert viewer.texts("#tests .outcome") == ["✓ Passed"] * 6 + ["✗ Failed"] * 4
-    assert viewer.texts("#tests tr:last-child td") == ["✗ Failed", "test10shipping_fee(100, True)", "765", "485"]
+    assert viewer.texts("#tests tr:last-child td") == [
+        "✗ Failed",
+        "test10shipping_fee(100, True)",
+        "765",
+        "485",
+    ]
     viewer.go("#mini-test-0007/2")
     assert set(viewer.texts("#tests .outcome")) == {"✗ Timeout"}
     assert viewer.texts("#tests td")[3] == "took longer than 1 s"
@@ -167,7 +172,13 @@ def test_filters_by_reward_and_stop_reason(viewer):
         viewer.press(key)
         assert viewer.count == f"{count} of 9"
     viewer.press("4")
-    options = ["Any stop reason (3)", "Not recorded (0)", "Answered (1)", "Policy failed (0)", "Turn limit (1)"]
+    options = [
+        "Any stop reason (3)",
+        "Not recorded (0)",
+        "Answered (1)",
+        "Policy failed (0)",
+        "Turn limit (1)",
+    ]
     assert viewer.texts("#stop option") == [*options, "World failed (1)"]
     viewer.choose("#stop", "turn_limit")
     assert viewer.count == "1 row of 9"
@@ -268,7 +279,10 @@ def test_hostile_text_is_text_and_runs_nowhere(either):
     either.wait_for_count("1 row of 9")
     assert either.texts(".bubble")[0] == f"Say {ATTACK}"
     assert ATTACK in either.text(".facts")
-    assert either.all("#detail script, #detail img, #detail svg, #detail a, #detail b, #list img, [onerror]") == []
+    assert (
+        either.all("#detail script, #detail img, #detail svg, #detail a, #detail b, #list img, [onerror]")
+        == []
+    )
     either.driver.refresh()  # the row's own fragment holds the attack, too
     either.until(is_shown)
     assert either.script("return window.pwned") is None
@@ -302,7 +316,9 @@ def test_exported_page_asks_the_network_for_nothing(viewer):
     viewer.wait_for("#mini-test-0012/1")
     assert viewer.requests() == []
     assert viewer.complaints() == []
-    refused = viewer.driver.execute_async_script("fetch('http://127.0.0.1:9/').catch(e => arguments[0](e.name))")
+    refused = viewer.driver.execute_async_script(
+        "fetch('http://127.0.0.1:9/').catch(e => arguments[0](e.name))"
+    )
     assert refused == "TypeError"
     assert "Content Security Policy" in viewer.complaints()[-1]
 
@@ -330,7 +346,10 @@ def test_narrow_window_shows_list_or_trajectory(viewer):
         viewer.click(".chip:nth-child(2)")
         viewer.wait_for("#mini-test-0007/1")
         assert viewer.shown("#list, #detail") == [False, True]
-        assert viewer.script("const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth") == 0
+        assert (
+            viewer.script("const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth")
+            == 0
+        )
         viewer.click(".back")
         assert viewer.shown("#list, #detail") == [True, False]
     finally:

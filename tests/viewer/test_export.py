@@ -59,7 +59,10 @@ def test_page_refers_to_nothing_elsewhere():
 
 def test_title_is_text():
     page = build_page("<script>x</script> & <!--style--> <!--data-->", served=False)
-    assert "<title>&lt;script&gt;x&lt;/script&gt; &amp; &lt;!--style--&gt; &lt;!--data--&gt;</title>" in page.head
+    assert (
+        "<title>&lt;script&gt;x&lt;/script&gt; &amp; &lt;!--style--&gt; &lt;!--data--&gt;</title>"
+        in page.head
+    )
 
 
 def test_export_holds_index_and_rows_one_a_line(sample_file, trajectories, tmp_path):

@@ -81,7 +81,9 @@ def test_dialogue_has_words_pictures_and_scores_turn_by_turn(viewer):
     scores = viewer.texts(".speaker .reward > span:last-child")
     assert len(scores) == 2
     assert viewer.text(".change") == f"+{float(scores[1]) - float(scores[0]):.2f}"
-    viewer.until("return [...document.querySelectorAll('.shot img')].every((image) => image.naturalWidth === 64)")
+    viewer.until(
+        "return [...document.querySelectorAll('.shot img')].every((image) => image.naturalWidth === 64)"
+    )
 
 
 def test_drafts_are_chosen_in_the_strip_and_compared_in_four_ways(viewer):
@@ -186,7 +188,10 @@ def test_games_summary_filters_and_titles(games):
     assert games.texts("#figures dd") == ["53 tasks", "1.39[\u22126.83, 9.61] · \u22122 to 5", "60.0 %", "1"]
     assert games.texts(".segments button") == ["All5", "Ended3", "Cut short2"]
     assert games.texts(".entry-title")[:2] == ["river", ERRAND]
-    assert games.texts(".entry-meta")[:2] == ["1 of 2 endedmean return \u22121.5", "1 of 2 endedmean return 0.67⚑ 1"]
+    assert games.texts(".entry-meta")[:2] == [
+        "1 of 2 endedmean return \u22121.5",
+        "1 of 2 endedmean return 0.67⚑ 1",
+    ]
     assert games.classes(".entry:first-child .chip") == ["chip ended", "chip cut"]
     assert games.text(".detail-head h2") == "river"
     assert "EndedBy the world" in games.text(".facts")

@@ -43,7 +43,9 @@ def run(tmp_path):
     rows = sample_rows()
     write_rows(tmp_path / "a.jsonl", rows)
     write_rows(tmp_path / "a.credit.critic.jsonl", [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)])
-    write_rows(tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.5, None]), ranked(rows[0], 0, [1.0], input="x")])
+    write_rows(
+        tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.5, None]), ranked(rows[0], 0, [1.0], input="x")]
+    )
     write_rows(tmp_path / "pairs.jsonl", [{"prompt": "P", "chosen": "c<|eot_id|>", "rejected": "r"}])
     (tmp_path / "policy").mkdir()
     write_rows(tmp_path / "policy" / "metrics.jsonl", [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
@@ -120,7 +122,9 @@ def test_scores_beside_a_file_are_found_when_it_alone_is_named(run):
 
 def test_scores_go_with_the_file_beside_them_and_with_no_other_of_its_name(run, tmp_path):
     (run / "other").mkdir()
-    write_rows(run / "other" / "a.jsonl", sample_rows())  # the same turns: a digest does not tell the files apart
+    write_rows(
+        run / "other" / "a.jsonl", sample_rows()
+    )  # the same turns: a digest does not tell the files apart
     _, files = opened(run)
     assert files["a.jsonl"].row(0)["credit"]
     assert not files["other/a.jsonl"].row(0).get("credit")
@@ -182,7 +186,9 @@ def test_what_is_nothing_is_named(run, tmp_path):
 
 def test_metrics_of_a_run_that_writes_just_now_and_of_many_rows(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"iteration": 3, "play": {"reward": 1.5}, "note": "x", "on": true}\n{"iteration": 4, "pl')
+    path.write_text(
+        '{"iteration": 3, "play": {"reward": 1.5}, "note": "x", "on": true}\n{"iteration": 4, "pl'
+    )
     assert read_metrics(path) == {"rows": 1, "every": 1, "curves": {"play.reward": [(3, 1.5)]}}
     write_rows(path, [{"step": step, "loss": 0.0} for step in range(4001)])
     found = read_metrics(path)

@@ -162,7 +162,13 @@ def test_reflections_are_shown_and_found(trajectories):
 
 def test_search_covers_what_was_said_thought_asked_and_answered(trajectories):
     text = code.text(trajectories[0]).lower()
-    for expected in ("mini-test-0007", "web shop", "discount is still open", "three quarters", "max(fee, 199)"):
+    for expected in (
+        "mini-test-0007",
+        "web shop",
+        "discount is still open",
+        "three quarters",
+        "max(fee, 199)",
+    ):
         assert expected in text
     assert "you help somebody" not in text  # the prompt is the same in every row
 
@@ -225,7 +231,9 @@ def test_rows_carry_turn_rewards_where_there_are_any_and_search_covers_what_is_h
     ],
 )
 def test_rows_decide(tmp_path, rows, kind):
-    no_world = [{name: one[name] for name in one if name not in {"provenance", "settings"}} for one in rows(tmp_path)]
+    no_world = [
+        {name: one[name] for name in one if name not in {"provenance", "settings"}} for one in rows(tmp_path)
+    ]
     assert kind_of_trajectories(read(*no_world)) == kind
 
 

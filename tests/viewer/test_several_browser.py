@@ -27,14 +27,18 @@ def application(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     rows = sample_rows()
     write_rows(folder / "a.jsonl", rows)
-    write_rows(folder / "b.jsonl", [row | {"reward": 1.0} if row.get("reward") == 0.6 else row for row in rows])
+    write_rows(
+        folder / "b.jsonl", [row | {"reward": 1.0} if row.get("reward") == 0.6 else row for row in rows]
+    )
     blind = {"without_hidden": {"advantage": None, "critic": None, "reference": None, "why": "too_long"}}
     write_rows(
         folder / "a.credit.critic.jsonl",
         [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)]
         + [scored(rows[2], turn, 0.5, **blind) for turn in range(2)],
     )
-    write_rows(folder / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["worse", ATTACK])])
+    write_rows(
+        folder / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["worse", ATTACK])]
+    )
     write_rows(folder / "pairs.jsonl", [{"prompt": "P", "chosen": ATTACK, "rejected": "r", "guard": ATTACK}])
     write_rows(folder / "metrics.jsonl", [{"step": step, "loss": 0.0, ATTACK: 1.5} for step in (1, 2)])
     (folder / "a.report.json").write_text(json.dumps({ATTACK: {"mean": 0.5, "low": 0.25, "high": 0.75}}))
@@ -180,7 +184,9 @@ def test_words_of_the_language_and_marks_of_direction_stay_with_their_own_text(b
     pairs = [{"prompt": "P", "chosen": "c", "rejected": "r", "guard": word} for word in NAMES]
     write_rows(tmp_path / "pairs.jsonl", pairs)
     rows = sample_rows()
-    write_rows(tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["a\u202eb", "c"])])
+    write_rows(
+        tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["a\u202eb", "c"])]
+    )
     export(Library([tmp_path]), tmp_path / "all.html")
     viewer = Viewer(browser, (tmp_path / "all.html").as_uri()).open("#?in=pairs.jsonl")
     assert sorted(viewer.texts("#stops .stop strong")) == ["1"] * len(NAMES)

@@ -51,7 +51,9 @@ def test_fifty_tasks_from_dialogues_to_pairs(shared, tmp_path):
             "request_timeout_s": 300.0,
             "quiet": True,
         }
-        simulate_interactions(str(tasks), str(trajectories), env_model="scripted", num_tasks=50, max_steps=3, **agent)
+        simulate_interactions(
+            str(tasks), str(trajectories), env_model="scripted", num_tasks=50, max_steps=3, **agent
+        )
         critic_pairs = tmp_path / "critic.jsonl"
         evaluate_code(str(trajectories), ground_truth_preference_path=str(critic_pairs), quiet=True)
         sample_best_of_n(str(trajectories), str(sampled), best_of_n=4, **agent)

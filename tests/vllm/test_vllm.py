@@ -111,7 +111,9 @@ def test_tokens_logprobs_and_a_single_begin_token(server, model, choices, temper
     prompt_ids = tokenizer(generation.input, add_special_tokens=False)["input_ids"]
     assert choices[0]["prompt_token_ids"] == prompt_ids
     assert prompt_ids.count(tokenizer.bos_token_id) == 1
-    assert completion.logprobs == pytest.approx(plain_logprobs(model, prompt_ids, completion.token_ids), abs=1e-3)
+    assert completion.logprobs == pytest.approx(
+        plain_logprobs(model, prompt_ids, completion.token_ids), abs=1e-3
+    )
     assert completion.finish_reason in {FinishReason.STOP, FinishReason.LENGTH}
     assert completion.text == tokenizer.decode(completion.token_ids, skip_special_tokens=True)
 
@@ -158,7 +160,9 @@ def test_the_last_turn_gets_the_room_that_is_left(server, model):
 
 
 def test_chat(server, model):
-    generation = run(policy_of(server, model, api="chat", max_tokens=5), lambda policy: policy.act(observe("Hi.")))
+    generation = run(
+        policy_of(server, model, api="chat", max_tokens=5), lambda policy: policy.act(observe("Hi."))
+    )
     assert json.loads(generation.input) == [{"role": "user", "content": "Hi."}]
 
 

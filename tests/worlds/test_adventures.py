@@ -9,7 +9,14 @@ from sweet_rl.mini.lantern import LanternEnv, lantern_tasks, solve
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation, StopReason
-from sweet_rl.worlds.adventures import REFUSED, RandomAdventurer, Scene, WalkthroughPolicy, is_refused, listed_actions
+from sweet_rl.worlds.adventures import (
+    REFUSED,
+    RandomAdventurer,
+    Scene,
+    WalkthroughPolicy,
+    is_refused,
+    listed_actions,
+)
 from sweet_rl.worlds.detective.world import detective_tasks
 
 TASKS = [task_from_row(row) for row in lantern_tasks("test")]
@@ -21,7 +28,11 @@ def run(policy, tasks=TASKS, samples=1):
     async def keep(trajectory):
         finished[trajectory.key] = trajectory
 
-    asyncio.run(rollout(schedule(tasks, samples), make_env=LanternEnv, policy=policy, on_finished=keep, concurrency=16))
+    asyncio.run(
+        rollout(
+            schedule(tasks, samples), make_env=LanternEnv, policy=policy, on_finished=keep, concurrency=16
+        )
+    )
     return finished
 
 

@@ -192,7 +192,13 @@ def test_names_that_are_none(name):
 
 
 def test_sources():
-    lengths = {"": 100, ":train": 80, ":test": 20, ":look_at_obj_in_light": 15, ":look_at_obj_in_light:test": 3}
+    lengths = {
+        "": 100,
+        ":train": 80,
+        ":test": 20,
+        ":look_at_obj_in_light": 15,
+        ":look_at_obj_in_light:test": 3,
+    }
     lengths |= {f":{TOMATO}:train": 16, f":{TOMATO}:test": 4, f":{TOMATO}:train:250": 200, ":test:10": 2 * 17}
     assert {where: len(load_tasks(f"alfworld{where}")) for where in lengths} == lengths
     task = load_tasks(f"alfworld:{TOMATO}:train")[0]
@@ -382,7 +388,11 @@ def test_a_seeker_looks_at_places_in_turn_until_the_thing_is_seen():
     assert done_in(played(House("cabinet 2"))) == way
     assert done_in(played(House("cabinet 2"), seek=True)) == ["go to cabinet 1", "open cabinet 1", *way]
     looked = done_in(played(House("cabinet 2", thing="tomato"), seek=True))
-    assert looked[:3] == ["go to fridge 1", "open fridge 1", "go to cabinet 1"]  # such a thing usually lies there
+    assert looked[:3] == [
+        "go to fridge 1",
+        "open fridge 1",
+        "go to cabinet 1",
+    ]  # such a thing usually lies there
     assert looked[-1] == "take tomato 1 from cabinet 2"
     looked = done_in(played(House("fridge 1", thing="dragon"), seek=True))  # nobody knows where dragons lie
     assert looked[:5:2] == ["go to cabinet 1", "go to cabinet 2", "go to fridge 1"]

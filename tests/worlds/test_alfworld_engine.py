@@ -110,7 +110,8 @@ def test_the_planner_goes_on_from_anywhere_and_a_seeker_asks_it_rarely(engine):
     )
     tasks = load_tasks(f"alfworld:{GOAL}:test:50")
     games = [
-        play_household(seed, tasks, lambda: HouseholdGame(counting), random_share=0.1, seek=True) for seed in range(10)
+        play_household(seed, tasks, lambda: HouseholdGame(counting), random_share=0.1, seek=True)
+        for seed in range(10)
     ]
     assert sum(len(moments) < 15 for moments in games) >= 8
     assert len(asked) < sum(map(len, games)) / 2

@@ -289,7 +289,9 @@ def test_splits_share_nothing_and_are_the_same_in_every_curriculum():
 def test_rows():
     (first,) = load_tasks("taxi:pickup", num_tasks=1)
     assert (first.task_id, first.row["curriculum"]) == ("dangerous_taxi/pickup/1", "pickup")
-    whole, rest = ({task.task_id: task for task in load_tasks(f"taxi:{name}")} for name in ("full", "dropoff"))
+    whole, rest = (
+        {task.task_id: task for task in load_tasks(f"taxi:{name}")} for name in ("full", "dropoff")
+    )
     end = ", ".join(["move south"] * 4 + ["drop off passenger"])
     assert whole["dangerous_taxi/full/22"].hidden_information == f"move west, pickup passenger, {end}"
     assert rest["dangerous_taxi/dropoff/22"].hidden_information == end
@@ -448,7 +450,9 @@ def test_the_embedded_teacher_speaks_the_truth():
 def gather(path, num_records, *, at_once=4, teacher=None, seed=0):
     asked = teacher or EmbeddedTeacher()
     with JobFile(path, {}) as jobs:
-        work = collect(recorded_game, taxi_request(), asked, jobs, seed=seed, num_records=num_records, at_once=at_once)
+        work = collect(
+            recorded_game, taxi_request(), asked, jobs, seed=seed, num_records=num_records, at_once=at_once
+        )
         return asyncio.run(work)
 
 

@@ -16,7 +16,13 @@ from sweet_rl.records import task_from_row
 from sweet_rl.types import StopReason
 from sweet_rl.worlds.adventures import REFUSAL, listed_actions
 from sweet_rl.worlds.detective.interpreter import Interpreter
-from sweet_rl.worlds.detective.world import VARIABLE, DetectiveEnv, detective_tasks, find_story, open_detective
+from sweet_rl.worlds.detective.world import (
+    VARIABLE,
+    DetectiveEnv,
+    detective_tasks,
+    find_story,
+    open_detective,
+)
 
 TASK = task_from_row(detective_tasks()[0])
 ROUTE = (
@@ -107,7 +113,9 @@ def test_published_parts_at_the_beginning(pool, goldens):
 
 def test_horizon_of_two(pool, goldens):
     _, steps = play(published(pool, goldens, max_turns=2), ["take paper", "read paper", "n"])
-    assert [(step.reward, step.over) for _, step in steps[:2]] == [tuple(row) for row in goldens["max_steps_2"][:2]]
+    assert [(step.reward, step.over) for _, step in steps[:2]] == [
+        tuple(row) for row in goldens["max_steps_2"][:2]
+    ]
     assert steps[1][1].truncated
     assert not steps[1][1].terminated
     assert steps[1][1].stop_reason is StopReason.TURN_LIMIT

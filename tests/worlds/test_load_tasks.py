@@ -34,7 +34,9 @@ def test_the_published_sample_loads(shared):
 
 
 def test_the_mini_benchmark_has_a_name_for_each_split():
-    assert [task.row for task in load_tasks("mini:test", num_tasks=30, seed=4)] == mini.generate("test", 30, seed=4)
+    assert [task.row for task in load_tasks("mini:test", num_tasks=30, seed=4)] == mini.generate(
+        "test", 30, seed=4
+    )
     assert len(load_tasks("mini:test")) == 500
     tasks = load_tasks("mini:train", num_tasks=100)
     assert len({task.task_id for task in tasks}) == 100

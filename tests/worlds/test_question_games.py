@@ -11,7 +11,13 @@ from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
-from sweet_rl.worlds.guess_my_city.world import REFUSAL, GuessMyCityEnv, city_names, guess_my_city_tasks, guesses_city
+from sweet_rl.worlds.guess_my_city.world import (
+    REFUSAL,
+    GuessMyCityEnv,
+    city_names,
+    guess_my_city_tasks,
+    guesses_city,
+)
 from sweet_rl.worlds.question_games.game import QuestionTranscript, decode_question, words_of
 from sweet_rl.worlds.twenty_questions.world import (
     INVALID_QUESTION,
@@ -355,7 +361,9 @@ def test_the_oracle_is_told_the_object_and_the_agent_is_not():
         ("x" * 500, "x" * 500, True),
     ],
 )
-@pytest.mark.parametrize(("world", "refusal"), [(TwentyQuestionsEnv, INVALID_QUESTION), (GuessMyCityEnv, REFUSAL)])
+@pytest.mark.parametrize(
+    ("world", "refusal"), [(TwentyQuestionsEnv, INVALID_QUESTION), (GuessMyCityEnv, REFUSAL)]
+)
 def test_odd_actions_cost_a_turn_and_nothing_else(world, refusal, action, shown, asked):
     oracle = Teller("No.")
     task = BY_NAME["dog"] if world is TwentyQuestionsEnv else BY_NAME["London, UK"]
@@ -367,7 +375,9 @@ def test_odd_actions_cost_a_turn_and_nothing_else(world, refusal, action, shown,
 
 def test_by_the_published_rules_every_action_is_asked_as_it_is():
     oracle = Teller("yes", "yes")
-    first, second = play(TwentyQuestionsEnv(oracle, compat="published"), BY_NAME["dog"], ["Is it red?\n", "x" * 10_000])
+    first, second = play(
+        TwentyQuestionsEnv(oracle, compat="published"), BY_NAME["dog"], ["Is it red?\n", "x" * 10_000]
+    )
     assert QuestionTranscript().render(first.observation.messages) == "Questions:\nIs it red?\n Yes.\n"
     assert second.content == "x" * 10_000
     assert len(oracle.asked) == 2

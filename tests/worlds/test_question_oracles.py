@@ -48,7 +48,10 @@ def test_the_published_prompts():
     assert world_of("twenty_questions").asking.published(QUESTION) == "The object is soccer ball.Is it round?"
     town = about("London, UK", "Is it hot?")
     assert world_of("guess_my_city").asking.published(town) == "Your home town is London, UK.Is it hot?"
-    assert [world_of(game).asking.max_new_tokens for game in ("twenty_questions", "guess_my_city")] == [16, 64]
+    assert [world_of(game).asking.max_new_tokens for game in ("twenty_questions", "guess_my_city")] == [
+        16,
+        64,
+    ]
     assert question_of(about("x")) == ""
     with pytest.raises(UsageError, match="webshop has no oracle"):
         world_of("webshop").make_oracle("gradio", "http://x")

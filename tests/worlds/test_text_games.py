@@ -16,9 +16,15 @@ from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 LIBRARY = Library(None)
 GAMES = {
     "taxi": (TaxiGame, "taxi:full"),
-    "taxi, published": (lambda: TaxiGame(compat="published", with_history=True, with_prompt=True), "taxi:none:any"),
+    "taxi, published": (
+        lambda: TaxiGame(compat="published", with_history=True, with_prompt=True),
+        "taxi:none:any",
+    ),
     "explore": (lambda: ExploreGame(LIBRARY), "auto-explore:test"),
-    "explore, shuffled": (lambda: ExploreGame(LIBRARY, shuffle_action=True, leaveout_prob=0.5), "auto-explore:test"),
+    "explore, shuffled": (
+        lambda: ExploreGame(LIBRARY, shuffle_action=True, leaveout_prob=0.5),
+        "auto-explore:test",
+    ),
 }
 
 

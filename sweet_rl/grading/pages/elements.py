@@ -72,7 +72,9 @@ def text_agreement(first: Elements, second: Elements) -> float:
         return 1.0
     common = _common_words(first.words, second.words)
     pair_sizes = sizes_1[:, None] + sizes_2[None, :]
-    credit = 2 * common / pair_sizes * (0.5 + 0.5 * _nearness(first.text_frames, second.text_frames, TEXT_REACH))
+    credit = (
+        2 * common / pair_sizes * (0.5 + 0.5 * _nearness(first.text_frames, second.text_frames, TEXT_REACH))
+    )
     return _mean_credit(credit, pair_sizes, total)
 
 

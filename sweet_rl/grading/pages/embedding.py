@@ -72,7 +72,9 @@ class ClipEmbedder:
             import torch  # the metrics without weights do without
             from transformers import AutoImageProcessor, AutoModel
         except ImportError as error:
-            raise missing_package(error.name or "transformers", "transformers", needed_for="--clip_model") from error
+            raise missing_package(
+                error.name or "transformers", "transformers", needed_for="--clip_model"
+            ) from error
         self._torch = torch
         self._batch_size, self._long_page = batch_size, long_page
         self._device = _device(torch, device)
@@ -94,7 +96,9 @@ class ClipEmbedder:
                 "folder of a CLIP or SigLIP model, or a hub name like openai/clip-vit-base-patch32."
             ) from error
         if not hasattr(self._model, "get_image_features"):
-            raise UsageError(f"--clip_model {model!r} is no CLIP or SigLIP model: it has no picture features.")
+            raise UsageError(
+                f"--clip_model {model!r} is no CLIP or SigLIP model: it has no picture features."
+            )
         self._model.to(self._device).eval()
 
     def prepare(self, image: Image.Image) -> Tiles:
@@ -109,7 +113,8 @@ class ClipEmbedder:
             return []
         tiles = np.concatenate(list(pictures))
         parts = [
-            self._forward(tiles[start : start + self._batch_size]) for start in range(0, len(tiles), self._batch_size)
+            self._forward(tiles[start : start + self._batch_size])
+            for start in range(0, len(tiles), self._batch_size)
         ]
         vectors = iter(np.concatenate(parts))
         return [_mean([next(vectors) for _ in picture]) for picture in pictures]
@@ -133,7 +138,8 @@ def squares(image: Image.Image) -> list[Image.Image]:
         starts = [round(index * (length - side) / (_MOST_TILES - 1)) for index in range(_MOST_TILES)]
     upright = image.height >= image.width
     return [
-        image.crop((0, start, side, start + side) if upright else (start, 0, start + side, side)) for start in starts
+        image.crop((0, start, side, start + side) if upright else (start, 0, start + side, side))
+        for start in starts
     ]
 
 

@@ -95,7 +95,9 @@ def _turn_of_answer(drafts: Json, answer: str | None) -> int | None:
     """The agent turn, from 0, of the last draft with this picture; None where the row does not say."""
     if not isinstance(drafts, list) or answer is None:
         return None
-    turns = [draft.get("turn") for draft in drafts if isinstance(draft, dict) and draft.get("image") == answer]
+    turns = [
+        draft.get("turn") for draft in drafts if isinstance(draft, dict) and draft.get("image") == answer
+    ]
     return turns[-1] if turns and isinstance(turns[-1], int) and turns[-1] >= 0 else None
 
 
@@ -271,7 +273,9 @@ class PageGrader:
 
     async def _see_answer(self, row: int, trajectory: Trajectory, target: _View) -> _Seen:
         floors, decoded = target.floors, self._embedder is not None
-        picture = await asyncio.to_thread(answer_picture, trajectory.answer, self._folder, self._looks, decoded=decoded)
+        picture = await asyncio.to_thread(
+            answer_picture, trajectory.answer, self._folder, self._looks, decoded=decoded
+        )
         if picture.pixels is None:
             failed = (picture.failure,) if picture.failure else ()
             return _Seen(row, PageGrades(floors[FLOORS[0]], floors, picture.shown, failed), self._black_tiles)
@@ -297,7 +301,9 @@ class PageGrader:
         """The target and what the floors are worth; computed in a thread."""
         image = decode(page.image) if self._embedder else None
         view = view_of(self._looks.of(page.image, image), page)
-        floors = {name: compare(floor, view) for name, floor in zip(FLOORS, (self._black, self._blank), strict=True)}
+        floors = {
+            name: compare(floor, view) for name, floor in zip(FLOORS, (self._black, self._blank), strict=True)
+        }
         return _View(view, floors, self._embedder.prepare(image) if self._embedder and image else None)
 
     async def _judged(self, units: Sequence[_Unit]) -> list[_Seen]:
@@ -344,7 +350,9 @@ def _pictures(units: Sequence[_Unit]) -> int:
 
 
 def _with(grades: PageGrades, value: float, floors: Sequence[float]) -> PageGrades:
-    known = {name: {"clip": floor} | dict(grades.floors[name]) for name, floor in zip(FLOORS, floors, strict=True)}
+    known = {
+        name: {"clip": floor} | dict(grades.floors[name]) for name, floor in zip(FLOORS, floors, strict=True)
+    }
     return replace(grades, values={"clip": value} | dict(grades.values or {}), floors=known)
 
 

@@ -83,7 +83,9 @@ def scale(image: Image.Image) -> Scaled:
     """Scale to `WIDTH` pixels of width, both ways alike; what does not fill a last row is left out."""
     height = min(max(1, image.height * WIDTH // image.width), MAX_HEIGHT)
     shown = min(image.height, height * image.width / WIDTH)
-    scaled = image.resize((WIDTH, height), Image.Resampling.BOX, box=(0, 0, image.width, shown), reducing_gap=2.0)
+    scaled = image.resize(
+        (WIDTH, height), Image.Resampling.BOX, box=(0, 0, image.width, shown), reducing_gap=2.0
+    )
     return np.asarray(scaled, np.uint8)
 
 

@@ -56,7 +56,12 @@ class PageReport:
 
 
 def page_report(
-    rows: Sequence[Mapping[str, Json]], groups: Sequence[Sequence[int]], *, k: int | None, metric: str, failed: int = 0
+    rows: Sequence[Mapping[str, Json]],
+    groups: Sequence[Sequence[int]],
+    *,
+    k: int | None,
+    metric: str,
+    failed: int = 0,
 ) -> PageReport:
     """Fold graded rows into a report; rows without a number are left out."""
     lines = {}
@@ -70,7 +75,9 @@ def page_report(
     return PageReport(len(rows), len(groups), k, metric, rewards, lines, counts, failed)
 
 
-def _line(values: Sequence[float | None], groups: Sequence[Sequence[int]], floors: Mapping[str, float]) -> MetricLine:
+def _line(
+    values: Sequence[float | None], groups: Sequence[Sequence[int]], floors: Mapping[str, float]
+) -> MetricLine:
     by_task = [[value for row in group if (value := values[row]) is not None] for group in groups]
     known = [task for task in by_task if task]
     return MetricLine(
@@ -81,7 +88,9 @@ def _line(values: Sequence[float | None], groups: Sequence[Sequence[int]], floor
     )
 
 
-def _floors(rows: Sequence[Mapping[str, Json]], groups: Sequence[Sequence[int]], metric: str) -> dict[str, float]:
+def _floors(
+    rows: Sequence[Mapping[str, Json]], groups: Sequence[Sequence[int]], metric: str
+) -> dict[str, float]:
     """Mean over tasks of what each floor scores; every repeat of a task has the same."""
     means = {}
     for floor in FLOORS:
@@ -102,14 +111,18 @@ def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
     shown = [detail.get("picture") for detail in details]
     scored = [row.get("reward") is not None for row in rows]
     return {
-        "rows without a reward: their target gives no picture; they are in no number above": scored.count(False),
+        "rows without a reward: their target gives no picture; they are in no number above": scored.count(
+            False
+        ),
         "rows with a stored reward of unknown grading": sum(
             known and not row.get("grades") for known, row in zip(scored, rows, strict=True)
         ),
         "dialogues without a picture: a black one replaces it": shown.count("none"),
         "pictures that are missing at the path in the row: black as well": shown.count("missing"),
         "pictures that cannot be decoded: black as well": shown.count("broken"),
-        "pictures without a page in the dialogue: text and layout are 0": sum("no_html" in kind for kind in kinds),
+        "pictures without a page in the dialogue: text and layout are 0": sum(
+            "no_html" in kind for kind in kinds
+        ),
         "pictures whose page could not be rendered again: text and layout are 0": sum(
             any(name.startswith("answer_") for name in kind) for kind in kinds
         ),

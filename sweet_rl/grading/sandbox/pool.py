@@ -214,7 +214,9 @@ class Sandbox:
             if worker is None:
                 continue  # freed in this very round
             if descriptor == worker.process.control.fileno():
-                if worker.channel is None:  # else its child has ended just now, and its messages are read first
+                if (
+                    worker.channel is None
+                ):  # else its child has ended just now, and its messages are read first
                     self._welcome(worker)
             elif worker.work is None:
                 self._release(worker)  # a child that has died before it was given anything

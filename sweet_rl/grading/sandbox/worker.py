@@ -138,7 +138,9 @@ class TestClock:
         threads = _seen(names)
         passed = now - self._looked
         delays = {thread: delay for thread, delay, _ in threads}
-        delayed = max((delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0)
+        delayed = max(
+            (delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0
+        )
         if any(state in _HELD for _, _, state in threads):
             delayed = passed
         self.threads = len(names)
@@ -189,7 +191,9 @@ def children_of(process: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:  # a kernel without that file: ask everybody
-        return [int(stat.parent.name) for stat in Path("/proc").glob("[0-9]*/stat") if _parent(stat) == process]
+        return [
+            int(stat.parent.name) for stat in Path("/proc").glob("[0-9]*/stat") if _parent(stat) == process
+        ]
 
 
 def _parent(stat: Path) -> int:
@@ -241,7 +245,9 @@ class WorkerProcess:
 
     def __init__(self, memory_bytes: int, cpu_s: int) -> None:
         if not sys.platform.startswith("linux"):
-            raise SandboxError(f"The sandbox needs Linux, this is {sys.platform}. Grade on Linux, or in a container.")
+            raise SandboxError(
+                f"The sandbox needs Linux, this is {sys.platform}. Grade on Linux, or in a container."
+            )
         self.retired = self._inner = False
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker

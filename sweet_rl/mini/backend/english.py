@@ -72,7 +72,9 @@ def _read_rules() -> dict[str, list[_Rule]]:
         if arrow:
             words, _, level = rest.partition(" | ")
             parsed = ast.parse(code.strip(), mode="eval").body
-            rules.setdefault(_name_of(parsed), []).append(_Rule(parsed, words, Level[level.upper() or "ATOM"]))
+            rules.setdefault(_name_of(parsed), []).append(
+                _Rule(parsed, words, Level[level.upper() or "ATOM"])
+            )
     return rules
 
 
@@ -202,7 +204,9 @@ class Speaker:
                 if len(keys) > _MAX_ITEMS_IN_LITERAL:
                     raise Unspeakable
                 entries, pairs = [], [(key, value) for key, value in zip(keys, values, strict=True) if key]
-                table = all(isinstance(value, ast.Constant) and not isinstance(value.value, str) for value in values)
+                table = all(
+                    isinstance(value, ast.Constant) and not isinstance(value.value, str) for value in values
+                )
                 for key, value in pairs:
                     of_key = f"{self.say(key)} set to {self.held(value, Level.SUM)}"
                     entries.append(f"{self.say(value)} for {self.say(key)}" if table else of_key)
@@ -231,7 +235,9 @@ class Speaker:
                 return text
             case ast.FormattedValue(value=value, format_spec=None):
                 return f"[{bare(self.say(value))}]"
-            case ast.FormattedValue(value=value, format_spec=ast.JoinedStr(values=[ast.Constant(value=str(code))])):
+            case ast.FormattedValue(
+                value=value, format_spec=ast.JoinedStr(values=[ast.Constant(value=str(code))])
+            ):
                 if code.endswith("f") and "." in code:
                     return f"[{bare(self.say(value))} with {code.rpartition('.')[2][:-1]} decimals]"
                 if code[:1] == "0" and (digits := code.rstrip("d")).isdigit():
@@ -416,7 +422,9 @@ class Speaker:
                 raise Unspeakable
             case ast.Constant(value=bool(value)):
                 return "always" if value != negated else "never"
-            case ast.Call(func=ast.Name(id="any" | "all" as word), args=[ast.GeneratorExp(elt=elt, generators=loops)]):
+            case ast.Call(
+                func=ast.Name(id="any" | "all" as word), args=[ast.GeneratorExp(elt=elt, generators=loops)]
+            ):
                 if len(loops) != 1 or loops[0].ifs:
                     raise Unspeakable
                 some = {"any": ("some", "no"), "all": ("every", "some")}[word][negated]
@@ -467,8 +475,12 @@ class Speaker:
         """
         match previous, current:
             case (
-                ast.Compare(left=left, ops=[above], comparators=[ast.Constant(value=int() | float() as edge)]),
-                ast.Compare(left=same, ops=[below], comparators=[ast.Constant(value=int() | float() as limit)]),
+                ast.Compare(
+                    left=left, ops=[above], comparators=[ast.Constant(value=int() | float() as edge)]
+                ),
+                ast.Compare(
+                    left=same, ops=[below], comparators=[ast.Constant(value=int() | float() as limit)]
+                ),
             ) if ast.dump(left) == ast.dump(same) and {type(above), type(below)} <= _MIRRORED.keys():
                 upward = isinstance(above, ast.Gt | ast.GtE)
                 if upward == isinstance(below, ast.Gt | ast.GtE):

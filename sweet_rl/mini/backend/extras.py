@@ -164,7 +164,8 @@ def _problem(rng: Random, charged: Collection[str], more: str = "") -> Problem:
     free = [extra for extra in EXTRAS if extra not in charges]
     baskets = [[first]] * 3 + [[second]] * 3 + [[first, second]] * 2 + [[]] * 2
     inputs = tuple(
-        (rng.randint(10, 99), rng.sample([*basket, *rng.sample(free, 2)], len(basket) + 2)) for basket in baskets
+        (rng.randint(10, 99), rng.sample([*basket, *rng.sample(free, 2)], len(basket) + 2))
+        for basket in baskets
     )
     return Problem(source(charges), f"{rng.choice(_REQUESTS)}\n{more}", tuple(charges.items()), inputs)
 

@@ -48,9 +48,16 @@ _CHANGES: dict[type[ast.operator], str] = {
 _LIST_CHANGES = {"append": "is added to", "add": "is added to", "remove": "is removed from"}
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _CONTENTS = {"dict": " of dictionaries", "text": " of texts", "list": " of lists", "number": " of numbers"}
-_KINDS = {"dict": "a dictionary", "text": "text", "list": "a list", "number": "a number", "flag": "True or False"}
+_KINDS = {
+    "dict": "a dictionary",
+    "text": "text",
+    "list": "a list",
+    "number": "a number",
+    "flag": "True or False",
+}
 _HEAD = re.compile(
-    r"(?:^|, )(?:by default )?(the [^,\"]+?) (?:is|are|goes|go|starts|becomes?)\b(?! more| less| at )", re.IGNORECASE
+    r"(?:^|, )(?:by default )?(the [^,\"]+?) (?:is|are|goes|go|starts|becomes?)\b(?! more| less| at )",
+    re.IGNORECASE,
 )
 
 
@@ -178,7 +185,9 @@ class _Reader:
         """Everything that has a wording, summaries before their parts, with its topic where that is known."""
         arguments = self._function.args
         positional = [*arguments.posonlyargs, *arguments.args]
-        defaults = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)]
+        defaults = [
+            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+        ]
         for parameter, default in (*defaults, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
             if default is not None:
                 try:
@@ -353,7 +362,9 @@ class _Reader:
                 yield _Outcome("the result is", f"a tuple with {say(pair)}")
             case ast.Return(value=ast.expr() as value):
                 yield _Outcome("the result is", say(value))
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(
+                names
+            ) == len(values):
                 for name, value in zip(names, values, strict=True):
                     yield _Outcome(with_be(say(name)), say(value))
             case ast.Assign(targets=[ast.Name(id=variable)], value=value):
@@ -466,6 +477,10 @@ def _is_nothing(value: ast.expr) -> bool:
     match value:
         case ast.Constant(value=start):
             return not start
-        case ast.List(elts=[]) | ast.Dict(keys=[]) | ast.Call(func=ast.Name(id="set" | "dict" | "list"), args=[]):
+        case (
+            ast.List(elts=[])
+            | ast.Dict(keys=[])
+            | ast.Call(func=ast.Name(id="set" | "dict" | "list"), args=[])
+        ):
             return True
     return False

@@ -66,7 +66,9 @@ def _kind(family: str, rng: Random) -> dict[str, Any]:
     return kind
 
 
-def _problem(family: str, rng: Random, words: dict[str, Any], rules: dict[str, Any], inputs: Iterable[Any]) -> Problem:
+def _problem(
+    family: str, rng: Random, words: dict[str, Any], rules: dict[str, Any], inputs: Iterable[Any]
+) -> Problem:
     """A problem with these words and rules; an input that is no tuple is the only argument."""
     source = _FAMILIES[family]["source"].format(**words | rules)
     request = rng.choice(_FAMILIES[family]["requests"]).format(**words)

@@ -101,7 +101,9 @@ class ScriptedHuman:
 
     async def reply(self, context: UserContext) -> UserReply:
         """Answer the agent's last message."""
-        return UserReply(self.answer(context.problem_description, context.hidden_information, context.messages))
+        return UserReply(
+            self.answer(context.problem_description, context.hidden_information, context.messages)
+        )
 
     async def close(self) -> None:
         """Do nothing: the human has no connection."""
@@ -225,7 +227,9 @@ class Answers:
             return True
         if fact.parts and all(part.casefold() in self._earlier for part in fact.parts):
             return True
-        return any(fact.text in other.parts and other.text.casefold() in self._earlier for other in self._facts)
+        return any(
+            fact.text in other.parts and other.text.casefold() in self._earlier for other in self._facts
+        )
 
 
 def _gives_constants(fact: Fact) -> bool:
@@ -316,7 +320,9 @@ def context_of(messages: Sequence[ServedMessage]) -> UserContext:
         return parse_simulator_prompt(users[-1])
     filled = [message for message in messages if message.text.strip()]
     first = next((at for at, message in enumerate(filled) if message.role not in _SYSTEM), len(filled))
-    place = next((at for at, message in enumerate(filled[: first + 1]) if _FUNCTION.search(message.text)), None)
+    place = next(
+        (at for at, message in enumerate(filled[: first + 1]) if _FUNCTION.search(message.text)), None
+    )
     if place is None:
         raise ValueError(f"there is no hidden function in the prompt. {LOOKED_FOR}")
     hidden, rest = _function(filled[place].text)

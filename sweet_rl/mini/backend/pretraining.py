@@ -63,7 +63,8 @@ def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
     moments = [[_moment(next(drawn), misses) for _ in range(each)] for misses in range(MISSES)]
     rows = [moment for row in moments for moment in row]
     wrong = [  # problems that charge for neither extra
-        next(other for other in drawn if not set(_charged(other)) & set(_charged(moment.problem))) for moment in rows
+        next(other for other in drawn if not set(_charged(other)) & set(_charged(moment.problem)))
+        for moment in rows
     ]
     right = ask([moment.text(moment.problem.source) for moment in rows], QUESTIONS)
     areas = [area_of(moment, logprobs) for moment, logprobs in zip(rows, right, strict=True)]
@@ -75,7 +76,9 @@ def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
         Figure("P(charged), right solution", charged_share(rows, right), low=0.5),
         Figure(
             "P(charged), wrong solution",
-            charged_share(rows, ask([m.text(other.source) for m, other in zip(rows, wrong, strict=True)], QUESTIONS)),
+            charged_share(
+                rows, ask([m.text(other.source) for m, other in zip(rows, wrong, strict=True)], QUESTIONS)
+            ),
             high=0.25,
         ),
         *(
@@ -96,7 +99,11 @@ def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
 def charged_share(moments: Sequence[Moment], logprobs: Sequence[Sequence[float]]) -> float:
     """The mean probability (0 to 1) of asking about what is charged for."""
     return fmean(
-        sum(math.exp(one) for extra, one in zip(extras.EXTRAS, row, strict=True) if extra in _charged(m.problem))
+        sum(
+            math.exp(one)
+            for extra, one in zip(extras.EXTRAS, row, strict=True)
+            if extra in _charged(m.problem)
+        )
         for m, row in zip(moments, logprobs, strict=True)
     )
 
@@ -215,7 +222,11 @@ def reading(rng: Random, *, most_wasted: int = 0) -> Iterator[Text]:
 
 
 def _played(
-    problem: Problem, rng: Random, noise: extras.Noise, relevant: Collection[str] = (), wasted: Sequence[str] = ()
+    problem: Problem,
+    rng: Random,
+    noise: extras.Noise,
+    relevant: Collection[str] = (),
+    wasted: Sequence[str] = (),
 ) -> Text:
     """A dialogue whose teacher prefers the relevant extras, after some wasted questions."""
     request = row_of(problem)["problem_description"]

@@ -35,7 +35,9 @@ Topic = StrEnum(
 SHAPES = frozenset({Topic.INPUT, Topic.OUTPUT})
 """What goes in and what comes out, as opposed to what happens in between."""
 
-POINTED = frozenset({Topic.DEFAULT, Topic.EMPTY, Topic.ERROR, Topic.OTHERWISE, Topic.ROUND, Topic.CASE, Topic.ORDER})
+POINTED = frozenset(
+    {Topic.DEFAULT, Topic.EMPTY, Topic.ERROR, Topic.OTHERWISE, Topic.ROUND, Topic.CASE, Topic.ORDER}
+)
 """Topics that a question is about even when it names other things as well: "is the total rounded?"."""
 
 VAGUE = frozenset({Topic.FORMULA, Topic.RESULT})
@@ -127,7 +129,9 @@ _WHOLE = (
     r"code|source|implementation|function|hidden[_ ]information|ground[_ ]truth|solution|prompt"
     r"|instructions|def"
 )
-_HARMLESS = r"signature|name|parameter|input|output|argument|should|do|does|return|returns|need|needs|take|handle"
+_HARMLESS = (
+    r"signature|name|parameter|input|output|argument|should|do|does|return|returns|need|needs|take|handle"
+)
 _DEMANDS_CODE = re.compile(
     rf"\b(?:{_HAND_OVER})(?:\s+(?:{_DECORATION}))*\s+(?:{_WHOLE})\b(?!\s+(?:{_HARMLESS}))"
     r"|\bignore (?:all |the |your |any )*(?:previous|prior|above)\b",

@@ -113,7 +113,9 @@ def problems(world: str, family: str, split: str, seed: int) -> Iterator[Problem
             yield problem
         since_last += 1
         if since_last > _GIVE_UP_AFTER:
-            raise UsageError(f"the family {family!r} of the mini benchmark has no more than {len(seen)} tasks.")
+            raise UsageError(
+                f"the family {family!r} of the mini benchmark has no more than {len(seen)} tasks."
+            )
 
 
 def row_of(problem: Problem) -> dict[str, Json]:

@@ -21,7 +21,9 @@ _FLAGS = ("is", "are", "has", "have", "should", "can", "was")
 
 def split_identifier(name: str) -> list[str]:
     """`tank_size`, `tankSize` -> ["tank", "size"]; common short forms are written out."""
-    words = [word if word.isupper() else word[:1].lower() + word[1:] for word in _BOUNDARY.split(name) if word]
+    words = [
+        word if word.isupper() else word[:1].lower() + word[1:] for word in _BOUNDARY.split(name) if word
+    ]
     return [_SHORT_FORMS.get(word, word) for word in words] or [name]
 
 
@@ -160,19 +162,25 @@ def scope_of(function: ast.AST) -> Scope:
                     case ast.Name(id=name):
                         scope.items[name] = item
                     case ast.Call(
-                        func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)])]
+                        func=ast.Name(id="range"),
+                        args=[ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)])],
                     ):
                         scope.indexes[item] = name
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key))):
                 keys[name][key] = None
             case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=name), attr="get"), args=[ast.Constant(value=str(key)), *_]
+                func=ast.Attribute(value=ast.Name(id=name), attr="get"),
+                args=[ast.Constant(value=str(key)), *_],
             ):
                 keys[name][key] = None
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=str(text))]):
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=str(text))]
+            ):
                 options[name][text] = None
             case ast.Compare(
-                left=ast.Name(id=name), ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts)]
+                left=ast.Name(id=name),
+                ops=[ast.In()],
+                comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts)],
             ):
                 constants = (element.value for element in elts if isinstance(element, ast.Constant))
                 options[name].update(dict.fromkeys(value for value in constants if isinstance(value, str)))
@@ -212,7 +220,9 @@ def _clues(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield name, "dict"
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant() | ast.UnaryOp()):
             yield name, "list"
-        case ast.Compare(left=ast.Constant(value=str()), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]):
+        case ast.Compare(
+            left=ast.Constant(value=str()), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]
+        ):
             yield name, "list"  # a text or a list: the weaker of the two
         case ast.Compare(
             left=ast.Name(id=name),
@@ -220,7 +230,9 @@ def _clues(node: ast.AST) -> Iterator[tuple[str, str]]:
             comparators=[ast.List(elts=[ast.Constant(value=str()), *_])],
         ):
             yield name, "text"
-        case ast.Compare(left=ast.Name(id=name), ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()], comparators=[_]):
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()], comparators=[_]
+        ):
             yield name, "number"
         case ast.BinOp(left=left, right=right) if "text" not in (Scope().kind(left), Scope().kind(right)):
             yield from ((side.id, "number") for side in (left, right) if isinstance(side, ast.Name))

@@ -26,9 +26,13 @@ QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """What is asked, in the wordings that the seed chooses from."""
 
 
-def make_player(_name: str, cities: Sequence[str], *, skill: float, max_turns: int, system_prompt: str) -> CityAsker:
+def make_player(
+    _name: str, cities: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
+) -> CityAsker:
     """The asker, who knows the packaged table."""
-    return CityAsker(CityOracle().answer, cities, skill=skill, max_turns=max_turns, system_prompt=system_prompt)
+    return CityAsker(
+        CityOracle().answer, cities, skill=skill, max_turns=max_turns, system_prompt=system_prompt
+    )
 
 
 class CityAsker(ScriptedPolicy):
@@ -84,7 +88,11 @@ class CityAsker(ScriptedPolicy):
         said = [question.rstrip("?. ").lower() for question, _ in asked]
         names = {city: f" {city.partition(',')[0].lower()}" for city in self._cities}
         possible = [city for city, name in names.items() if not any(one.endswith(name) for one in said)]
-        fitting = [city for city in possible if all(self._answer(city, question) == reply for question, reply in asked)]
+        fitting = [
+            city
+            for city in possible
+            if all(self._answer(city, question) == reply for question, reply in asked)
+        ]
         return fitting or possible or list(self._cities)
 
     def _bits(self, question: str, cities: Sequence[str]) -> float:

@@ -176,7 +176,8 @@ def sketch(description: str) -> Canvas:
     name = re.split(r"[:.]", description.strip(), maxsplit=1)[0].strip()
     title, topics = " ".join(name.split()[:8]) or "Welcome", _topics(description)
     color = next(
-        (code for name, code in _COLORS.items() if re.search(rf"\b{name}\b", description, re.IGNORECASE)), "#2563eb"
+        (code for name, code in _COLORS.items() if re.search(rf"\b{name}\b", description, re.IGNORECASE)),
+        "#2563eb",
     )
     canvas.blocks.append(Block("area", 0, 0, canvas.width, 72, color))
     line(title, _MARGIN, 18, 24, "#ffffff", bold=True)
@@ -191,7 +192,12 @@ def sketch(description: str) -> Canvas:
         top += 320
     welcome = f"Welcome to {title}"
     line(
-        welcome, max(_MARGIN, (canvas.width - round(0.55 * 36 * len(welcome))) / 2), top + 40, 36, "#111827", bold=True
+        welcome,
+        max(_MARGIN, (canvas.width - round(0.55 * 36 * len(welcome))) / 2),
+        top + 40,
+        36,
+        "#111827",
+        bold=True,
     )
     top += 130
     width = (canvas.width - 4 * _MARGIN) / 3
@@ -247,7 +253,9 @@ def _edits_of_blocks(canvas: Canvas, remarks: str) -> Iterator[Callable[[], None
             if color:
                 yield partial(_update, block, color=color)
             if width:
-                yield partial(_update, block, width=float(width), height=float(height), x=float(x), y=float(y))
+                yield partial(
+                    _update, block, width=float(width), height=float(height), x=float(x), y=float(y)
+                )
     for found in _MISSING_BLOCK.finditer(remarks):
         color, kind, *place = found.groups()
         width, height, x, y = map(float, place)
@@ -288,7 +296,9 @@ def _find_block(canvas: Canvas, color: str | None, kind: str | None, x: str, y: 
     """The nearest block of that kind, of that colour where one is named."""
     of_kind = [block for block in canvas.blocks if block.kind == (kind or "area")]
     alike = [block for block in of_kind if color in {None, block.color}]
-    return min(alike or of_kind, key=lambda block: abs(block.x - float(x)) + abs(block.y - float(y)), default=None)
+    return min(
+        alike or of_kind, key=lambda block: abs(block.x - float(x)) + abs(block.y - float(y)), default=None
+    )
 
 
 def _find_words(canvas: Canvas, reference: str) -> Words | None:
@@ -373,5 +383,7 @@ class ImproverDesigner(ScriptedPolicy):
         page = canvas.html()
         if observation.turn >= self._max_turns - 1 or (remarks and "look alike" in remarks[-1]):
             return _answer("This is my last version.", page)
-        thought = f"I change {understood[-1]} things as you said." if remarks else "I begin with what you wrote."
+        thought = (
+            f"I change {understood[-1]} things as you said." if remarks else "I begin with what you wrote."
+        )
         return f"{thought}\nOUTPUT:\n{page}"

@@ -169,7 +169,9 @@ def _inner(index: int, boxes: Sequence[Box]) -> list[Box]:
     return [boxes[i] for i in sorted(inside - {index})]
 
 
-def _elements(boxes: Sequence[Box], picture: Picture | None, background: Color, page: RenderedPage) -> list[Element]:
+def _elements(
+    boxes: Sequence[Box], picture: Picture | None, background: Color, page: RenderedPage
+) -> list[Element]:
     elements: list[Element] = []
     pictures: set[int] = set()
     for index in _largest(boxes, text=False):
@@ -293,7 +295,9 @@ def _share_of(picture: Picture, rect: Rect, color: Color) -> float:
     grid: list[tuple[int, Any]] = []
     if rect[2] > rect[0] and rect[3] > rect[1]:
         grid = picture.resize((24, 24), Image.Resampling.NEAREST, box=rect).getcolors(24 * 24) or []
-    near = sum(number for number, seen in grid if all(abs(a - b) < 12 for a, b in zip(seen, color, strict=True)))
+    near = sum(
+        number for number, seen in grid if all(abs(a - b) < 12 for a, b in zip(seen, color, strict=True))
+    )
     return near / max(1, sum(number for number, _ in grid))
 
 

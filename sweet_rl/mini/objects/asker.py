@@ -36,7 +36,9 @@ _BARE = frozenset(
 )
 
 
-def make_player(name: str, words: Sequence[str], *, skill: float, max_turns: int, system_prompt: str) -> ScriptedPolicy:
+def make_player(
+    name: str, words: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
+) -> ScriptedPolicy:
     """The player of this name, who knows the packaged table."""
     if name == "namer":
         return NamingAsker(words, system_prompt=system_prompt)
@@ -68,7 +70,8 @@ def questions_about(words: Collection[str]) -> tuple[tuple[str, ...], ...]:
 def _questions() -> tuple[dict[str, tuple[tuple[str, ...], ...]], set[str]]:
     """The packaged questions, and the words of the game of sixteen."""
     questions = {
-        name: tuple(tuple(line.split(" / ")) for _, line in lines) for name, lines in sections("questions.txt")
+        name: tuple(tuple(line.split(" / ")) for _, line in lines)
+        for name, lines in sections("questions.txt")
     }
     return questions, {task.hidden_information for task in load_tasks("twenty-questions:sixteen")}
 
@@ -105,7 +108,13 @@ class ObjectAsker(_Asker):
     name = "object_asker"
 
     def __init__(
-        self, answer: Answer, words: Sequence[str], *, skill: float = 1.0, max_turns: int = 20, system_prompt: str = ""
+        self,
+        answer: Answer,
+        words: Sequence[str],
+        *,
+        skill: float = 1.0,
+        max_turns: int = 20,
+        system_prompt: str = "",
     ) -> None:
         super().__init__(words, system_prompt)
         if not words or not 0 <= skill <= 1:
@@ -129,7 +138,11 @@ class ObjectAsker(_Asker):
             return guess(self._words[chance.choice(left)])
         if chance.random() >= skill:
             unlucky = chance.randrange(len(untried) + 1)
-            return guess(chance.choice(self._words)) if unlucky == len(untried) else chance.choice(untried[unlucky])
+            return (
+                guess(chance.choice(self._words))
+                if unlucky == len(untried)
+                else chance.choice(untried[unlucky])
+            )
         gains = {wording: self._gain(wording, left) for wordings in untried for wording in wordings}
         best = max(gains.values())
         if len(left) <= 2 or best <= 0:
@@ -223,7 +236,9 @@ class BestAsker(_Asker):
 
     name = "best"
 
-    def __init__(self, answer: Answer, words: Sequence[str], *, max_turns: int = 20, system_prompt: str = "") -> None:
+    def __init__(
+        self, answer: Answer, words: Sequence[str], *, max_turns: int = 20, system_prompt: str = ""
+    ) -> None:
         super().__init__(words, system_prompt)
         count = len(self._words)
         if not 1 <= count <= min(MOST_WORDS, max_turns):

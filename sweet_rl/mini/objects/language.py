@@ -70,7 +70,10 @@ _CONTRACTIONS = (
     (re.compile(r"'(?:s|d|ll|re|ve|m)\b|'"), ""),
     (re.compile(r"\bt[ -]shirt"), "tshirt"),
     (re.compile(r"\b(?:put|place|set|keep|store) (?:things?|stuff|objects|items|something) on\b"), "load on"),
-    (re.compile(r"\b(?:put|place|keep|store|carry|hold) (?:things?|stuff|objects|items|something) in"), "store in"),
+    (
+        re.compile(r"\b(?:put|place|keep|store|carry|hold) (?:things?|stuff|objects|items|something) in"),
+        "store in",
+    ),
     (re.compile(rf"\b{_MOSTLY}( worn| used)? by (?:women|girls)\b"), r"\1 feminine"),
     (re.compile(rf"\b(worn|used) {_MOSTLY} by (?:women|girls)\b"), r"\1 feminine"),
     (re.compile(r"\ban? (?:object|thing|item)$"), "tangible"),
@@ -89,7 +92,9 @@ _OPENING = re.compile(
     r"(?:(?:do you think|would you say|would you consider|can you say|is it true|is it correct)"
     r"(?: that)? (?=it |this |that |the )|)"
 )
-_THOUGHT = r"(?: (?:that )?(?:i am|you are|you|i) (?:looking for|thinking of|thinking about|guessing|have in mind))?"
+_THOUGHT = (
+    r"(?: (?:that )?(?:i am|you are|you|i) (?:looking for|thinking of|thinking about|guessing|have in mind))?"
+)
 _SUBJECT = (
     r"(?:the |this |that |your |my )?(?:secret |hidden |mystery |mysterious |correct |final )?"
     rf"(?:object|thing|item|word|answer|noun|secret|guess){_THOUGHT}"
@@ -195,7 +200,9 @@ class Phrases:
         return None
 
 
-def longest(dictionaries: Iterable[Phrases], words: Sequence[Word], start: int) -> tuple[int, int, int] | None:
+def longest(
+    dictionaries: Iterable[Phrases], words: Sequence[Word], start: int
+) -> tuple[int, int, int] | None:
     """The longest match of several dictionaries; of equal ones the first."""
     best: tuple[int, int, int] | None = None
     for phrases in dictionaries:

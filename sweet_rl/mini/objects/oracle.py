@@ -33,7 +33,9 @@ _ASKING = set_of("what which who whom whose where when why how whats")
 _ARTICLES = set_of("a an the your my another one")
 _PARTS_OF = set_of("the its their")
 _PEOPLE = set_of("people person human humans persons you i we someone somebody anyone everyone")
-_PLACES = set_of("in inside on at from near around under into outside over onto within out off up to by through")
+_PLACES = set_of(
+    "in inside on at from near around under into outside over onto within out off up to by through"
+)
 _PREDICATES = {
     **dict.fromkeys(set_of("be is are was were being been"), "be"),
     **dict.fromkeys(set_of("do does did can could would will able should may might"), "do"),
@@ -374,7 +376,9 @@ class _Reading:
             return (float(getattr(_yardsticks()["people"], measure)), start) if person else None
         for length in (3, 2, 1):
             chosen = self.words[start : start + length]
-            size = _yardsticks().get(" ".join(word.stem for word in chosen)) if len(chosen) == length else None
+            size = (
+                _yardsticks().get(" ".join(word.stem for word in chosen)) if len(chosen) == length else None
+            )
             if size is not None:
                 unit = chosen[0].stem in _UNITS or chosen[0].text in _UNITS
                 return getattr(size, measure) * (count if unit else 1.0), start + length

@@ -154,7 +154,9 @@ class Agent:
         self._dropout, self._keeps_writing = dropout, keeps_writing
         self.labels = tuple(labels) if labels is not None else None
         if labels is not None and sampling.max_new_tokens != 1:
-            raise UsageError("--shrink_head writes one token; leave --max_new_tokens at 1, or --no_shrink_head.")
+            raise UsageError(
+                "--shrink_head writes one token; leave --max_new_tokens at 1, or --no_shrink_head."
+            )
         self._label_ids: Tensor | None = None
         if labels is not None:
             ids = label_ids if label_ids is not None else label_tokens(tokenizer, labels)
@@ -229,7 +231,9 @@ class Agent:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def read(self, sequences: Sequence[Sequence[int]], places: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    def read(
+        self, sequences: Sequence[Sequence[int]], places: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, Tensor]:
         """What the model says behind some tokens: logits [K, V] in float32, and hidden states [K, H].
 
         All in one batch, with gradients where they are on.
@@ -270,7 +274,8 @@ class Agent:
             sequences = [self.encode(prompt) for prompt in prompts]
             self.usage.requests += len(prompts)
             found = [
-                _Choosing(list(ids), draws_of(seed, self.sampling)) for ids, seed in zip(sequences, seeds, strict=True)
+                _Choosing(list(ids), draws_of(seed, self.sampling))
+                for ids, seed in zip(sequences, seeds, strict=True)
             ]
             for number in range(self.sampling.max_new_tokens):
                 going = [one for one in found if not one.over]

@@ -23,7 +23,17 @@ from sweet_rl.contracts import Policy
 from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.online.distributed import is_main, own_rows, world_size
 from sweet_rl.online.reflect.models import Checkpoints
-from sweet_rl.online.reflect.play import Actor, Played, Playground, Reflector, Rules, Schedule, Step, play, told_of
+from sweet_rl.online.reflect.play import (
+    Actor,
+    Played,
+    Playground,
+    Reflector,
+    Rules,
+    Schedule,
+    Step,
+    play,
+    told_of,
+)
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.online.reflect.trainer import Row, Trainer, episode_of
 from sweet_rl.online.replay import Successes
@@ -205,7 +215,8 @@ def scripted(settings: ReflectSettings, ground: Playground, name: str) -> Plays:
         agent = await settings.world.make_agent(wanted)
         try:
             return [
-                await _episode(ground.make_game(), task, seed, agent) for task, seed in zip(tasks, seeds, strict=True)
+                await _episode(ground.make_game(), task, seed, agent)
+                for task, seed in zip(tasks, seeds, strict=True)
             ]
         finally:
             await agent.close()

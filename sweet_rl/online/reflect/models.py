@@ -33,7 +33,9 @@ _STATE = "state"  # folder in a checkpoint
 _MISTRAL = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head"
 
 
-def load_policy(settings: ReflectSettings, labels: Sequence[str], say: Say = print, *, trains: bool = True) -> Agent:
+def load_policy(
+    settings: ReflectSettings, labels: Sequence[str], say: Say = print, *, trains: bool = True
+) -> Agent:
     """The policy with its adapter: that of `load_dir`, or a fresh one where it is to be trained."""
     model, tokenizer = load_trained(settings, settings.model_name, settings.load_dir, say, trains=trains)
     sampling, more = Sampling.of(settings), _playing(settings, trains=trains)

@@ -187,7 +187,8 @@ def play(
         for one in going:
             one.game.close()
     return [
-        Played(one.task.task_id, one.seed, one.threshold, tuple(one.steps), one.failure, one.told) for one in episodes
+        Played(one.task.task_id, one.seed, one.threshold, tuple(one.steps), one.failure, one.told)
+        for one in episodes
     ]
 
 
@@ -201,7 +202,9 @@ def _step(going: Sequence[_Playing], actor: Actor, reflector: Reflector | None, 
         if rules.one_draw:
             drawn = [drawn[0]] * len(going)
         asked = [one for one, wanted in zip(going, drawn, strict=True) if wanted]
-        texts = [reflection_prompt(one.text, one.game.head, instruction=one.game.instruction) for one in asked]
+        texts = [
+            reflection_prompt(one.text, one.game.head, instruction=one.game.instruction) for one in asked
+        ]
         written = iter(reflector.write(texts, [one.seed_of("reflect") for one in asked]) if asked else ())
         reflections = [cut_reflection(next(written)) if wanted else "" for wanted in drawn]
     prompts = []
@@ -217,7 +220,9 @@ def _step(going: Sequence[_Playing], actor: Actor, reflector: Reflector | None, 
 # -- levels -----------------------------------------------------------------------------------------------
 
 
-def starts_of(sizes: Sequence[int], max_steps: int, *, equal: bool = False, compat: Compat = "fixed") -> list[int]:
+def starts_of(
+    sizes: Sequence[int], max_steps: int, *, equal: bool = False, compat: Compat = "fixed"
+) -> list[int]:
     """The iteration with which each level begins: levels get iterations by their number of items, or `equal` ones.
 
     With less iterations than items the published rule lets every level begin at 0, and then only the first is
@@ -277,7 +282,9 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
     """The world of the settings; what its games share is freed with the block."""
     world = settings.world
     # A published level has as many entries as a micro-batch has rows, so an iteration plays no more.
-    batch = settings.per_device_train_batch_size if settings.published else settings.per_device_eval_batch_size
+    batch = (
+        settings.per_device_train_batch_size if settings.published else settings.per_device_eval_batch_size
+    )
     request = LevelRequest(tasks=settings.task_file or None, measures=measures, entries=batch)
     levels = chosen(world.levels(settings.rules, request), settings)
     tasks, names = [level.tasks for level in levels], [level.name for level in levels]

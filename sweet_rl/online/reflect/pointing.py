@@ -22,7 +22,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, offered_commands, resolve_label, split_prompt
 from sweet_rl.errors import DataError, UsageError, first_line
-from sweet_rl.online.reflect.agent import CACHED_TEXTS, Agent, Chosen, Example, Sampling, draws_of, dropout, entropy_of
+from sweet_rl.online.reflect.agent import (
+    CACHED_TEXTS,
+    Agent,
+    Chosen,
+    Example,
+    Sampling,
+    draws_of,
+    dropout,
+    entropy_of,
+)
 from sweet_rl.online.reflect.runs import HEAD_FILE
 from sweet_rl.policies.decoding import choose
 from sweet_rl.training.steps import padded_batches
@@ -54,7 +63,14 @@ class PointingAgent(Agent):
     head: PointingHead
 
     def __init__(
-        self, model: Any, tokenizer: Any, sampling: Sampling, *, head: PointingHead, action_head: str, **more: Any
+        self,
+        model: Any,
+        tokenizer: Any,
+        sampling: Sampling,
+        *,
+        head: PointingHead,
+        action_head: str,
+        **more: Any,
     ) -> None:
         if sampling.max_new_tokens != 1:
             raise UsageError("--pointing_head makes one choice; leave --max_new_tokens at 1.")
@@ -81,7 +97,9 @@ class PointingAgent(Agent):
         branches = [self._tokens(text) for text in (ACTION_MARKER, *(f"\n{one}" for one in commands))]
         positions = getattr(self.config, "max_position_embeddings", None)
         rooms = [most for most in (room, positions) if most is not None]
-        ids = self._tokens(f"{split_prompt(prompt, self._action_head).before}{self._action_head}", begins=True)
+        ids = self._tokens(
+            f"{split_prompt(prompt, self._action_head).before}{self._action_head}", begins=True
+        )
         if rooms:
             ids = ids[-max(1, min(rooms) - max(map(len, branches))) :]
         return Example(ids, tuple(token_ids), tuple(branches))
@@ -173,7 +191,9 @@ def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) ->
             offered = agent.offered(prompt)
         except UsageError as error:
             repair = "If the text is of another world, name that by --env."
-            raise DataError(str(error), path=path, line=line, field="text", value=text[-60:], repair=repair) from error
+            raise DataError(
+                str(error), path=path, line=line, field="text", value=text[-60:], repair=repair
+            ) from error
         label = resolve_label(written, offered)
         if label is None:
             raise DataError(

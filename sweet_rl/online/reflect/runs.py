@@ -49,7 +49,9 @@ def next_experiment(folder: Path, stage: str) -> Path:
                 made.mkdir()
                 return made
     except OSError as error:
-        raise StorageError(f"--ckpt_path {str(folder)!r}: no folder can be made there: {error.strerror}.") from error
+        raise StorageError(
+            f"--ckpt_path {str(folder)!r}: no folder can be made there: {error.strerror}."
+        ) from error
 
 
 @contextmanager
@@ -123,7 +125,9 @@ def check(settings: ReflectSettings) -> list[str]:
                 "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
             )
     if settings.task_file and settings.world.ignored(settings.task_file, settings.compat):
-        surprises.append(f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games.")
+        surprises.append(
+            f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
+        )
     return surprises
 
 

@@ -23,27 +23,41 @@ class ReflectFlags(Compatible):
     """Flags of any world, under their published names and defaults; the last nine are ours."""
 
     per_device_train_batch_size: int = flag(
-        1, "rows of a micro-batch with gradients; RL: also episodes drawn from replay after each rollout.", at_least=1
+        1,
+        "rows of a micro-batch with gradients; RL: also episodes drawn from replay after each rollout.",
+        at_least=1,
     )
     per_device_eval_batch_size: int = flag(
         4, "episodes that are played at once; RL: the episodes of an iteration.", at_least=1
     )
     gradient_accumulation_steps: int = flag(
-        1, "fine-tuning: micro-batches of an update; RL: trainer calls whose episodes an update pools.", at_least=1
+        1,
+        "fine-tuning: micro-batches of an update; RL: trainer calls whose episodes an update pools.",
+        at_least=1,
     )
     eval_reps: int = flag(10, "how often an evaluation plays its data.", at_least=1)
-    mode: str = flag("train", "what the run is for; every stage sets it by itself (train_SPT, train_RLFT, test).")
+    mode: str = flag(
+        "train", "what the run is for; every stage sets it by itself (train_SPT, train_RLFT, test)."
+    )
     learning_rate: float = flag(2e-4, "of the adapter, and of the critic.", at_least=0)
     max_grad_norm: float = flag(0.3, "gradients are clipped to this norm.", above=0)
     weight_decay: float = flag(0.001, "of the optimizer.", at_least=0)
-    ppo_clip_coef: float = flag(0.1, "how far PPO lets the probability ratio move from 1.", above=0, only=_PPO)
+    ppo_clip_coef: float = flag(
+        0.1, "how far PPO lets the probability ratio move from 1.", above=0, only=_PPO
+    )
     ppo_update_iter: int = flag(3, "passes over an update's steps with --trainer ppo.", at_least=1, only=_PPO)
-    entropy_coef: float = flag(0.0, "what a unit of the policy's entropy takes off a step's cost.", at_least=0)
+    entropy_coef: float = flag(
+        0.0, "what a unit of the policy's entropy takes off a step's cost.", at_least=0
+    )
     lora_alpha: int = flag(16, "scale of the adapter.")
-    lora_dropout: float = flag(0.1, "dropout in front of the adapter, active in updates.", at_least=0, at_most=1)
+    lora_dropout: float = flag(
+        0.1, "dropout in front of the adapter, active in updates.", at_least=0, at_most=1
+    )
     disable_dropout: bool = flag(False, "no dropout anywhere.")
     lora_r: int = flag(64, "rank of the adapter.", at_least=1)
-    max_seq_length: int = flag(1024, "tokens of a text in fine-tuning; longer ones lose their beginning.", at_least=2)
+    max_seq_length: int = flag(
+        1024, "tokens of a text in fine-tuning; longer ones lose their beginning.", at_least=2
+    )
     max_new_tokens: int = flag(1, "tokens of an action at most; the shrunk head writes one.", at_least=1)
     temperature: float = flag(1.0, "of sampling.", above=0)
     top_p: float = flag(
@@ -53,7 +67,9 @@ class ReflectFlags(Compatible):
     model_name: str = flag("gpt2-xl", "the policy's model: a folder, a hub name, or tiny (made on the spot).")
     load_dir: str | None = flag(None, "a checkpoint of the policy to begin with: adapter and tokenizer.")
     reflect_model_name: str = flag("gpt2-xl", "the reflection model's model.", only=_REFLECTING)
-    reflect_load_dir: str | None = flag(None, "a checkpoint of the reflection model.", aliases=("reflectload_dir",))
+    reflect_load_dir: str | None = flag(
+        None, "a checkpoint of the reflection model.", aliases=("reflectload_dir",)
+    )
     ckpt_path: str = flag("results/", "folder in which every run gets a numbered folder of its own.")
     use_8bit: bool = flag(
         True, "load models in 8 bits. Needs CUDA and bitsandbytes; without CUDA models are loaded whole."
@@ -69,14 +85,18 @@ class ReflectFlags(Compatible):
     bf16: bool = flag(True, "fine-tuning computes in bfloat16 where there is CUDA; elsewhere in float32.")
     gradient_checkpointing: bool = flag(True, "fine-tuning keeps no activations of a layer but its input.")
     optim: str = flag(
-        "paged_adamw_32bit", "optimizer of fine-tuning; paged ones need CUDA and bitsandbytes and are AdamW elsewhere."
+        "paged_adamw_32bit",
+        "optimizer of fine-tuning; paged ones need CUDA and bitsandbytes and are AdamW elsewhere.",
     )
     lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = flag(
         "constant", "of fine-tuning: constant, constant_with_warmup, linear or cosine."
     )
     max_steps: int = flag(20000, "updates of fine-tuning; iterations of RL.", at_least=1)
     warmup_ratio: float = flag(
-        0.03, "share of the updates in which the learning rate rises; constant has none.", at_least=0, at_most=1
+        0.03,
+        "share of the updates in which the learning rate rises; constant has none.",
+        at_least=0,
+        at_most=1,
     )
     group_by_length: bool = flag(False, "fine-tuning: texts of similar lengths share a micro-batch.")
     save_steps: int = flag(100, "a checkpoint every so many updates or iterations.", at_least=1)
@@ -84,12 +104,16 @@ class ReflectFlags(Compatible):
     logging_steps: int = flag(10, "updates or iterations over which the numbers shown are means.", at_least=1)
     cache_dir: str = flag("model/", "where downloaded models are kept.")
     env: str = flag(
-        first_for("reflect"), "the world: its name, the published one as well, or module:WORLD.", aliases=("world",)
+        first_for("reflect"),
+        "the world: its name, the published one as well, or module:WORLD.",
+        aliases=("world",),
     )
     trainer: Literal["pg", "ppo"] = flag("pg", "pg (policy gradient) or ppo (needs a critic).")
     replay_buffer_size: int = flag(50, "successful episodes that are remembered.", at_least=0)
     use_critic: bool = flag(False, "learn a value of states and subtract it from the costs to come.")
-    critic_update_freq: int = flag(5, "the critic learns at every so many-th update.", at_least=1, only=_CRITIC)
+    critic_update_freq: int = flag(
+        5, "the critic learns at every so many-th update.", at_least=1, only=_CRITIC
+    )
     critic_update_iter: int = flag(5, "passes over its data when it does.", at_least=1, only=_CRITIC)
     shared_critic: bool = flag(
         False,
@@ -99,23 +123,33 @@ class ReflectFlags(Compatible):
     critic_layer_type: Literal["linear", "mlp"] = flag(
         "linear", "what is trained on the hidden state: linear or mlp.", only=_CRITIC
     )
-    shrink_head: bool = flag(True, "score the world's labels only, instead of the vocabulary. Not for fine-tuning.")
+    shrink_head: bool = flag(
+        True, "score the world's labels only, instead of the vocabulary. Not for fine-tuning."
+    )
     map_size: int = flag(4, "of no effect; kept for published command lines.", shown="never")
     random_map: bool = flag(True, "of no effect; kept for published command lines.", shown="never")
     is_slippery: bool = flag(False, "of no effect; kept for published command lines.", shown="never")
     max_turns: int | None = flag(
-        None, "agent turns of an episode at most; default the world's own number.", at_least=1, aliases=("horizon",)
+        None,
+        "agent turns of an episode at most; default the world's own number.",
+        at_least=1,
+        aliases=("horizon",),
     )
     task_file: str | None = flag(
-        None, "tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts."
+        None,
+        "tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.",
     )
     sandbox_dir: str = flag("/dev/shm/", "of no effect: no files are copied.", shown="never")  # as published
     discretize_actions: bool = flag(True, "of no effect: actions are labels.", shown="never")
     first_step: bool = flag(False, "play only the first step of every episode.")
     curriculum_index: int = flag(-1, "only this level of the curriculum; -1: all, one after the other.")
     few_data: int = flag(0, "only the first so many tasks of the first level; 0: all.", at_least=0)
-    reflect: bool = flag(False, "let the reflection model think first; fine-tuning: train it, instead of the policy.")
-    reflect_prob: float = flag(1.0, "how often it is asked, by step.", at_least=0, at_most=1, only=_REFLECTING)
+    reflect: bool = flag(
+        False, "let the reflection model think first; fine-tuning: train it, instead of the policy."
+    )
+    reflect_prob: float = flag(
+        1.0, "how often it is asked, by step.", at_least=0, at_most=1, only=_REFLECTING
+    )
     seed: int = flag(0, "of all draws.")
     device: str = flag("auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
     max_tokens_per_batch: int = flag(
@@ -165,7 +199,9 @@ class ReflectSettings(ReflectFlags):
     def rules(self) -> Options:
         """The options of a game: the world's own, and those of every world."""
         names = {option.name for option in fields(self.world.learns_with)}
-        values = {option.name: getattr(self.options, option.name) for option in fields(self.world.learns_with)}
+        values = {
+            option.name: getattr(self.options, option.name) for option in fields(self.world.learns_with)
+        }
         values |= {name: getattr(self, name) for name in _OF_GAMES if name in names}
         values |= {"max_turns": self.max_turns, "compat": self.compat}
         return self.world.learns_with(**values)
@@ -184,6 +220,8 @@ def settings_of(**flags: Any) -> ReflectSettings:
 
 def as_flags(settings: ReflectSettings) -> dict[str, Json]:
     """All settings as one flat map, by the names of their flags."""
-    plain = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "options"}
+    plain = {
+        field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "options"
+    }
     own = flags_of(settings.world, learning=True)
     return plain | {flag: getattr(settings.options, name) for flag, name in own.items()}

@@ -69,7 +69,9 @@ class FineTuning:
             by_length=settings.group_by_length,
         )
         if settings.gradient_checkpointing:
-            recompute_activations(bare_model(agent.model), ModelSettings(pretrain=settings.model_name, lora_rank=1))
+            recompute_activations(
+                bare_model(agent.model), ModelSettings(pretrain=settings.model_name, lora_rank=1)
+            )
 
     def run(self, done: int = 0) -> None:
         """Make the updates from `done` on."""
@@ -150,7 +152,10 @@ class FineTuning:
 
 
 def optimizer_of(
-    parameters: Sequence[nn.Parameter], settings: ReflectSettings, device: torch.device, say: Callable[[str], object]
+    parameters: Sequence[nn.Parameter],
+    settings: ReflectSettings,
+    device: torch.device,
+    say: Callable[[str], object],
 ) -> torch.optim.Optimizer:
     """AdamW, kept in the memory that its name gives where that is possible."""
     name = settings.optim

@@ -294,7 +294,9 @@ class ValueHead(nn.Module):
 class Critic:
     """Predicts the remaining cost from the policy's input."""
 
-    def __init__(self, agent: Agent, head: ValueHead, *, shared: bool = True, compat: Compat = "fixed") -> None:
+    def __init__(
+        self, agent: Agent, head: ValueHead, *, shared: bool = True, compat: Compat = "fixed"
+    ) -> None:
         self.agent, self.head = agent, head.to(agent.device)
         self.shared, self._compat = shared, compat
 

@@ -44,7 +44,9 @@ class HumanInteractionEnv:
         dialogue_history: what was said; the agent's entries have its `input` and `output`, too.
     """
 
-    def __init__(self, client: Any, human_prompt: str, model_id: str, env_id: int = 0, max_steps: int = 10) -> None:
+    def __init__(
+        self, client: Any, human_prompt: str, model_id: str, env_id: int = 0, max_steps: int = 10
+    ) -> None:
         self.client, self.human_prompt, self.model_id = client, human_prompt, model_id
         self.env_id, self.max_steps = env_id, max_steps
         self.problem_description = self.hidden_information = ""
@@ -77,7 +79,12 @@ class HumanInteractionEnv:
         self.done = parsed.answer is not None or self.steps >= self.max_steps
         self._consider(parsed)
         self.dialogue_history.append(
-            {"role": "assistant", "content": parsed.visible, "input": formatted_prompt, "output": parsed.output}
+            {
+                "role": "assistant",
+                "content": parsed.visible,
+                "input": formatted_prompt,
+                "output": parsed.output,
+            }
         )
         if self.done:
             return None, 0, True
@@ -129,7 +136,9 @@ def ask(client: Any, model: str, messages: Sequence[Json]) -> str:
     while True:
         attempt += 1
         try:
-            reply = client.chat.completions.create(model=model, messages=messages, max_tokens=4096, temperature=0)
+            reply = client.chat.completions.create(
+                model=model, messages=messages, max_tokens=4096, temperature=0
+            )
             break
         except Exception as error:
             bad = getattr(error, "status_code", None) == 400

@@ -51,12 +51,16 @@ class VLLMAgent:
         self._chat = chat_format or TokenizerChat.from_pretrained(model_id)
         self._rules = [Message("system", agent_prompt)] if agent_prompt else []
         server = VLLMServer(model_id, python=python, tensor_parallel_size=tensor_parallel_size)
-        start = VLLMPolicy.start(server, chat_format=self._chat, temperature=temperature, max_tokens=max_tokens)
+        start = VLLMPolicy.start(
+            server, chat_format=self._chat, temperature=temperature, max_tokens=max_tokens
+        )
         self._policy = wait_for(start, instead="VLLMPolicy.start")
         self._seed, self._calls = seed, 0
         atexit.register(self.close)
 
-    def get_action(self, str_dialogue_histories: Iterable[Dialogue | None], use_tqdm: bool = True) -> list[str | None]:
+    def get_action(
+        self, str_dialogue_histories: Iterable[Dialogue | None], use_tqdm: bool = True
+    ) -> list[str | None]:
         """The agent's next turn in each dialogue; None where that is over, and None was given.
 
         Args:

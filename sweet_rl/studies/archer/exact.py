@@ -52,7 +52,9 @@ class ExactLearner(ArcherLearner):
         return torch.tensor(gained)
 
 
-def exact_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> ExactLearner:
+def exact_learner(
+    settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
+) -> ExactLearner:
     """The learner of ArCHer's settings, likewise."""
     made: Any = make_learner(settings, chat_format=chat_format)
     return ExactLearner(settings, made.policy, made.critic, chat_format, say)
@@ -91,7 +93,9 @@ def dealt_anew(rows: Sequence[Transition], rng: Random) -> list[Transition]:
     return dealt
 
 
-def shuffled_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> ShuffledLearner:
+def shuffled_learner(
+    settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
+) -> ShuffledLearner:
     """The learner of ArCHer's settings, likewise."""
     made: Any = make_learner(settings, chat_format=chat_format)
     return ShuffledLearner(settings, made.policy, made.critic, chat_format, say)

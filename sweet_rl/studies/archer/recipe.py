@@ -154,7 +154,9 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
                 *_measure(study, START, seed),
             )
         )
-    bounds: list[Chain] = [(_scripted(study.bound(name), name, {"repeats": games}),) for name, games in BOUNDS.items()]
+    bounds: list[Chain] = [
+        (_scripted(study.bound(name), name, {"repeats": games}),) for name, games in BOUNDS.items()
+    ]
     runs: list[Chain] = []
     for seed, method in product(study.numbers, study.methods):
         chain = (_learn(study, method, seed), *_measure(study, method, seed))
@@ -230,7 +232,9 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
 
 
 @recorded("demo_archer measure")
-def measure(output: str, *overrides: str, games: int, seed: int, greedy: bool = False, trained: bool = False) -> None:
+def measure(
+    output: str, *overrides: str, games: int, seed: int, greedy: bool = False, trained: bool = False
+) -> None:
     """Let a policy play the words; nothing is learned from it.
 
     Args:

@@ -114,9 +114,19 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         measures=MEASURES,
         curves=CURVES,
         methods=(
-            *(method(name, *(_run(study, name, seed) for seed in study.numbers)) for name in (START, *study.methods)),
-            method(TEACHER, *(Run(seed, _measured(_whole(study.teacher(seed)))) for seed in study.numbers), bound=True),
-            *(method(name, Run(study.first_seed, _measured(_whole(study.bound(name)))), bound=True) for name in BOUNDS),
+            *(
+                method(name, *(_run(study, name, seed) for seed in study.numbers))
+                for name in (START, *study.methods)
+            ),
+            method(
+                TEACHER,
+                *(Run(seed, _measured(_whole(study.teacher(seed)))) for seed in study.numbers),
+                bound=True,
+            ),
+            *(
+                method(name, Run(study.first_seed, _measured(_whole(study.bound(name)))), bound=True)
+                for name in BOUNDS
+            ),
         ),
     )
     return Results(
@@ -180,13 +190,17 @@ def games_until(curve: Points, level: float) -> float | None:
 
     None where it never was.
     """
-    return next((games for (_, first), (games, second) in pairwise(curve) if (first + second) / 2 >= level), None)
+    return next(
+        (games for (_, first), (games, second) in pairwise(curve) if (first + second) / 2 >= level), None
+    )
 
 
 def _measured(games: Sequence[Trajectory]) -> dict[str, Counted]:
     # of the names in a game, whether the answers leave them, where they rule out any
     found = [
-        best_asker().fits(said[:turn], words) for said in map(_exchanges, games) for turn, (words, _) in enumerate(said)
+        best_asker().fits(said[:turn], words)
+        for said in map(_exchanges, games)
+        for turn, (words, _) in enumerate(said)
     ]
     fits = [fit for fit in found if fit is not None]
     return {
@@ -288,7 +302,10 @@ def _by_kind(study: OnlineStudy, seconds: Mapping[str, float]) -> dict[str, floa
         "games of the demonstrator": [study.teacher(seed).name for seed in study.numbers],
         "imitation": [study.run(START, seed).name for seed in study.numbers],
     }
-    kinds |= {TITLES[method][0]: [study.run(method, seed).name for seed in study.numbers] for method in study.methods}
+    kinds |= {
+        TITLES[method][0]: [study.run(method, seed).name for seed in study.numbers]
+        for method in study.methods
+    }
     known = {name for names in kinds.values() for name in names}
     kinds["measuring"] = [name for name in seconds if name not in known]
     return {kind: round(sum(seconds.get(name, 0.0) for name in names), 2) for kind, names in kinds.items()}

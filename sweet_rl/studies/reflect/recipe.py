@@ -260,7 +260,9 @@ def _explored(study: ReflectStudy, world: str, seed: int) -> Chain:
     return (
         call("reflect make_repositories", made, flags=making),
         call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, **fresh}),
-        call("reflect filter_task", tasks, (str(made / "made_tasks.json"),), given | {"output": tasks, **fresh}),
+        call(
+            "reflect filter_task", tasks, (str(made / "made_tasks.json"),), given | {"output": tasks, **fresh}
+        ),
         call("reflect reflection_negative", lessons, flags=teaching),
         call("reflect split_data", study.made(world, "split", seed), (str(lines),), splitting),
         call("reflect gen_sft", texts, (str(train),), given | {"output": texts, **fresh, "quiet": True}),

@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
-from sweet_rl.studies.reflect.recipe import FINE_TUNING, LAYERS, ONLINE, RANDOM_SHARE, TRAINING, WIDTH, ReflectStudy
+from sweet_rl.studies.reflect.recipe import (
+    FINE_TUNING,
+    LAYERS,
+    ONLINE,
+    RANDOM_SHARE,
+    TRAINING,
+    WIDTH,
+    ReflectStudy,
+)
 from sweet_rl.studies.reflect.worlds import TAXI
 from sweet_rl.studies.results import (
     Axes,
@@ -68,7 +76,11 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
 def _world(study: ReflectStudy, world: str) -> Comparison:
     methods = {method.key: _method(study, world, method) for method in study.methods[world]}
     levels = dict.fromkeys(
-        name for method in methods.values() for run in method.runs for name in run.measures if name != "success"
+        name
+        for method in methods.values()
+        for run in method.runs
+        for name in run.measures
+        if name != "success"
     )
     return Comparison(
         world,

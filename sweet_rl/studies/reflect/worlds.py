@@ -98,7 +98,9 @@ def _amount(given: Mapping[str, Any]) -> Amount:
 
 AMOUNTS: Final[Mapping[str, Amount]] = {
     world: _amount(given)
-    for world, given in tomllib.loads(files(__package__).joinpath("amounts.toml").read_text(encoding="utf-8")).items()
+    for world, given in tomllib.loads(
+        files(__package__).joinpath("amounts.toml").read_text(encoding="utf-8")
+    ).items()
 }
 """In minutes on two cores."""
 

@@ -214,7 +214,9 @@ def endings(label: str, counts: Sequence[Ending], most: int, highest: float, col
         axes.bar(turns, [each.successes / total for each in counts], 0.7, color=tone)
         for each, height in zip(counts, heights, strict=True):
             if most <= 10:  # else numbers would run into each other
-                axes.text(each.turns, height, f"{each.successes / each.episodes:.0%}", ha="center", va="bottom")
+                axes.text(
+                    each.turns, height, f"{each.successes / each.episodes:.0%}", ha="center", va="bottom"
+                )
         axes.set_title("share of episodes")
         axes.set_xlabel("turns of the agent")
         axes.set_xlim(0.4, most + 0.6)
@@ -254,14 +256,19 @@ def _svg(draw: Callable[[Any], None], label: str, width: int, height: int) -> Ma
         axes.patch.set_visible(False)
         figure.patch.set_visible(False)
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return Markup('<svg class="chart" role="img" aria-label="{}" {}').format(label, _for_a_page(out.getvalue(), label))
+    return Markup('<svg class="chart" role="img" aria-label="{}" {}').format(
+        label, _for_a_page(out.getvalue(), label)
+    )
 
 
 def _for_a_page(text: str, label: str) -> Markup:
     """An SVG file from its first attribute on: no names of its own but those it refers to, no colours."""
     text = text[text.index("<svg ") + 5 :]
     text = re.sub(
-        r"<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)", "", text, flags=re.DOTALL
+        r"<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)",
+        "",
+        text,
+        flags=re.DOTALL,
     )
     text = re.sub(r'(?:xmlns|xmlns:xlink|width|height|version)="[^"]*" ?', "", text, count=5)
     text = re.sub(r' id="\w+_\d+"', "", text)

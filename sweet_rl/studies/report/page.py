@@ -38,8 +38,12 @@ _CLAIMS = (
     "above 0; one that crosses 0 leaves it open."
 )
 _SHORT = "Differences of the same seeds, small dots, and Student\u2019s 95 % interval of their mean."
-_CORRECTED = " Intervals are wide enough for all {} claims of this page to be right together with 95 % (Bonferroni)."
-_BEHAVIOUR = "An oracle that knows each task's answer names every turn; a bar is their mean number in an episode."
+_CORRECTED = (
+    " Intervals are wide enough for all {} claims of this page to be right together with 95 % (Bonferroni)."
+)
+_BEHAVIOUR = (
+    "An oracle that knows each task's answer names every turn; a bar is their mean number in an episode."
+)
 _ENDINGS = (
     "A column is the share of episodes that ended after so many turns of the agent; the solid part of it "
     "succeeded. The number above is the success among the column's own episodes."
@@ -48,7 +52,9 @@ _CRITIC = (
     "Take a good turn and a bad one, by the oracle: how often does the critic score the good one higher "
     "(area under the ROC curve)? Above 0.5 is better than tossing a coin."
 )
-_TRAINING = "Faint: every update. Strong: the mean over a fifteenth of the run. Of several seeds the first is shown."
+_TRAINING = (
+    "Faint: every update. Strong: the mean over a fifteenth of the run. Of several seeds the first is shown."
+)
 _JUDGED = (
     "The critic's score says how much a turn helps: above zero it should be written more often, below zero "
     "less. Candidates are replies sampled at the same turn, sorted by score; the policy is trained to "
@@ -92,7 +98,8 @@ def results_page(results: Results) -> str:
         for another, each in sorted(found[len(first) :], key=lambda known: known[0])
     ]
     headlines = [
-        _headline(each, several=several) for each in sorted(results.comparisons, key=lambda part: bool(part.origin))
+        _headline(each, several=several)
+        for each in sorted(results.comparisons, key=lambda part: bool(part.origin))
     ]
     day, version, command = (results.provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
     known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
@@ -112,7 +119,10 @@ def results_page(results: Results) -> str:
         sections=[*others, *_examples(results), _run(results)],
         colours=colours,
         tone=lambda verdict: tones.get(verdict, ""),
-        **{name: getattr(words, name) for name in ("share", "number", "signed", "duration", "setting", "is_code")},
+        **{
+            name: getattr(words, name)
+            for name in ("share", "number", "signed", "duration", "setting", "is_code")
+        },
     )
 
 
@@ -273,7 +283,11 @@ def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
         means = {method.name: method.mean(part.measures[0].name) for method in part.methods}
         named = [("the start", part.start)] if part.start else []
         named += [(method.title, method.name) for method in part.methods if method.bound]
-        levels = [(title, mean) for title, name in named if (mean := means.get(name)) is not None and name not in drawn]
+        levels = [
+            (title, mean)
+            for title, name in named
+            if (mean := means.get(name)) is not None and name not in drawn
+        ]
     write, format_value = words.tick(axes.unit), words.writer(axes.unit)
     return charts.learning(part.title, series, levels, axes, write, format_value)
 
@@ -294,7 +308,9 @@ def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -
             first = place == 0 and method in rivals and best is not None
             wins = first and method.mean(measure.name) == best
             cells.append(_cell(value, words.span(found, measure.unit) if found else "", best=wins))
-        rows.append({"colour": given[method.name], "title": method.title, "text": method.text, "cells": cells})
+        rows.append(
+            {"colour": given[method.name], "title": method.title, "text": method.text, "cells": cells}
+        )
     return {"heads": [*facts, *(measure.title for measure in shown)], "rows": rows}
 
 
@@ -331,7 +347,9 @@ def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str]) -> 
         if span := words.span(found, measure.unit):
             label += f" ({span})"
         seeds = each if len(each) > 1 else []
-        rows.append(charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, label))
+        rows.append(
+            charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, label)
+        )
     start = next((row.mean for row in rows if row.colour == "c0"), None)
     write = words.tick(measure.unit)
     return charts.intervals(part.title, rows, start, measure.title, write) if rows else None

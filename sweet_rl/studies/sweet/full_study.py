@@ -72,7 +72,8 @@ class FullStudy:
         for trades, seeds in sorted(self.seeds.items()):
             yield _at(trades, seeds)
             success = {
-                number: {name: found[SUCCESS] for name, found in seed.numbers.items()} for number, seed in seeds.items()
+                number: {name: found[SUCCESS] for name, found in seed.numbers.items()}
+                for number, seed in seeds.items()
             }
             title = f"{_trades(trades)}, a critic chooses at test time"
             if chosen := comparison_at_test_time(f"test_time{trades}", success, title):
@@ -116,10 +117,14 @@ def read_full_study(path: Path) -> FullStudy | None:
         return None
     found: Json = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise DataError(f"must have the format {FORMAT}", path=path, repair="Name a file of benchmarks/mini.py.")
+        raise DataError(
+            f"must have the format {FORMAT}", path=path, repair="Name a file of benchmarks/mini.py."
+        )
     try:
         seeds = {
-            int(trades): {int(number): Seed(seed["numbers"], tuple(seed["made"])) for number, seed in of_trades.items()}
+            int(trades): {
+                int(number): Seed(seed["numbers"], tuple(seed["made"])) for number, seed in of_trades.items()
+            }
             for trades, of_trades in found["trades"].items()
         }
         return FullStudy(found["settings"], seeds)
@@ -190,5 +195,7 @@ def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
         text=f"mini:trades={trades}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}.",
         measures=tuple(measures[name] for name in COLUMNS),
         methods=tuple(methods.values()),
-        claims=tuple(claim_over_seeds(text, methods["sweet"], methods[worse], SUCCESS) for text, worse in claims),
+        claims=tuple(
+            claim_over_seeds(text, methods["sweet"], methods[worse], SUCCESS) for text, worse in claims
+        ),
     )

@@ -116,14 +116,18 @@ def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]]:
         own="",
         text=f"Frontend Design on {report['tasks']} pages of mini-web, by designers without a model: they "
         "bound what one can score.",
-        measures=tuple(Measure(name, METRICS.get(name, name)) for name in sorted(report["metrics"], key=order.index)),
+        measures=tuple(
+            Measure(name, METRICS.get(name, name)) for name in sorted(report["metrics"], key=order.index)
+        ),
         curves=(Axes("combined", "the improver's drafts (combined)", "turn", "share"),),
         methods=(
             *designers,
             *(Method(f"floor_{name}", f"floor: {name}", runs=(Run(0, of),)) for name, of in floors.items()),
         ),
     )
-    return comparison, tuple(_strip(row, each, study.folder) for row, each in zip(improved[:2], grades, strict=False))
+    return comparison, tuple(
+        _strip(row, each, study.folder) for row, each in zip(improved[:2], grades, strict=False)
+    )
 
 
 def _way_up(rows: Sequence[Mapping[int, float]]) -> Points:

@@ -76,9 +76,17 @@ def _tasks(study: Study) -> Chain:
             "generate_tasks",
             (tasks := study.path(f"{name}.jsonl")),
             (str(tasks),),
-            {"source": f"mini:{study.world}:{split}", "num_tasks": number, "seed": study.seed, "overwrite": True},
+            {
+                "source": f"mini:{study.world}:{split}",
+                "num_tasks": number,
+                "seed": study.seed,
+                "overwrite": True,
+            },
         )
-        for name, split, number in (("train", "train", study.train_tasks), ("test", study.test_split, study.test_tasks))
+        for name, split, number in (
+            ("train", "train", study.train_tasks),
+            ("test", study.test_split, study.test_tasks),
+        )
     )
 
 
@@ -161,7 +169,9 @@ def _looked_at(study: Study, name: str, model: str) -> Chain:
     )
 
 
-def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int, flags: Flags | None = None) -> Step:
+def _simulate(
+    study: Study, model: str, tasks: Path, output: Path, repeats: int, flags: Flags | None = None
+) -> Step:
     return call(
         "simulate_interactions",
         output,
@@ -216,7 +226,9 @@ def candidates(study: Study) -> Chain:
     return (_sample(study, study.agent, study.dialogues, "sampled.jsonl", fraction),)
 
 
-def dialogue_dpo(study: Study, name: str = "dpo", settings: Flags = DIALOGUE_DPO, *, guarded: bool = True) -> Chain:
+def dialogue_dpo(
+    study: Study, name: str = "dpo", settings: Flags = DIALOGUE_DPO, *, guarded: bool = True
+) -> Chain:
     """Multi-turn DPO on pairs of whole dialogues; `guarded` with their hard negatives."""
     pairs = study.path("pairs_guarded.jsonl" if guarded else "pairs.jsonl")
     return _train(study, "train_dpo", name, pairs, settings), *_measure(study, name)

@@ -152,7 +152,9 @@ def choosing_agents(study: Study) -> list[str]:
     return [chosen_by(critic, turns) for turns in study.best_of for critic in CHOOSERS]
 
 
-def comparison_at_test_time(name: str, success: Mapping[int, Mapping[str, float]], title: str) -> Comparison | None:
+def comparison_at_test_time(
+    name: str, success: Mapping[int, Mapping[str, float]], title: str
+) -> Comparison | None:
     """A curve of success against the number of turns of every seed, for each critic; None where no critic chose.
 
     The figure of SWEET-RL (arXiv 2503.15478, test-time scaling): the agent as it was takes the turn of N that the
@@ -170,7 +172,11 @@ def comparison_at_test_time(name: str, success: Mapping[int, Mapping[str, float]
         )
         if runs:
             methods.append(Method(critic, title_of_critic, text, runs))
-    return Comparison(name, title, own="critic", curves=(AT_TEST_TIME,), methods=tuple(methods)) if methods else None
+    return (
+        Comparison(name, title, own="critic", curves=(AT_TEST_TIME,), methods=tuple(methods))
+        if methods
+        else None
+    )
 
 
 def _points(success: Mapping[str, float], critic: str) -> tuple[tuple[float, float], ...]:
@@ -210,7 +216,10 @@ def agreement(study: Study, name: str) -> dict[str, Counted]:
             if good and bad:
                 found[key].append(area_under_curve(good, bad))
     found["right_pairs"] = [
-        float(verdicts[key_of(row)][row["chosen_index"]].good > verdicts[key_of(row)][row["rejected_index"]].good)
+        float(
+            verdicts[key_of(row)][row["chosen_index"]].good
+            > verdicts[key_of(row)][row["rejected_index"]].good
+        )
         for _, row in read_rows(study.pairs(name))
         if "chosen_index" in row
     ]
@@ -301,7 +310,9 @@ def _curves(study: Study, name: str) -> dict[str, Points]:
         "loss": [(row["step"], row["loss"]) for row in rows],
         "accuracy": [(row["step"], row["acc"]) for row in rows if "acc" in row],
         "margin": [
-            (row["step"], row["chosen_reward"] - row["reject_reward"]) for row in rows if "reject_reward" in row
+            (row["step"], row["chosen_reward"] - row["reject_reward"])
+            for row in rows
+            if "reject_reward" in row
         ],
     }
     return {key: tuple(points) for key, points in found.items() if points}
@@ -319,7 +330,8 @@ def _dialogues(study: Study, dialogues: Mapping[str, Sequence[Trajectory]]) -> I
     before, after = sides.values()
     # first those that were lost before and are won after
     order = sorted(
-        before, key=lambda key: not (key in after and before[key][0].reward != 1 and after[key][0].reward == 1)
+        before,
+        key=lambda key: not (key in after and before[key][0].reward != 1 and after[key][0].reward == 1),
     )
     for key in order[:3]:
         for name, side in sides.items():
@@ -361,7 +373,9 @@ def settings_of(study: Study) -> dict[str, Json]:
         "pairs a turn": study.pairs_per_turn,
         "least difference of their scores": SWEETS[0].margin,
         "least score of a chosen turn": SWEETS[0].min_score,
-        "least score with the blind critic": next(way.min_score for way in SWEETS if way.critic == "critic_blind"),
+        "least score with the blind critic": next(
+            way.min_score for way in SWEETS if way.critic == "critic_blind"
+        ),
         **GUARDS,
         **{
             f"{title}: {name}": value

@@ -26,7 +26,9 @@ STAGES: Final[Mapping[str, StageEntry]] = {
         ("alfworld/data_reflection.json",),
     ),
     "reflect alfworld_gen_sft": StageEntry(
-        f"{__name__}.data:alfworld_gen_sft", "ALFWorld: write training texts from records.", ("alfworld/sft*.jsonl",)
+        f"{__name__}.data:alfworld_gen_sft",
+        "ALFWorld: write training texts from records.",
+        ("alfworld/sft*.jsonl",),
     ),
 }
 """What is typed behind `sweet-rl`."""

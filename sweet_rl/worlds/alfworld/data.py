@@ -49,7 +49,12 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
 
 @recorded("reflect alfworld_reflection", reads=("tasks",), prices=True, resumes=True)
 @teacher_stage(
-    defaults={"num_records": 1000, "output": "data/alfworld/data_reflection.json", "random_share": 0.7, "seed": 5},
+    defaults={
+        "num_records": 1000,
+        "output": "data/alfworld/data_reflection.json",
+        "random_share": 0.7,
+        "seed": 5,
+    },
     helps={
         "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (of $ALFWORLD_DATA); default the published family, tomatoes into microwaves, of the one or else of the other.",
         "random_share": "how often the player takes any action, 0 to 1; else the planner's next.",

@@ -76,7 +76,9 @@ class Household(WorkerPool):
         timeout_s: of one step; as published.
     """
 
-    def __init__(self, *, workers: int | None = None, timeout_s: float = 100.0, plan_timeout_s: float = 100.0) -> None:
+    def __init__(
+        self, *, workers: int | None = None, timeout_s: float = 100.0, plan_timeout_s: float = 100.0
+    ) -> None:
         super().__init__(
             "sweet_rl.worlds.alfworld.engine", workers=workers, timeout_s=timeout_s, called="household engine"
         )
@@ -140,7 +142,9 @@ def _game_data(problem: str, trajectory: Json, *, own_words: bool = False) -> di
     if logic.is_absolute() and (logic / domain.name).is_file() and (logic / grammar.name).is_file():
         domain, grammar = logic / domain.name, logic / grammar.name
     random.seed(derive_seed("sentence", trajectory["task_type"], problem))  # it draws from the global one
-    words = add_task_to_grammar(grammar.read_text("utf-8"), trajectory, goal_desc_human_anns_prob=float(own_words))
+    words = add_task_to_grammar(
+        grammar.read_text("utf-8"), trajectory, goal_desc_human_anns_prob=float(own_words)
+    )
     return {"pddl_domain": domain.read_text("utf-8"), "grammar": str(words), "pddl_problem": problem}
 
 
@@ -216,7 +220,9 @@ class LoadedGame:
             raise bad_game(source, f"is no PDDL problem of this domain ({why})") from None
         self._state: Any = self._env._pddl_state  # there is no other way to it
         self._first_facts = frozenset(self._state.facts)
-        changing = {effect.literal.predicate for action in self._state.task.actions for effect in action.effects}
+        changing = {
+            effect.literal.predicate for action in self._state.task.actions for effect in action.effects
+        }
         actions: dict[str, Any] = self._env._logic.actions
         words = {name: frozenset(re.findall(r"\w+", action.template)) for name, action in actions.items()}
         self._fixed = {name: terms for name, terms in words.items() if not terms & changing}

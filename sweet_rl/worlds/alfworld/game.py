@@ -162,7 +162,9 @@ class HouseholdGame:
         """Give every command a label, anew at each step."""
         commands = self._moment.commands
         if len(commands) > len(CHOICES):
-            detail = f"{self._source}: {len(commands)} commands are on offer and there are {len(CHOICES)} labels"
+            detail = (
+                f"{self._source}: {len(commands)} commands are on offer and there are {len(CHOICES)} labels"
+            )
             raise EpisodeError(StopReason.WORLD_FAILED, Failure("too_many_actions", detail))
         labels = list(CHOICES[: len(commands)])
         if self._shuffles:

@@ -93,7 +93,9 @@ def data_folder() -> Path | None:
     folder = Path(named).expanduser()
     if (folder / GAMES_FOLDER).is_dir():
         return folder
-    if folder == Path("~/.cache/alfworld").expanduser():  # the package sets it when it is imported, folder or not
+    if (
+        folder == Path("~/.cache/alfworld").expanduser()
+    ):  # the package sets it when it is imported, folder or not
         return None
     raise _no_data(f"is {named!r}, and")
 

@@ -61,7 +61,9 @@ def to_copy(source: Path, target: Path) -> list[Path]:
     return found
 
 
-def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed") -> tuple[int, int, Counter[str]]:
+def filter_repositories(
+    source: Path, target: Path, *, compat: Compat = "fixed"
+) -> tuple[int, int, Counter[str]]:
     """Copy the suitable files of every sub-folder of `source` to `target`; files directly in `source` are left out.
 
     Files of an earlier run are overwritten or kept. Links and special files are never followed, so that a loop or a device in
@@ -312,7 +314,9 @@ def extract_questions(text: str, *, compat: Compat = "fixed") -> list[tuple[str,
     return found
 
 
-def write_questions(folder: Path, planned: Mapping[str, SourceFile], results: Mapping[str, Sequence[Json]]) -> int:
+def write_questions(
+    folder: Path, planned: Mapping[str, SourceFile], results: Mapping[str, Sequence[Json]]
+) -> int:
     """Write one file of tasks for each repository, and all of them to `ALL_QUESTIONS`; returns their number.
 
     Those of a repository called `data` are in that file alone.
@@ -395,7 +399,9 @@ def played_path(commands: Iterable[Any], *, compat: Compat = "fixed") -> list[st
     for command in commands:
         verb, _, rest = str(command).strip().partition(" ")
         words = [word for word in split_command(rest) if word is not None]
-        target = unwrap(words[0]) if len(words) == 1 else rest.strip()  # a name with blanks may stand there bare
+        target = (
+            unwrap(words[0]) if len(words) == 1 else rest.strip()
+        )  # a name with blanks may stand there bare
         if verb != "ls":
             path.append(f"{verb} {wrap(target, compat=compat)}" if target else verb)
     if path and path[-1].startswith("cat "):

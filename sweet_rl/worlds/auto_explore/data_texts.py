@@ -57,7 +57,9 @@ class ExploreTalk:
         markov: a model is shown nothing of earlier steps.
     """
 
-    def __init__(self, game: ExploreGame, question: str, teacher: Teacher, *, seed: int, markov: bool = False) -> None:
+    def __init__(
+        self, game: ExploreGame, question: str, teacher: Teacher, *, seed: int, markov: bool = False
+    ) -> None:
         self.game = game
         self.cost = 0.0
         self._teacher, self._seed, self._markov = teacher, seed, markov
@@ -134,7 +136,9 @@ class Lesson:
     number: int = 0
 
 
-def plan_lessons(tasks: Sequence[Mapping[str, Json]], model: str, *, negatives: bool = True) -> dict[str, Lesson]:
+def plan_lessons(
+    tasks: Sequence[Mapping[str, Json]], model: str, *, negatives: bool = True
+) -> dict[str, Lesson]:
     """The missing lessons: a right path for each task without one by this model, and the wrong paths."""
     planned = {}
     for index, task in enumerate(tasks):
@@ -218,10 +222,15 @@ async def teach(
     # as published, reflections and commands are paired by their place even where a reply could not be read
     thought = turns if compat == "published" and lesson.wrong_at is None else read
     steps: list[Json] = [{"reflection": "", "cmd": command} for command in led]
-    steps += [{"reflection": one.reflection, "cmd": other.command} for one, other in zip(thought, read, strict=False)]
+    steps += [
+        {"reflection": one.reflection, "cmd": other.command}
+        for one, other in zip(thought, read, strict=False)
+    ]
     if not read:
         return Done(None, tuple(failures))
-    handed_in = next((turn.moved.info["identified"] for turn in turns if "identified" in turn.moved.info), None)
+    handed_in = next(
+        (turn.moved.info["identified"] for turn in turns if "identified" in turn.moved.info), None
+    )
     if handed_in is not None and compat == "published":
         folder, _, name = str(handed_in).rpartition("/")
         handed_in = f"{folder}/{wrap(unwrap(name), compat='published')}".lstrip("/")
@@ -300,7 +309,9 @@ def explore_texts(
     return texts
 
 
-def _replay(task: Mapping[str, Json], steps: list[Mapping[str, Any]], game: ExploreGame) -> list[SftTexts] | str:
+def _replay(
+    task: Mapping[str, Json], steps: list[Mapping[str, Any]], game: ExploreGame
+) -> list[SftTexts] | str:
     """The texts of all steps, or why there are none."""
     replayed = []
     try:
@@ -321,7 +332,13 @@ def _replay(task: Mapping[str, Json], steps: list[Mapping[str, Any]], game: Expl
 
 
 async def play_explore(
-    task: Task, game: ExploreGame, player: Teacher, *, seed: int, markov: bool = False, compat: Compat = "fixed"
+    task: Task,
+    game: ExploreGame,
+    player: Teacher,
+    *,
+    seed: int,
+    markov: bool = False,
+    compat: Compat = "fixed",
 ) -> Done:
     """Play a task to its end; the result has `won`, `cost`, and the commands.
 
@@ -351,7 +368,9 @@ async def play_explore(
     return Done({"task_id": task.task_id, "won": won, "cost": cost, "commands": commands}, tuple(failures))
 
 
-def success_by_level(levels: Sequence[Mapping[str, Task]], played: Mapping[str, Json]) -> list[dict[str, Json]]:
+def success_by_level(
+    levels: Sequence[Mapping[str, Task]], played: Mapping[str, Json]
+) -> list[dict[str, Json]]:
     """`level`, `episodes`, `failed` and `success` (of 1, of the episodes that did not fail) of every level."""
     results: list[dict[str, Json]] = []
     for at, episodes in enumerate(levels):

@@ -14,11 +14,17 @@ ACTION_HEAD: Final = "\n# Choose from below your command"
 """What begins the list of actions, which ends a prompt."""
 
 STAGES: Final[Mapping[str, StageEntry]] = {
-    f"reflect {name}": StageEntry(f"sweet_rl.worlds.auto_explore.stages:{name}", f"AutoExplore: {summary}", writes)
+    f"reflect {name}": StageEntry(
+        f"sweet_rl.worlds.auto_explore.stages:{name}", f"AutoExplore: {summary}", writes
+    )
     for name, summary, writes in (
         ("make_repositories", "make small repositories with facts to find.", ("repos",)),
         ("filter_repo", "copy what may be shown of repositories.", ("repos_filtered",)),
-        ("gen_task", "let a teacher ask questions about files of repositories.", ("tasks", "tasks/data.json")),
+        (
+            "gen_task",
+            "let a teacher ask questions about files of repositories.",
+            ("tasks", "tasks/data.json"),
+        ),
         ("filter_task", "drop tasks that cannot be played, and duplicates.", ("tasks_filtered/data.json",)),
         (
             "reflection_negative",
@@ -57,9 +63,14 @@ class Levels(Settings):
 class ExploreOptions(Options):
     """Options of AutoExplore."""
 
-    place: str | None = flag(None, "the folder of repositories; default: embedded ones.", aliases=("game_place",))
+    place: str | None = flag(
+        None, "the folder of repositories; default: embedded ones.", aliases=("game_place",)
+    )
     leaveout_prob: float = flag(
-        0.0, "with which probability each file or folder that leads to no answer is left out.", at_least=0, at_most=1
+        0.0,
+        "with which probability each file or folder that leads to no answer is left out.",
+        at_least=0,
+        at_most=1,
     )
     shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
 
@@ -73,7 +84,9 @@ class ExploreLearning(ExploreOptions, Levels):
     """
 
     place: str | None = flag(
-        "data/auto_explore/repos_filtered/", "the repositories that tasks of a file are about.", aliases=("repo_dir",)
+        "data/auto_explore/repos_filtered/",
+        "the repositories that tasks of a file are about.",
+        aliases=("repo_dir",),
     )
     leaveout_prob: float = flag(
         0.5, "files that are no answers are left out with this probability.", at_least=0, at_most=1

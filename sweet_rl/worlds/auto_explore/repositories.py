@@ -41,7 +41,9 @@ SUFFIXES: Final[dict[Kind, tuple[str, ...]]] = {
 LINE_LIMITS: Final[dict[Kind, int]] = {"code": 1000, "data": 5, "text": 100, "exec": 10, "other": 10}
 """Lines that are shown of a file at most, by its kind."""
 
-_KIND_OF: Final[dict[str, Kind]] = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes}
+_KIND_OF: Final[dict[str, Kind]] = {
+    suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes
+}
 
 
 def kind_of(name: str) -> Kind:
@@ -257,7 +259,9 @@ class Library:
     def get(self, name: str) -> RepositoryIndex:
         """The repository called `name`."""
         if name not in self._known:
-            self._known[name] = self._embedded(name) if self._folder is None else self._scan(self._folder, name)
+            self._known[name] = (
+                self._embedded(name) if self._folder is None else self._scan(self._folder, name)
+            )
         return self._known[name]
 
     def _scan(self, folder: Path, name: str) -> RepositoryIndex:

@@ -218,7 +218,9 @@ class Sandbox:
         below = [""] if isinstance(seed, Random) else []
         while below:
             folder = below.pop()
-            inside = [posixpath.join(folder, entry.name) for entry in self._entries(folder) if entry.is_folder]
+            inside = [
+                posixpath.join(folder, entry.name) for entry in self._entries(folder) if entry.is_folder
+            ]
             below += reversed(inside)
 
     def _entries(self, folder: str) -> Sequence[Entry]:
@@ -232,7 +234,9 @@ class Sandbox:
                 left = list[Entry]()
                 for entry in found:
                     path = posixpath.join(folder, entry.name)
-                    ends = "" if self._compat == "published" else "/"  # there a letter keeps what begins with it
+                    ends = (
+                        "" if self._compat == "published" else "/"
+                    )  # there a letter keeps what begins with it
                     stays = any(f"{kept}{ends}".startswith(f"{path}{ends}") for kept in self._keep)
                     if stays or rng.random() >= self._leaveout:
                         left.append(entry)
@@ -313,7 +317,9 @@ class Sandbox:
         there = self.at(path)
         if not there:
             raise CommandError(f"ls: {_shown(rest[0])}: {os.strerror(errno.ENOENT)}\n")
-        names = [entry.name for entry in self.entries(path)] if there == "folder" else [posixpath.basename(path)]
+        names = (
+            [entry.name for entry in self.entries(path)] if there == "folder" else [posixpath.basename(path)]
+        )
         more = [f"... and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
         listed = "\n".join([*(f"'{name}'" for name in names[:MAX_LISTED]), *more])
         return Result(f"Success: The result of ls is:\n{listed}")

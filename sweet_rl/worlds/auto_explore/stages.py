@@ -56,7 +56,9 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     needs a download or a model. The same seed writes the same bytes.
     """
     write = import_module("sweet_rl.mini.repositories").write_repositories
-    tasks = write(flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite)
+    tasks = write(
+        flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite
+    )
     print(
         f"{flags.num} repositories are in {flags.output_dir}/repos, {tasks} tasks about them in "
         f"{flags.output_dir}/made_tasks.json"
@@ -191,7 +193,9 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
         if len(files) == 1 or file.name != ALL_QUESTIONS or task.get("root") == file.stem
     ]
     if not Path(flags.repo_dir).is_dir():
-        raise UsageError(f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories.")
+        raise UsageError(
+            f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."
+        )
     stay, dropped = clean_tasks(tasks, Path(flags.repo_dir), compat=flags.compat)
     write_list(Path(flags.output), stay)
     print(f"{len(stay)} of {len(tasks)} tasks are in {flags.output}")
@@ -338,7 +342,10 @@ class AutoExploreGptFlags(
 @recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True, resumes=True)
 @teacher_stage(
     "task_file",
-    defaults={"task_file": "data/auto_explore/tasks_filtered/test.json", "output": "results/auto_explore_gpt.json"},
+    defaults={
+        "task_file": "data/auto_explore/tasks_filtered/test.json",
+        "output": "results/auto_explore_gpt.json",
+    },
     helps={
         "output": "the file of results; beside it is a journal of the episodes.",
         "seed": "of the model's draws.",
@@ -386,7 +393,9 @@ def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /)
     async def episode(job: Job[Task], teacher: Teacher) -> Done:
         game = ExploreGame(library, max_turns=flags.max_turns, compat=flags.compat)
         seed = derive_seed(flags.seed, job.key, job.attempt)
-        return await play_explore(job.item, game, teacher, seed=seed, markov=flags.markov, compat=flags.compat)
+        return await play_explore(
+            job.item, game, teacher, seed=seed, markov=flags.markov, compat=flags.compat
+        )
 
     with JobFile(journal, settings, overwrite=flags.overwrite, output=output) as jobs:
         for path in (journal, output):

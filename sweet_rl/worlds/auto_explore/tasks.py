@@ -159,7 +159,9 @@ def _read(file: Path) -> list[Record]:
                 made = what in {"a string", "a list of commands"}
                 repair = "It is written by gen_task and by make_repositories." if made else ""
                 field = f"[{number}].{name}"
-                raise DataError(f"must be {what}", path=file, field=field, value=record.get(name), repair=repair)
+                raise DataError(
+                    f"must be {what}", path=file, field=field, value=record.get(name), repair=repair
+                )
     return records
 
 

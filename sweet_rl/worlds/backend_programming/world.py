@@ -24,7 +24,14 @@ from sweet_rl.flags import no_flag
 from sweet_rl.policies import scripted
 from sweet_rl.types import Compat, Message, Observation, Task, derive_seed
 from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.dialogue import PARSERS, Dialogue, DialogueEnv, DialogueOptions, ParsedAction, published_data
+from sweet_rl.worlds.dialogue import (
+    PARSERS,
+    Dialogue,
+    DialogueEnv,
+    DialogueOptions,
+    ParsedAction,
+    published_data,
+)
 from sweet_rl.worlds.options import AgentRequest, Options
 
 if TYPE_CHECKING:
@@ -191,7 +198,9 @@ class BackendProgramming(Dialogue):
             raise UsageError(f"{self.name} needs a simulated human, and options of its own.")
         stop = options.user_failure == "stop"
         parser = PARSERS[options.parser]
-        yield lambda: BackendEnv(user, max_turns=self.turns(options), parser=parser, stop_on_user_failure=stop)
+        yield lambda: BackendEnv(
+            user, max_turns=self.turns(options), parser=parser, stop_on_user_failure=stop
+        )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that asks some questions, three players of the mini benchmark, the ceiling and the floor."""
@@ -252,7 +261,9 @@ class BackendProgramming(Dialogue):
         speaker: Speaker = import_module("sweet_rl.mini.backend.human").answer_served
         return speaker
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any) -> User:
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
         """The human as the paper has it."""
         from sweet_rl.users.model import OpenAIUser
 

@@ -27,7 +27,9 @@ STAGES: Final[Mapping[str, StageEntry]] = {
         ("taxi/data_reflection.json",),
     ),
     "reflect taxi_gen_sft": StageEntry(
-        f"{__name__}.data:taxi_gen_sft", "DangerousTaxi: write training texts from records.", ("taxi/sft*.jsonl",)
+        f"{__name__}.data:taxi_gen_sft",
+        "DangerousTaxi: write training texts from records.",
+        ("taxi/sft*.jsonl",),
     ),
 }
 """What is typed behind `sweet-rl`."""
@@ -97,7 +99,9 @@ class DangerousTaxi(TextGameWorld):
             return super().levels(options, request)
         learns = isinstance(options, TaxiLearning) and options.taxi_curriculum
         names = ("pickup", "dropoff", "full") if learns else ("none",)
-        return [Level(name, [task_from_row(row) for row in drawn_tasks(name, request.entries)]) for name in names]
+        return [
+            Level(name, [task_from_row(row) for row in drawn_tasks(name, request.entries)]) for name in names
+        ]
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:

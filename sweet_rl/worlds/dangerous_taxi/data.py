@@ -33,7 +33,15 @@ from sweet_rl.reflect_data.texts import (
 )
 from sweet_rl.types import Compat
 from sweet_rl.worlds.dangerous_taxi import STAGES
-from sweet_rl.worlds.dangerous_taxi.game import ACTION_NAMES, LABELS, TABLE, game_instruction, plan, prompt, rules_text
+from sweet_rl.worlds.dangerous_taxi.game import (
+    ACTION_NAMES,
+    LABELS,
+    TABLE,
+    game_instruction,
+    plan,
+    prompt,
+    rules_text,
+)
 from sweet_rl.worlds.dangerous_taxi.tasks import start_states, thought
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
@@ -75,7 +83,9 @@ def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) 
     head_start = not flags.published if flags.head_start is None else flags.head_start
     own: dict[str, Any] = {"with_prompt": flags.with_prompt, "head_start": head_start, "compat": flags.compat}
     starts = start_states("" if flags.split == "any" else flags.split)
-    play = partial(play_taxi, starts=starts, random_share=flags.random_share, max_turns=flags.max_turns, **own)
+    play = partial(
+        play_taxi, starts=starts, random_share=flags.random_share, max_turns=flags.max_turns, **own
+    )
     target = Path(flags.output or f"data/taxi/{name}")
     record(play, taxi_request(), teacher_flags, flags, target, own | {"split": flags.split})
 
@@ -167,7 +177,11 @@ def hint_of(best: int | None, *, compat: Compat = "fixed") -> str:
 
 
 def taxi_texts(
-    records: Iterable[Mapping[str, Any]], *, label: str = "taken", keep_rules: bool = False, compat: Compat = "fixed"
+    records: Iterable[Mapping[str, Any]],
+    *,
+    label: str = "taken",
+    keep_rules: bool = False,
+    compat: Compat = "fixed",
 ) -> Texts:
     """Training texts of records: `sft`, `sft_reflection`, `sft_policy`."""
     texts = Texts({f"{name}.jsonl": [] for name in ("sft", "sft_reflection", "sft_policy")})
@@ -199,5 +213,7 @@ def taxi_sft_texts(state: str, reflection: str, label: str, *, compat: Compat = 
     before, after = split_prompt(text, ACTION_HEAD)
     reflected = f"{before}\n{ANALYSE_MARKER}{reflection}"
     return SftTexts(
-        plain=f"{text}{ACTION_MARKER}{label}", reflection=reflected, policy=f"{reflected}{after}{ACTION_MARKER}{label}"
+        plain=f"{text}{ACTION_MARKER}{label}",
+        reflection=reflected,
+        policy=f"{reflected}{after}{ACTION_MARKER}{label}",
     )

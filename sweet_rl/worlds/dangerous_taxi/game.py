@@ -26,7 +26,15 @@ from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Json, Task, derive_seed
 from sweet_rl.worlds.text_game_world import ACTION_HEAD
 
-MAP: Final = ("+---------+", "|R: | : :G|", "| : | : : |", "| : : : : |", "| | : | : |", "|Y| : |B: |", "+---------+")
+MAP: Final = (
+    "+---------+",
+    "|R: | : :G|",
+    "| : | : : |",
+    "| : : : : |",
+    "| | : | : |",
+    "|Y| : |B: |",
+    "+---------+",
+)
 """A cell is every second character; what stands between two cells is a wall `|` or a way `:`."""
 
 SIZE: Final = 5
@@ -235,7 +243,12 @@ class TaxiGame:
     labels: Sequence[str] = LABELS  # all six, always: not every one is safe
 
     def __init__(
-        self, *, max_turns: int = 15, with_prompt: bool = False, with_history: bool = False, compat: Compat = "fixed"
+        self,
+        *,
+        max_turns: int = 15,
+        with_prompt: bool = False,
+        with_history: bool = False,
+        compat: Compat = "fixed",
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}.")

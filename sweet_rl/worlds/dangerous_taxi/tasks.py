@@ -98,7 +98,11 @@ class TaxiDriver(ScriptedPolicy):
     def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:
         super().__init__(system_prompt)
         self.name = name
-        skills = {"planner": 1.0, "careless": 0.1, "random": 0.0}  # published data: one step of ten is planned
+        skills = {
+            "planner": 1.0,
+            "careless": 0.1,
+            "random": 0.0,
+        }  # published data: one step of ten is planned
         self._skill = skill_of("driver", name, skill, skills)
 
     def _say(self, observation: Observation) -> str:
@@ -144,7 +148,9 @@ def thought(before: int | None, action: int | None, state: int, draws: Random) -
         nearer = down * (to_row - row) > 0 or right * (to_column - column) > 0
         whom = "destination" if riding else "passenger"
         why = f"towards the {whom}" if nearer else f"around the wall to the {whom}"
-    parts.append(draws.choice((f"Next {name}, {why}.", f"Now {name}, {why}.", f"Best to {name} next, {why}.")))
+    parts.append(
+        draws.choice((f"Next {name}, {why}.", f"Now {name}, {why}.", f"Best to {name} next, {why}."))
+    )
     return " ".join(parts)
 
 

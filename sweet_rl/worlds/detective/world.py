@@ -50,7 +50,9 @@ def find_story(path: str | Path | None = None) -> Path:
         found = hashlib.md5(story.read_bytes(), usedforsecurity=False).hexdigest()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise UsageError(f"Cannot read the Detective game file {str(story)!r} ({reason}). {_HOW_TO_GET}") from None
+        raise UsageError(
+            f"Cannot read the Detective game file {str(story)!r} ({reason}). {_HOW_TO_GET}"
+        ) from None
     if found != MD5:
         raise UsageError(
             f"{str(story)!r} is not the Detective game file: its MD5 is {found}, expected {MD5}. {_HOW_TO_GET}"
@@ -82,7 +84,9 @@ def detective_tasks(split: str = "") -> Rows:
 class DetectiveOptions(Options):
     """Options of Detective."""
 
-    place: str | None = flag(None, "the game file; default: what SWEET_RL_DETECTIVE names.", aliases=("game_place",))
+    place: str | None = flag(
+        None, "the game file; default: what SWEET_RL_DETECTIVE names.", aliases=("game_place",)
+    )
 
 
 class DetectiveEnv(AdventureEnv):
@@ -115,7 +119,9 @@ class Detective(Adventure):
     train_tasks = test_tasks = "detective"
     sources = ("detective",)
     archer_config = "archer_detective"
-    player_rules = "Type what you want to do; some of what you can do stands in the list. You have {turns} commands."
+    player_rules = (
+        "Type what you want to do; some of what you can do stands in the list. You have {turns} commands."
+    )
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The one task there is: the game from its beginning."""

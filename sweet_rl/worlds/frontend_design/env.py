@@ -100,7 +100,9 @@ class FrontendEnv(DialogueEnv):
         except RenderFailed as error:
             failure = _of_rendering(error, "the page that is wanted: ")
             raise EpisodeError(StopReason.WORLD_FAILED, failure) from error
-        self._target_image = await asyncio.to_thread(self._pictures.save_target, self._task, self._target.image)
+        self._target_image = await asyncio.to_thread(
+            self._pictures.save_target, self._task, self._target.image
+        )
 
     async def _consider(self, parsed: ParsedAction) -> tuple[Failure, ...]:
         """Render the turn's page, if it has one."""

@@ -84,7 +84,9 @@ class Comparison:
             )
         self.pairs = [pair for pair in every if not (pair.a.failed or pair.b.failed)]
         if not self.pairs:
-            raise UsageError(f"In {path_a!r} and {path_b!r} no page has an episode in both that did not fail.")
+            raise UsageError(
+                f"In {path_a!r} and {path_b!r} no page has an episode in both that did not fail."
+            )
         for pair in self.pairs:
             if pair.a.task.ground_truth != pair.b.task.ground_truth:
                 raise DataError(
@@ -94,7 +96,9 @@ class Comparison:
                     value=pair.b.task.task_id,
                     repair="Both must be runs over the same tasks.",
                 )
-        self._counts = Counter({UNPAIRED: sum(map(len, by_key)) - 2 * len(every), FAILED: len(every) - len(self.pairs)})
+        self._counts = Counter(
+            {UNPAIRED: sum(map(len, by_key)) - 2 * len(every), FAILED: len(every) - len(self.pairs)}
+        )
 
     def beside(self, suffix: str) -> str:
         """A file beside the first run that is named after both."""
@@ -177,7 +181,9 @@ class Comparison:
                 except (RenderFailed, BrokenPicture):
                     return None, NO_TARGET
                 verdicts = [await ask(pair, order, target, (first, second)) for order in ORDERS]
-                lost.extend([one.failure for one in verdicts if one.failure and one.failure.kind != MALFORMED][:1])
+                lost.extend(
+                    [one.failure for one in verdicts if one.failure and one.failure.kind != MALFORMED][:1]
+                )
                 outcome = settled(verdicts)
                 if outcome is None:
                     return None, NO_VERDICT
@@ -268,7 +274,11 @@ def compare(flags: JudgeFlags) -> None:
     async def main() -> None:
         with tracking.role("judge"):
             client = client_of(
-                urls, flags, key_var=flags.api_key_var, named_by=_NAMED_BY, max_connections=2 * flags.batch_size
+                urls,
+                flags,
+                key_var=flags.api_key_var,
+                named_by=_NAMED_BY,
+                max_connections=2 * flags.batch_size,
             )
         try:
             model = flags.judge
@@ -290,7 +300,9 @@ def compare(flags: JudgeFlags) -> None:
                     overwrite=flags.overwrite,
                 )
             kept = f"{journal_path} holds the verdicts; the same command asks for the others again."
-            judge_failed(len(lost), len(comparison.pairs), next(iter(lost), None), noun="pages", kept=kept, flag="")
+            judge_failed(
+                len(lost), len(comparison.pairs), next(iter(lost), None), noun="pages", kept=kept, flag=""
+            )
         finally:
             await client.close()
 

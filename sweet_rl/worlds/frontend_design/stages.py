@@ -40,7 +40,9 @@ class WebSightFlags(OutputPath, Source, RenderFlags, Continuing, Quiet):
         """Whether there are so many rows."""
         super().check_together()
         if self.num_train > self.num_rows:
-            raise UsageError(f"--num_train must be at most --num_rows, got {self.num_train} and {self.num_rows}.")
+            raise UsageError(
+                f"--num_train must be at most --num_rows, got {self.num_train} and {self.num_rows}."
+            )
 
 
 @recorded("prepare_websight", reads=("source",))
@@ -77,7 +79,9 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     if folder.is_file():
         raise UsageError(f"--output_path {flags.output_path!r} is a file; name a folder.")
     files = {name: folder / f"{name}.jsonl" for name in ("train", "test", "report")}
-    websight.refuse_to_overwrite(list(files.values()), to_continue=flags.to_continue, overwrite=flags.overwrite)
+    websight.refuse_to_overwrite(
+        list(files.values()), to_continue=flags.to_continue, overwrite=flags.overwrite
+    )
     rows = websight.read_tasks(flags.source, flags.num_rows, quiet=flags.quiet)
     tracking.writes(folder, folder=True, continues=flags.to_continue)
     if flags.validate:
@@ -93,7 +97,10 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     else:
         report = [websight.unrendered(row) for row in rows]
         replace_rows(files["report"], report)
-    kept = [dict(row.row) if verdict["reason"] is None else None for row, verdict in zip(rows, report, strict=True)]
+    kept = [
+        dict(row.row) if verdict["reason"] is None else None
+        for row, verdict in zip(rows, report, strict=True)
+    ]
     for name, part in (("train", kept[: flags.num_train]), ("test", kept[flags.num_train :])):
         tasks = [row for row in part if row is not None]
         replace_rows(files[name], tasks)
@@ -144,11 +151,15 @@ def filter_websites(flags: FilterFlags, /) -> None:
 
     filtered = Path(flags.filtered_path)
     if os.path.realpath(flags.saved_path) == os.path.realpath(filtered):
-        raise UsageError("--saved_path and --filtered_path are the same file; choose another --filtered_path.")
+        raise UsageError(
+            "--saved_path and --filtered_path are the same file; choose another --filtered_path."
+        )
     if filtered.is_dir():
         raise UsageError(f"--filtered_path {flags.filtered_path!r} is a folder; name a .jsonl file in it.")
     report_path = filtered.with_name(f"{filtered.stem}.report.jsonl")
-    websight.refuse_to_overwrite([filtered, report_path], to_continue=flags.to_continue, overwrite=flags.overwrite)
+    websight.refuse_to_overwrite(
+        [filtered, report_path], to_continue=flags.to_continue, overwrite=flags.overwrite
+    )
     fields = ("problem_description", "ground_truth")
     rows = [
         websight.PageRow(f"line {line}", row, websight.require_text(row, fields))
@@ -205,7 +216,8 @@ class JudgeFlags(
     run_a: str = flag(REQUIRED, "trajectory file whose win rate is wanted.")
     run_b: str = flag(REQUIRED, "trajectory file that it is compared with.")
     judge: str = flag(
-        "auto", "the server's name for a vision model; auto is the first model that it offers; metrics asks no server."
+        "auto",
+        "the server's name for a vision model; auto is the first model that it offers; metrics asks no server.",
     )
     prompt_path: str | None = flag(
         None,
@@ -235,7 +247,10 @@ class JudgeFlags(
         "batch_size": "pages in work at once.",
         "overwrite": "throw away the verdicts that the journal holds, and replace a report of other runs.",
     },
-    narrow={"margin": {"at_most": 1}, "metric": {"choices": ("clip", "combined", "ssim", "colour", "text", "layout")}},
+    narrow={
+        "margin": {"at_most": 1},
+        "metric": {"choices": ("clip", "combined", "ssim", "colour", "text", "layout")},
+    },
     only=dict.fromkeys(_OF_A_MODEL.split(), _MODEL) | {"metric": _METRICS, "margin": _METRICS},
     facets=lambda flags: {"judge": {"metrics" if flags["judge"] == "metrics" else "model"}},
 )

@@ -97,7 +97,9 @@ def _files_in(folder: Path) -> list[Path]:
     kinds = [suffix for suffix, files in found.items() if files]
     if len(kinds) != 1:
         what = "both .parquet and .jsonl files" if kinds else "neither .parquet nor .jsonl files"
-        raise UsageError(f"The folder {str(within)!r} holds {what}. Name one file, or a folder with one kind.")
+        raise UsageError(
+            f"The folder {str(within)!r} holds {what}. Name one file, or a folder with one kind."
+        )
     return found[kinds[0]]
 
 
@@ -222,7 +224,9 @@ def check_rows(
         if todo:
             total = done + len(todo)
             run_until_stopped(render(), report_path, total, noun="verdicts on pages", verb="renders")
-        report = [unrendered(row) if row.missing else {**verdicts[row.digest], "where": row.where} for row in rows]
+        report = [
+            unrendered(row) if row.missing else {**verdicts[row.digest], "where": row.where} for row in rows
+        ]
         replace_rows(report_path, report)
     return report
 

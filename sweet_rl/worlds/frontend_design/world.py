@@ -71,7 +71,8 @@ class FrontendDesign(Dialogue):
             f"{_STAGES}:prepare_websight", "Make frontend tasks of WebSight, from the hub or from files."
         ),
         "filter_websites": StageEntry(
-            f"{_STAGES}:filter_websites", "Keep the frontend tasks whose page renders; say why the others do not."
+            f"{_STAGES}:filter_websites",
+            "Keep the frontend tasks whose page renders; say why the others do not.",
         ),
         "judge_html": StageEntry(
             f"{_STAGES}:judge_html", "Compare two runs of Frontend Design page by page; print the win rate."
@@ -81,7 +82,9 @@ class FrontendDesign(Dialogue):
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Generated pages of a split."""
         if where not in SIZES:
-            raise UsageError(f"'mini-web:{where}' is no split of mini-web. Use 'mini-web:train' or 'mini-web:test'.")
+            raise UsageError(
+                f"'mini-web:{where}' is no split of mini-web. Use 'mini-web:train' or 'mini-web:test'."
+            )
         pages = import_module("sweet_rl.mini.frontend.pages")
         rows: Rows = pages.generate(where, SIZES[where] if limit is None else limit, seed)
         return rows
@@ -119,7 +122,9 @@ class FrontendDesign(Dialogue):
         """At most `MOST_PAGES`: pages need a browser each."""
         return min(wanted, MOST_PAGES)
 
-    def beside(self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Options:
+    def beside(
+        self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]
+    ) -> Options:
         """The folder of pictures: the one that is named, or one beside the rows, or for a while."""
         from sweet_rl.worlds.frontend_design.env import PictureFolder
 
@@ -148,7 +153,9 @@ class FrontendDesign(Dialogue):
         designers = import_module("sweet_rl.mini.frontend.agents")
         agent: Policy
         if wanted.name == "improver":
-            agent = designers.ImproverDesigner(max_turns=self.turns(wanted.options), system_prompt=wanted.system_prompt)
+            agent = designers.ImproverDesigner(
+                max_turns=self.turns(wanted.options), system_prompt=wanted.system_prompt
+            )
         elif wanted.name == "target":
             pages = {task.task_id: task.hidden_information for task in wanted.tasks}
             agent = designers.TargetDesigner(pages, system_prompt=wanted.system_prompt)
@@ -178,7 +185,9 @@ class FrontendDesign(Dialogue):
         human: User = import_module("sweet_rl.mini.frontend.human").ScriptedViewer()
         return human
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any) -> User:
+    def make_model_user(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
         """The human as the paper has it: a model that sees."""
         from sweet_rl.users.model import VisionUser
 

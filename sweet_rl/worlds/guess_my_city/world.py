@@ -63,7 +63,9 @@ def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[
     if not says_name(question, names):
         return False
     own = {"".join(words_of(name)) for name in names}
-    return not any(says_name(question, city) for city in others if own.isdisjoint("".join(words_of(n)) for n in city))
+    return not any(
+        says_name(question, city) for city in others if own.isdisjoint("".join(words_of(n)) for n in city)
+    )
 
 
 class GuessMyCityEnv(QuestionGameEnv):

@@ -23,7 +23,17 @@ from sweet_rl.chat.formats import without_system
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags import no_flag
-from sweet_rl.types import NO_ANSWER, Compat, Json, Message, Observation, StepResult, StopReason, Task, UserContext
+from sweet_rl.types import (
+    NO_ANSWER,
+    Compat,
+    Json,
+    Message,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    UserContext,
+)
 from sweet_rl.worlds.base import Answerer, World
 from sweet_rl.worlds.options import AgentRequest, Options
 
@@ -141,7 +151,8 @@ class QuestionTranscript:
         spoken = without_system(messages)
         opening = "".join(message.content for message in spoken[:1])
         return opening + "".join(
-            message.content if message.role == "assistant" else f" {message.content}\n" for message in spoken[1:]
+            message.content if message.role == "assistant" else f" {message.content}\n"
+            for message in spoken[1:]
         )
 
 

@@ -88,7 +88,13 @@ class OpenAIOracle:
     """
 
     def __init__(
-        self, asking: Asking, client: OpenAIClient, model: str, *, prompt: str | None = None, max_tokens: int = 64
+        self,
+        asking: Asking,
+        client: OpenAIClient,
+        model: str,
+        *,
+        prompt: str | None = None,
+        max_tokens: int = 64,
     ) -> None:
         self.name = model
         self._client = client
@@ -129,7 +135,9 @@ class Seq2SeqOracle:
             import torch
             from transformers import AutoModelForSeq2SeqLM
         except ImportError as error:
-            raise missing_package("transformers", "transformers", needed_for="an oracle in process") from error
+            raise missing_package(
+                "transformers", "transformers", needed_for="an oracle in process"
+            ) from error
         self.name = str(weights or model)
         self._asking = asking
         self._tokenizer = load_tokenizer(model)

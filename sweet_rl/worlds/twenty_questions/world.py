@@ -42,7 +42,9 @@ SIXTEEN_OBJECTS: Final = (0, 1, 7, 15, 21, 31, 36, 58, 61, 70, 73, 89, 91, 113, 
 _POLARITY = dict.fromkeys(("yes", "yeah", "yep"), YES) | dict.fromkeys(
     ("no", "nope", "not", "isnt", "arent", "doesnt"), NO
 )
-_UNSURE = re.compile(r"\b(not (sure|certain|clear|applicable)|no (idea|answer|clue)|do(nt| not) (know|understand))\b")
+_UNSURE = re.compile(
+    r"\b(not (sure|certain|clear|applicable)|no (idea|answer|clue)|do(nt| not) (know|understand))\b"
+)
 
 
 def twenty_questions_tasks(split: str = "") -> Rows:

@@ -333,7 +333,9 @@ class ShopTranscript:
         if closed:
             spoken = spoken[:-2]
         transcript = "".join(
-            f"\nAction:\n{message.content}" if message.role == "assistant" else f"\nObservation:\n{message.content}"
+            f"\nAction:\n{message.content}"
+            if message.role == "assistant"
+            else f"\nObservation:\n{message.content}"
             for message in spoken
         )
         instruction = shop_instruction(spoken[0].content) if spoken else None

@@ -124,7 +124,9 @@ class HttpShop:
             async with self._session.get(url) as response:
                 content, status, headers = await response.read(), response.status, response.headers
         except TimeoutError:
-            raise AttemptFailed("timeout", f"no whole page within {self._retry.timeout_s:g} s", can_pass=True) from None
+            raise AttemptFailed(
+                "timeout", f"no whole page within {self._retry.timeout_s:g} s", can_pass=True
+            ) from None
         except (aiohttp.ClientError, OSError) as error:
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             raise AttemptFailed("connection", str(cause) or type(cause).__name__, can_pass=True) from error
@@ -164,7 +166,9 @@ _DETAIL: Final = 400
 
 def _odd(url: str, html: str, error: OddPage, attempts: int) -> Failure:
     begins = " ".join(html.split())[:120]
-    return Failure("odd_page", f"{shown(url)[:200]}: {error}; the page begins {begins!r}"[:_DETAIL], attempts=attempts)
+    return Failure(
+        "odd_page", f"{shown(url)[:200]}: {error}; the page begins {begins!r}"[:_DETAIL], attempts=attempts
+    )
 
 
 def _checked(base_url: str) -> str:

@@ -28,7 +28,15 @@ from sweet_rl.flags import flag, no_flag
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
 from sweet_rl.worlds.base import Rows, World
 from sweet_rl.worlds.options import AgentRequest, Options
-from sweet_rl.worlds.webshop.pages import CLOSED, Address, Page, PageKind, ShopTranscript, read_page, shop_instruction
+from sweet_rl.worlds.webshop.pages import (
+    CLOSED,
+    Address,
+    Page,
+    PageKind,
+    ShopTranscript,
+    read_page,
+    shop_instruction,
+)
 
 if TYPE_CHECKING:
     from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop, Shop
@@ -249,15 +257,21 @@ def _same_instruction(task: Task, found: str) -> None:
         )
 
 
-def webshop_tasks(lower: int = PUBLISHED_SESSIONS[0], upper: int = PUBLISHED_SESSIONS[1], *, shop: Any = None) -> Rows:
+def webshop_tasks(
+    lower: int = PUBLISHED_SESSIONS[0], upper: int = PUBLISHED_SESSIONS[1], *, shop: Any = None
+) -> Rows:
     """Rows of the sessions `lower` to `upper` - 1; with the goals of an embedded shop, where one is given."""
     if not 0 <= lower < upper:
-        raise UsageError(f"Sessions go from a first number to a greater one, got {lower} and {upper}. Write 2000-2100.")
+        raise UsageError(
+            f"Sessions go from a first number to a greater one, got {lower} and {upper}. Write 2000-2100."
+        )
     rows: Rows = []
     for number in range(lower, upper):
         row = {"task_id": f"webshop/{number}", "session": f"fixed_{number}"}
         if shop is None:
-            row["problem_description"] = f"Buy what the shop's first page asks for (session {row['session']})."
+            row["problem_description"] = (
+                f"Buy what the shop's first page asks for (session {row['session']})."
+            )
             rows.append(row | {"ground_truth": "", "hidden_information": ""})
         else:
             goal = shop.goal(row["session"])

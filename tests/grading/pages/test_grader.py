@@ -140,7 +140,9 @@ def test_the_page_of_a_picture_is_the_draft_that_the_row_names(tmp_path):
     assert page(answer="0.png", drafts=drafts) == TARGET
     assert page(answer="0.png") == "<html>cannot be drawn</html>"  # the last page, where the row does not say
     assert page(answer="0.png", drafts="?") == "<html>cannot be drawn</html>"
-    assert page(answer="0.png", drafts=[{"turn": 99, "image": "0.png"}, None]) == "<html>cannot be drawn</html>"
+    assert (
+        page(answer="0.png", drafts=[{"turn": 99, "image": "0.png"}, None]) == "<html>cannot be drawn</html>"
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 100])
@@ -179,7 +181,9 @@ def test_who_stops_listening_leaves_nothing_running(tmp_path):
 
     async def look_at_the_first():
         renderer = FakeRenderer(delay_s=0.001)
-        grades = PageGrader(renderer, folder=tmp_path, at_once=2).grade(trajectories_from_rows(list(enumerate(rows))))
+        grades = PageGrader(renderer, folder=tmp_path, at_once=2).grade(
+            trajectories_from_rows(list(enumerate(rows)))
+        )
         await anext(grades)
         await grades.aclose()
         rendered = len(renderer.pages)
@@ -277,7 +281,8 @@ def test_grades_of_real_pages_are_those_of_the_plain_arithmetic(tmp_path, plain_
     except UsageError as error:
         pytest.skip(str(error))
     texts = [
-        task.ground_truth for task in load_tasks(str(shared / "data/colbench/frontend_tasks_500.jsonl"), num_tasks=12)
+        task.ground_truth
+        for task in load_tasks(str(shared / "data/colbench/frontend_tasks_500.jsonl"), num_tasks=12)
     ]
 
     async def render():
@@ -335,7 +340,10 @@ def test_published_preprocessing_and_features(folder):
 
     images = [draw(SHOP), draw(moved(SHOP, 60), height=1500), draw(SHOP[:3], width=400)]
     vectors = embed(ClipEmbedder(folder, device="cpu", batch_size=2), *images)
-    processor, model = (AutoImageProcessor.from_pretrained(folder, backend="pil"), AutoModel.from_pretrained(folder))
+    processor, model = (
+        AutoImageProcessor.from_pretrained(folder, backend="pil"),
+        AutoModel.from_pretrained(folder),
+    )
     with torch.inference_mode():
         for image, vector in zip(images, vectors, strict=True):
             features = model.get_image_features(**processor(images=image, return_tensors="pt")).pooler_output
@@ -372,7 +380,8 @@ def test_the_tiles_vector_is_the_mean_of_unit_vectors(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("size", "starts"), [((10, 10), [0]), ((10, 25), [0, 10, 15]), ((25, 10), [0, 10, 15]), ((10, 20), [0, 10])]
+    ("size", "starts"),
+    [((10, 10), [0]), ((10, 25), [0, 10, 15]), ((25, 10), [0, 10, 15]), ((10, 20), [0, 10])],
 )
 def test_squares(size, starts):
     image = Image.new("RGB", size)

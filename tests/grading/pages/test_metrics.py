@@ -191,7 +191,9 @@ def test_colour_by_hand():
     # ink (0, 0, 1) in (0, 1, 1): half of it in place, no colour in common
     assert metrics.colour(flat(1, 1, 0), flat(1, 0, 0)) == pytest.approx(0.25)
     half = Canvas(np.concatenate([flat(0, 0, 0, 4).pixels, flat(1, 1, 1, 4).pixels]))
-    assert metrics.colour(half, Canvas(half.pixels[::-1])) == pytest.approx(0.5)  # the same colours, nowhere in place
+    assert metrics.colour(half, Canvas(half.pixels[::-1])) == pytest.approx(
+        0.5
+    )  # the same colours, nowhere in place
     assert metrics.colour(half, flat(0, 0, 0)) == pytest.approx(0.5)
 
 

@@ -106,7 +106,9 @@ def test_a_ladder_is_told_as_a_whole_and_step_by_step():
 
 
 def test_a_later_case_that_could_overlap_says_so():
-    source = "def f(n, urgent):\n if urgent:\n  fee = 9\n elif n > 4:\n  fee = 5\n else:\n  fee = 0\n return fee"
+    source = (
+        "def f(n, urgent):\n if urgent:\n  fee = 9\n elif n > 4:\n  fee = 5\n else:\n  fee = 0\n return fee"
+    )
     assert "If n is more than 4 and no earlier case applies, the fee is 5." in told(source)
     assert "In all other cases, the fee is 0." in told(source)
 
@@ -198,7 +200,9 @@ def test_what_a_message_is_after(message, intent):
 
 
 def test_a_list_of_questions_is_taken_apart():
-    questions = questions_in("Some questions:\n1. Is 2.5 the rate?\n2) What about negative values?\n- Any default?")
+    questions = questions_in(
+        "Some questions:\n1. Is 2.5 the rate?\n2) What about negative values?\n- Any default?"
+    )
     assert [question.text for question in questions] == [
         "Is 2.5 the rate?",
         "What about negative values?",

@@ -106,7 +106,11 @@ def test_what_every_reply_to_a_real_task_keeps_to(real, part):
     for row in real[part::4]:
         source, description = row["hidden_information"], row["problem_description"]
         runs = set(code_runs(source, description))
-        lines = {squeeze(line) for line in source.splitlines() if len(line.split()) > 2 and not CONSTANTS.match(line)}
+        lines = {
+            squeeze(line)
+            for line in source.splitlines()
+            if len(line.split()) > 2 and not CONSTANTS.match(line)
+        }
         replies = ask(source, *ASKED, *ADVERSARIAL, description=description)
         for reply in replies:
             said = squeeze(reply)
@@ -154,7 +158,9 @@ def test_demands_for_code_are_refused_whatever_the_function(real):
 
 def test_nothing_said_about_a_lookup_table_is_lost_when_asked_to_go_on(real):
     """Every fact can be had by asking for more, one at a time, and then the human says that it is done."""
-    source = next(row["hidden_information"] for row in real if "def get_performance_color" in row["hidden_information"])
+    source = next(
+        row["hidden_information"] for row in real if "def get_performance_color" in row["hidden_information"]
+    )
     replies = ask(source, *["Anything else?"] * 40)
     told = [reply for reply in replies if "everything I know" not in reply and "all I know" not in reply]
     assert len(told) == len(set(told))
@@ -168,7 +174,12 @@ def test_all_hidden_constants_of_a_mini_task_can_be_asked_for(family):
     """Clarifying questions decide success: at most nine give away all that the request hides."""
     questions = WELL_POSED[family]
     assert len(questions) <= 9
-    synonyms = {"lower": "in lower case", "upper": "in capitals", "": "sorted order", ", reverse=True": "highest first"}
+    synonyms = {
+        "lower": "in lower case",
+        "upper": "in capitals",
+        "": "sorted order",
+        ", reverse=True": "highest first",
+    }
     for problem in itertools.islice(mini.problems("families", family, "test", 0), 12):
         row = mini.row_of(problem)
         parameters = problem.signature.partition("(")[2].rstrip(")").replace("_", " ").split(", ")
@@ -225,7 +236,10 @@ def shipping(weight, zone, rate=1.5):
             "No, if the weight is more than 20, the price goes up by (the weight minus 20) times the rate.",
         ),
         ("Is there a maximum price?", "The result is (the price, but at most 60), rounded to 2 decimals."),
-        ("Should the price be rounded?", "Yes, the result is (the price, but at most 60), rounded to 2 decimals."),
+        (
+            "Should the price be rounded?",
+            "Yes, the result is (the price, but at most 60), rounded to 2 decimals.",
+        ),
         ("What if the list is empty?", "I have no special rule for empty or missing input."),
         ("Does it need to raise an error for negative numbers?", "I have no special rule for bad input."),
         ("Should the zone be sorted?", "There is no sorting that I know of."),
@@ -240,9 +254,13 @@ def test_answers_a_person_would_give(question, reply):
 
 def test_several_questions_get_one_sentence_each_and_no_more_than_two():
     [reply] = ask(
-        SHIPPING, "A few questions:\n1. What is the default rate?\n2. Is there a maximum?\n3. Which zones exist?"
+        SHIPPING,
+        "A few questions:\n1. What is the default rate?\n2. Is there a maximum?\n3. Which zones exist?",
     )
-    assert reply == "By default the rate is 1.5. The result is (the price, but at most 60), rounded to 2 decimals."
+    assert (
+        reply
+        == "By default the rate is 1.5. The result is (the price, but at most 60), rounded to 2 decimals."
+    )
 
 
 def test_asked_again_it_says_so():
@@ -263,10 +281,10 @@ def test_a_fact_that_recites_the_code_is_held_back(monkeypatch):
 
 
 def test_a_proposal_is_checked_for_what_it_forgot():
-    proposal = (
-        "```python\ndef shipping(weight, zone, rate={}):\n    return min(4 + weight * rate, 60)\n```\nIs this right?"
-    )
-    assert ask(SHIPPING, proposal.format(1)) == ["I can't judge it all, but keep in mind: by default the rate is 1.5."]
+    proposal = "```python\ndef shipping(weight, zone, rate={}):\n    return min(4 + weight * rate, 60)\n```\nIs this right?"
+    assert ask(SHIPPING, proposal.format(1)) == [
+        "I can't judge it all, but keep in mind: by default the rate is 1.5."
+    ]
     [reply] = ask(SHIPPING, proposal.format(1.5))
     assert '"local"' in reply
     everything = proposal.format(1.5) + ' It knows "local", "abroad", 11, 7, 20 and 2.'
@@ -274,7 +292,9 @@ def test_a_proposal_is_checked_for_what_it_forgot():
 
 
 def test_reply_follows_the_contract():
-    context = UserContext("Write it.", SHIPPING, (Message("user", "Write it."), Message("assistant", "What default?")))
+    context = UserContext(
+        "Write it.", SHIPPING, (Message("user", "Write it."), Message("assistant", "What default?"))
+    )
     reply = asyncio.run(HUMAN.reply(context))
     assert reply.content == "By default the rate is 1.5."
     assert reply.failure is None
@@ -396,11 +416,18 @@ def test_prompts_that_the_original_wrote(shared):
         (single(f"{HIDDEN}\nassistant: Why?\nuser: Because.\n"), "the dialogue ends with the human"),
         (single(f"user: Help.\nassistant: Like this?\n{HIDDEN}"), "no Python function before the dialogue"),
         (
-            [ServedMessage("system", "Be brief."), ServedMessage("user", "Help."), ServedMessage("assistant", HIDDEN)],
+            [
+                ServedMessage("system", "Be brief."),
+                ServedMessage("user", "Help."),
+                ServedMessage("assistant", HIDDEN),
+            ],
             "no hidden function",
         ),
         (single("def broken(:\n    return\nassistant: Why?"), "no Python function before the dialogue"),
-        (single(f"def f():\n    return '{'x' * MAX_HIDDEN}'\nassistant: Why?"), "more than 100,000 characters"),
+        (
+            single(f"def f():\n    return '{'x' * MAX_HIDDEN}'\nassistant: Why?"),
+            "more than 100,000 characters",
+        ),
         (single("def f(:\n" + "    (\n" * 90_000 + "assistant: Why?"), "more than 100,000 characters"),
     ],
 )

@@ -113,14 +113,18 @@ def test_the_split_is_decided_by_the_rules_not_by_the_wording(family):
 
 
 def test_another_seed_gives_other_tasks():
-    assert mini.generate("train", 12, seed=1, world="families") != mini.generate("train", 12, seed=2, world="families")
+    assert mini.generate("train", 12, seed=1, world="families") != mini.generate(
+        "train", 12, seed=2, world="families"
+    )
 
 
 def test_the_tasks_of_seed_0_never_change():
     """Published figures name these tasks; a change here needs a new name for the benchmark."""
     import hashlib
 
-    text = json.dumps([mini.generate("train", 120, world="families"), mini.generate("test", 120, world="families")])
+    text = json.dumps(
+        [mini.generate("train", 120, world="families"), mini.generate("test", 120, world="families")]
+    )
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "35b8ea54e48a2fa1"
 
 
@@ -202,14 +206,20 @@ def test_the_scripted_human_says_what_the_world_expects_to_hear():
         messages = [Message("user", task.problem_description)]
         for extra in extras.EXTRAS:
             messages.append(Message("assistant", extras.question(extra)))
-            messages.append(Message("user", human.answer(task.problem_description, task.ground_truth, messages)))
+            messages.append(
+                Message("user", human.answer(task.problem_description, task.ground_truth, messages))
+            )
         told = extras.named_amounts([message.content for message in messages[1:] if message.role == "user"])
         assert extras.source(told) == task.ground_truth
 
 
 def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
-    yes = [f'If "{e}" is in the extras, the price goes up by {v}.' for e, v in (("delivery", 3), ("tuning", 7))]
-    messages = dialogue("Two extras.", "Do you charge for delivery?", yes[0], "Do you charge for tuning?", yes[1])
+    yes = [
+        f'If "{e}" is in the extras, the price goes up by {v}.' for e, v in (("delivery", 3), ("tuning", 7))
+    ]
+    messages = dialogue(
+        "Two extras.", "Do you charge for delivery?", yes[0], "Do you charge for tuning?", yes[1]
+    )
     assert extras.say(messages, Random(0), max_turns=6, noise=QUIET) == f"I WANT TO ANSWER:\n{SOLUTION}"
     asked = {extras.say(messages[:3], Random(seed), max_turns=6, noise=QUIET) for seed in range(200)}
     assert asked == {extras.question(e) for e in extras.EXTRAS if e != "delivery"}
@@ -218,7 +228,9 @@ def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
 def test_the_teacher_errs_as_often_as_told():
     messages = dialogue("They are delivery and tuning.\n", "Do you charge for delivery?", "I don't know.")
     noise = extras.Noise(early=0, late=0, astray=0.25)
-    said = collections.Counter(extras.say(messages, Random(seed), max_turns=6, noise=noise) for seed in range(2000))
+    said = collections.Counter(
+        extras.say(messages, Random(seed), max_turns=6, noise=noise) for seed in range(2000)
+    )
     assert "Do you charge for delivery?" not in said  # never asks again
     assert 0.75 < said["Do you charge for tuning?"] / 2000 < 0.81  # also one of ten when astray
 

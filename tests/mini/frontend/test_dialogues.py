@@ -53,7 +53,9 @@ def page(*boxes, height=400, width=800, background=(255, 255, 255), paint=()):
 
 def text(words, x, y, *, size=16.0, weight=400, color=(0, 0, 0), width=None, height=None, tag="p"):
     """A box with a text of one line."""
-    return Box(tag, x, y, width or 300, height or 1.5 * size, words, color=color, font_size=size, font_weight=weight)
+    return Box(
+        tag, x, y, width or 300, height or 1.5 * size, words, color=color, font_size=size, font_weight=weight
+    )
 
 
 def area(x, y, width, height, color):
@@ -165,7 +167,9 @@ def test_the_most_striking_comes_first():
 def test_equal_texts_are_counted_in_reading_order():
     three = [text("Buy", x, 100) for x in (20, 220, 420)]
     moved = [text("Buy", x, y) for x, y in ((20, 100), (220, 300), (420, 100))]
-    assert say(page(*three), page(*moved)).startswith("The third “Buy” should be 225 px from the left and 100")
+    assert say(page(*three), page(*moved)).startswith(
+        "The third “Buy” should be 225 px from the left and 100"
+    )
     assert "there should be another text “Buy”" in say(page(*three), page(*three[:2]))
 
 
@@ -241,9 +245,9 @@ def test_a_picture_behind_texts_is_seen_without_an_img():
 
 def test_a_smooth_picture_is_one_but_a_painted_gradient_is_not():
     paint = [((0, y, 799, y), (y // 2, 200 - y // 2, 60)) for y in range(300)]
-    assert [element.kind for element in parse_page(page(Box("div", 0, 0, 800, 300), paint=paint)).elements] == [
-        "picture"
-    ]
+    assert [
+        element.kind for element in parse_page(page(Box("div", 0, 0, 800, 300), paint=paint)).elements
+    ] == ["picture"]
     painted = page(Box("div", 0, 0, 800, 300, background=(0, 200, 60)), paint=paint)
     assert [element.kind for element in parse_page(painted).elements] != ["picture"]
 
@@ -330,7 +334,12 @@ def act(policy, *turns, task_id="t"):
 @pytest.mark.parametrize("parse", [parse_published, parse_fixed])
 @pytest.mark.parametrize(
     "policy",
-    [BlankDesigner(), GenericDesigner(), TargetDesigner({"t": "<p>the page</p>"}), ImproverDesigner(max_turns=1)],
+    [
+        BlankDesigner(),
+        GenericDesigner(),
+        TargetDesigner({"t": "<p>the page</p>"}),
+        ImproverDesigner(max_turns=1),
+    ],
     ids=lambda policy: policy.name,
 )
 def test_an_answer_is_a_page_behind_both_markers(policy, parse):
@@ -425,9 +434,13 @@ def wanted(rng):
         y = 20 + 130 * row
         if rng.random() < 0.5:
             kind = rng.choice(["area", "picture", "input field"])
-            canvas.blocks.append(Block(kind, 20, y, rng.randrange(200, 1300), 90, rng.choice(["#10b981", "#dc2626"])))
+            canvas.blocks.append(
+                Block(kind, 20, y, rng.randrange(200, 1300), 90, rng.choice(["#10b981", "#dc2626"]))
+            )
         for column in range(rng.randrange(1, 4)):
-            text = rng.choice(["Learn more", "About us", 'We bake "bread" & more.', f"Row {row}, column {column}"])
+            text = rng.choice(
+                ["Learn more", "About us", 'We bake "bread" & more.', f"Row {row}, column {column}"]
+            )
             size = rng.choice([14, 16, 24, 36])
             canvas.words.append(
                 Words(text, 30 + 400 * column, y + 10, 8 * len(text), size, rng.random() < 0.3, "#111827")

@@ -30,7 +30,14 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.open, self.seen, self.ids, self.labels, self.addresses, self.words = ([], Counter(), [], [], [], [])
+        self.open, self.seen, self.ids, self.labels, self.addresses, self.words = (
+            [],
+            Counter(),
+            [],
+            [],
+            [],
+            [],
+        )
         self.feed(html)
         self.close()
 
@@ -89,7 +96,9 @@ def test_a_request_says_what_for_and_not_how(kind, seed):
     assert 137 <= len(told) <= 549  # as long as those of the published sample
     assert told[0].isupper()
     assert told.endswith(".")
-    layout = r"columns?|rows?|grid|sidebar|header|footer|navigation|left|right|top|bottom|cent(?:er|re)d|cards?"
+    layout = (
+        r"columns?|rows?|grid|sidebar|header|footer|navigation|left|right|top|bottom|cent(?:er|re)d|cards?"
+    )
     assert not re.search(rf"\b(?:{layout})\b", told, re.IGNORECASE)
     brand = {name for topic in WORDS["topics"] for name in topic["names"]}
     assert not [name for name in brand if name in told]
@@ -160,7 +169,14 @@ def test_another_seed_gives_other_pages():
 
 def test_text_and_attributes_are_escaped():
     node = parse('<p class="a">1 &lt; 2 &amp; so on<img alt="say &#34;hi&#34;"/> or <br/></p>')
-    lines = ['<p class="a">', "  1 &lt; 2 &amp; so on", '  <img alt="say &quot;hi&quot;">', "  or", "  <br>", "</p>"]
+    lines = [
+        '<p class="a">',
+        "  1 &lt; 2 &amp; so on",
+        '  <img alt="say &quot;hi&quot;">',
+        "  or",
+        "  <br>",
+        "</p>",
+    ]
     assert to_html(node) == "\n".join(lines)
 
 
@@ -179,7 +195,9 @@ def test_a_template_that_does_not_close_what_it_opens_ends_with_an_error():
 
 
 def test_the_benchmark_has_a_name_for_each_split():
-    assert [task.row for task in load_tasks("mini-web:test", num_tasks=9, seed=4)] == mini_web.generate("test", 9, 4)
+    assert [task.row for task in load_tasks("mini-web:test", num_tasks=9, seed=4)] == mini_web.generate(
+        "test", 9, 4
+    )
     tasks = load_tasks("mini-web:test")
     assert len({task.task_id for task in tasks}) == len(tasks) == 500
     assert all(task.hidden_information == task.ground_truth and not task.test_cases for task in tasks)

@@ -54,7 +54,9 @@ def opened(flags, folder=None, watchers=()):
             critic = Critic(agent, head, shared=flags.shared_critic, compat=flags.compat)
         trainer = Trainer(agent, flags, critic)
         reflector = load_reflector(flags, training=True)
-        yield Loop(flags, trainer, reflector, world, None if folder is None else Checkpoints(folder), watchers)
+        yield Loop(
+            flags, trainer, reflector, world, None if folder is None else Checkpoints(folder), watchers
+        )
 
 
 class Entries:

@@ -58,7 +58,10 @@ def test_a_choice_depends_on_the_prompt_and_its_seed():
     assert {one.text for one in chosen} == {"0", "1"}
     (logps,) = policy._scores([counted(prompts[0], HEAD)]).log_softmax(dim=1).tolist()
     assert chosen[0].logprob == pytest.approx(logps[chosen[0].token_ids[0]])
-    assert LinearActor(HEAD, Sampling(0.01)).fit([text("red", 0)] * 9, "f").choose(prompts[:1], [3])[0].text == "0"
+    assert (
+        LinearActor(HEAD, Sampling(0.01)).fit([text("red", 0)] * 9, "f").choose(prompts[:1], [3])[0].text
+        == "0"
+    )
 
 
 def test_texts_without_commands_are_refused():
@@ -140,11 +143,17 @@ def test_repetitions_of_a_task_are_no_tasks():
 
 def test_an_episode_is_won_where_the_game_says_so():
     step = Step("", "", (), 0.0, 0.0, 3.0)
-    assert [Played("t", 0, 0.0, (step,), None, told).succeeded for told in (None, True, False)] == [False, True, False]
+    assert [Played("t", 0, 0.0, (step,), None, told).succeeded for told in (None, True, False)] == [
+        False,
+        True,
+        False,
+    ]
     assert not Played("t", 0, 0.0, (step,), "broken", True).succeeded
 
 
-@pytest.mark.parametrize(("env", "name", "won"), [("twenty_questions", "asker", 1.0), ("lantern", "random", 0.0)])
+@pytest.mark.parametrize(
+    ("env", "name", "won"), [("twenty_questions", "asker", 1.0), ("lantern", "random", 0.0)]
+)
 def test_agents_of_other_worlds_play_as_they_do_elsewhere(env, name, won):
     flags = ReflectSettings(env=env, eval_reps=1, few_data=8)
     assert flags.max_turns == world_of(env).max_turns

@@ -49,7 +49,9 @@ def steps(found):
     rows = found["compile"]
     costs = [cost for episode in found["q_values"]["costs"] for cost in episode]
     made = []
-    for ids, mask, cost, prob in zip(rows["tokens"], rows["attention_mask"], costs, rows["prob"], strict=True):
+    for ids, mask, cost, prob in zip(
+        rows["tokens"], rows["attention_mask"], costs, rows["prob"], strict=True
+    ):
         real = [token for token, seen in zip(ids, mask, strict=True) if seen]
         prompt = CharTokenizer().decode(real[:-1])
         made.append(Step(prompt, str(real[-1]), (real[-1],), torch.tensor(prob).log().item(), 0.0, cost))
@@ -70,7 +72,11 @@ def test_the_small_head_gives_the_labels_logits_of_the_whole_one(agent, found, s
     case = found["shrink_head"]
     whole = Agent(tiny_model(shared, lora=False), CharTokenizer(), Sampling())
     small = Agent(
-        tiny_model(shared, lora=False), CharTokenizer(), Sampling(), labels=LABELS, label_ids=case["action_token_ids"]
+        tiny_model(shared, lora=False),
+        CharTokenizer(),
+        Sampling(),
+        labels=LABELS,
+        label_ids=case["action_token_ids"],
     )
     ids = case["input_ids"]
     place = [[len(ids[0]) - 1]]
@@ -86,7 +92,9 @@ def distribution(agent, prompts):
         sequences = [agent.encode(prompt) for prompt in prompts]
         logits, _ = agent.read(sequences, [[len(ids) - 1] for ids in sequences])
         sampling = agent.sampling
-        return sampling_logps(logits, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p)
+        return sampling_logps(
+            logits, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p
+        )
 
 
 def test_completion_has_the_distribution_whatever_is_beside_it(agent, found, shared):
@@ -147,7 +155,9 @@ SETTINGS = {"per_device_train_batch_size": 5, "learning_rate": 2e-4, "env": "tax
 
 def test_one_update_moves_the_adapter_as_published(agent, found):
     case = found["pg_trainer_one_update"]
-    assert all(close(sums(agent.model)[name], value) for name, value in case["lora_sum_abssum_before"].items())
+    assert all(
+        close(sums(agent.model)[name], value) for name, value in case["lora_sum_abssum_before"].items()
+    )
     update = Trainer(agent, ReflectSettings(**SETTINGS)).train(episodes(found))
     assert close(update.loss, case["returned"]["loss"])
     assert update.critic_loss is None
@@ -290,7 +300,9 @@ def test_replay(found):
 def test_dropout_of_the_adapter_only(shared, found):
     settings = ReflectSettings(lora_r=4, lora_dropout=0.5, env="taxi")
     wrapped = _with_fresh_adapter(tiny_model(shared, lora=False), settings, "tiny").eval()
-    modules = [(name, module) for name, module in wrapped.named_modules() if isinstance(module, torch.nn.Dropout)]
+    modules = [
+        (name, module) for name, module in wrapped.named_modules() if isinstance(module, torch.nn.Dropout)
+    ]
     with dropout(wrapped, active=True):
         in_adapter = [module.training for name, module in modules if "lora" in name]
         in_blocks = [module.training for name, module in modules if "lora" not in name]

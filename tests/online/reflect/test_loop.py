@@ -44,7 +44,8 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize(
-    "extra", [{}, CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}, {"pointing_head": True, **CRITIC}]
+    "extra",
+    [{}, CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}, {"pointing_head": True, **CRITIC}],
 )
 def test_a_run_that_is_continued_is_the_run_that_was_not_stopped(tmp_path, model, extra, monkeypatch):
     flags = taxi.settings(model, lora_dropout=0.2, **extra)
@@ -77,7 +78,9 @@ def test_logs_and_files_are_as_published(tmp_path, model, shared):
     assert [entry["iter"] for entry in logs] == [0, 1]
     assert list(logs[0]) == recorded["log_entry_keys"]
     assert list(logs[0]["log"][0]["detail"][0]) == recorded["detail_keys"]
-    assert {"README.md", "adapter_config.json", "critic", "logs.json"} <= {path.name for path in found.iterdir()}
+    assert {"README.md", "adapter_config.json", "critic", "logs.json"} <= {
+        path.name for path in found.iterdir()
+    }
     assert (found / "critic" / "score.pt").is_file()
     assert (found / "state").is_dir()
     first = logs[0]["log"][0]["detail"][0]
@@ -101,7 +104,9 @@ def test_successes_are_remembered_and_a_new_level_forgets_them(model, monkeypatc
     monkeypatch.setattr(TaxiGame, "success_threshold", property(lambda _: 0.52))  # half of them
     changed = {"per_device_eval_batch_size": 8, "max_steps": 3}
     state, entries = run(taxi.settings(model, **changed))
-    assert len(state["replay"]) == sum(round(entry["succ"] * 8) for entry in entries) > 8 * entries[-1]["succ"]
+    assert (
+        len(state["replay"]) == sum(round(entry["succ"] * 8) for entry in entries) > 8 * entries[-1]["succ"]
+    )
     state, entries = run(taxi.settings(model, **changed, curriculum_index=-1))
     assert len(state["replay"]) == round(entries[-1]["succ"] * 8)
 
@@ -168,13 +173,21 @@ def test_labels_that_are_no_tokens_are_refused(model):
 def test_without_dropout_the_update_itself_tells_the_critic_its_states(model, extra, monkeypatch):
     """One reading less of each step, and the update is the same."""
     flags = taxi.settings(
-        model, use_critic=True, shared_critic=True, critic_update_freq=1, disable_dropout=True, max_steps=2, **extra
+        model,
+        use_critic=True,
+        shared_critic=True,
+        critic_update_freq=1,
+        disable_dropout=True,
+        max_steps=2,
+        **extra,
     )
     once, entries = run(flags)
     monkeypatch.setattr(Trainer, "_gradient", read_before)
     twice, expected = run(flags)
     losses = [entry["loss"] + entry["critic_loss"] for entry in entries]
-    assert losses == [pytest.approx(entry["loss"] + entry["critic_loss"], rel=1e-4, abs=1e-6) for entry in expected]
+    assert losses == [
+        pytest.approx(entry["loss"] + entry["critic_loss"], rel=1e-4, abs=1e-6) for entry in expected
+    ]
     pairs = zip(once["trainer"]["parameters"], twice["trainer"]["parameters"], strict=True)
     assert all(torch.allclose(one, other, atol=1e-3) for one, other in pairs)
     assert entries[0]["loss"][0] != pytest.approx(0)
@@ -217,11 +230,15 @@ def test_without_a_critic_nothing_is_kept_for_one(model):
 
 
 def test_a_policy_that_has_diverged_ends_the_run(model):
-    with pytest.raises(NonFiniteError, match=r"Update \d+ of the policy is not a finite number.*--learning_rate"):
+    with pytest.raises(
+        NonFiniteError, match=r"Update \d+ of the policy is not a finite number.*--learning_rate"
+    ):
         run(taxi.settings(model, learning_rate=1e30))
 
 
-@pytest.mark.parametrize(("extra", "what"), [({}, "Update 2 of the policy"), (CRITIC, "Step 1 of the critic")])
+@pytest.mark.parametrize(
+    ("extra", "what"), [({}, "Update 2 of the policy"), (CRITIC, "Step 1 of the critic")]
+)
 def test_a_gradient_that_is_not_finite_never_reaches_the_weights(model, extra, what, monkeypatch):
     """The update's losses are finite; a hook makes one of the gradients infinite."""
     trainers, init = [], Trainer.__init__
@@ -326,7 +343,9 @@ def test_reflections_may_have_a_temperature_of_their_own(model):
 
 def test_a_model_that_could_read_nothing_is_refused(model):
     flags = taxi.settings(model, reflect=True, reflect_max_new_tokens=100_000)
-    with pytest.raises(UsageError, match=r"is to write 100,000: of a prompt nothing .* --reflect_max_new_tokens"):
+    with pytest.raises(
+        UsageError, match=r"is to write 100,000: of a prompt nothing .* --reflect_max_new_tokens"
+    ):
         load_reflector(flags)
 
 
@@ -342,14 +361,20 @@ def learned(model, monkeypatch, **changed):
         read.append(sum(map(len, sequences)))
         return reads(agent, sequences, places)
 
-    flags = taxi.settings(model, **{"disable_dropout": True, "max_steps": 2, "replay_buffer_size": 0, **changed})
+    flags = taxi.settings(
+        model, **{"disable_dropout": True, "max_steps": 2, "replay_buffer_size": 0, **changed}
+    )
     entries = taxi.Entries()
     with monkeypatch.context() as patch, taxi.opened(flags, watchers=[entries]) as loop:
         patch.setattr(Agent, "read", counted)
-        patch.setattr(taxi.Entries, "log", lambda self, _, entry: (self.all.append(entry), first.append(sum(read))))
+        patch.setattr(
+            taxi.Entries, "log", lambda self, _, entry: (self.all.append(entry), first.append(sum(read)))
+        )
         loop.run()
         state = loop.state(2)["trainer"]
-    moments = [one for its in state["optimizer"]["state"].values() for one in (its["exp_avg"], its["exp_avg_sq"])]
+    moments = [
+        one for its in state["optimizer"]["state"].values() for one in (its["exp_avg"], its["exp_avg_sq"])
+    ]
     return [entry["loss"] for entry in entries.all], [*state["parameters"], *moments], first[0]
 
 
@@ -367,7 +392,9 @@ def test_losses_and_gradients_are_those_of_reading_again(model, monkeypatch, ext
     expected, plain, read_twice = learned(model, monkeypatch, kept_tokens=0, **extra)
     assert losses == [pytest.approx(one, rel=1e-4) for one in expected]
     assert alike(states, plain)
-    assert read * 2 <= read_twice * (1.5 if extra.get("use_critic") else 1)  # a critic reads once more afterwards
+    assert read * 2 <= read_twice * (
+        1.5 if extra.get("use_critic") else 1
+    )  # a critic reads once more afterwards
 
 
 def test_what_has_no_room_is_read_again(model, monkeypatch):

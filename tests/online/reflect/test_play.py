@@ -101,7 +101,9 @@ class Echo:
 def test_every_state_is_given_the_reflection_of_another():
     actor = Actor(lambda prompt: "0" if "state c" in prompt.partition("Analyze")[0] else "1")
     play(Game, [task(name) for name in "abc"], [1, 2, 3], actor, OthersReflections(Echo()))
-    read = [[prompt.split(" # Analyze:\n")[1].partition("\n")[0] for prompt in step] for step in actor.prompts]
+    read = [
+        [prompt.split(" # Analyze:\n")[1].partition("\n")[0] for prompt in step] for step in actor.prompts
+    ]
     assert read == [["state b 0", "state c 0", "state a 0"], ["state a 0"], ["state a 0"]]  # c is left alone
 
 

@@ -180,13 +180,17 @@ def test_what_was_saved_is_what_is_loaded_without_being_asked_for(tmp_path, mode
         parameter.data += 0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
     Checkpoints(tmp_path).save(1, agent, {}, summary={})
     folder = str(tmp_path / "checkpoint-1")
-    assert {HEAD_FILE, "adapter_model.safetensors"} <= {one.name for one in (tmp_path / "checkpoint-1").iterdir()}
+    assert {HEAD_FILE, "adapter_model.safetensors"} <= {
+        one.name for one in (tmp_path / "checkpoint-1").iterdir()
+    }
     flags = with_saved(taxi.settings(model, load_dir=folder, seed=5), folder)
     assert flags.pointing_head
     loaded = load_policy(flags, (), lambda _: None)
     assert isinstance(loaded, PointingAgent)
     assert torch.allclose(scores(loaded, prompt("a lamp")), scores(agent, prompt("a lamp")), atol=1e-5)
-    assert not torch.allclose(scores(load(model), prompt("a lamp")), scores(agent, prompt("a lamp")), atol=1e-2)
+    assert not torch.allclose(
+        scores(load(model), prompt("a lamp")), scores(agent, prompt("a lamp")), atol=1e-2
+    )
     measured = taxi.settings(model, load_dir=folder, pointing_head=True, mode="test")
     assert check(measured) == []
 
@@ -235,7 +239,9 @@ def test_one_choice_is_made(model):
 
 
 def test_a_state_without_commands_is_refused_and_says_what_is_needed(agent):
-    with pytest.raises(UsageError, match=r"offers no commands.*a list of them.*'3. go north'.*You see nothing"):
+    with pytest.raises(
+        UsageError, match=r"offers no commands.*a list of them.*'3. go north'.*You see nothing"
+    ):
         agent.choose(["You see nothing. # Action:\n"], [0])
     with pytest.raises(DataError, match=r"line 2.*offers no commands.*name that by --env"):
         pointed(agent, [f"{prompt('a box')}1", "nothing # Action:\n1"], "f.jsonl", 100)

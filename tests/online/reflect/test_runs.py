@@ -69,7 +69,11 @@ IDLE = {"num_train_epochs", "map_size", "random_map", "is_slippery", "sandbox_di
 def test_every_flag_that_does_something_has_its_line_of_help():
     from sweet_rl.cli import help_text
 
-    for env, own in (("auto_explore", "repo_dir"), ("taxi", "taxi_curriculum"), ("alfworld", "disable_alfworld")):
+    for env, own in (
+        ("auto_explore", "repo_dir"),
+        ("taxi", "taxi_curriculum"),
+        ("alfworld", "disable_alfworld"),
+    ):
         text = help_text("stage", stage, arguments=["--env", env])
         for name in ("report", *as_flags(ReflectSettings(env=env))):
             assert (f"--{name}" in text) is (name not in IDLE), name
@@ -192,7 +196,8 @@ def test_starts_of_levels(shared):
 
 def test_published_levels_that_begin_together_are_one():
     ours, published = [
-        Schedule([4, 2], [0, 0], batch=2, seed=0, compat=compat).draw(7)[1] for compat in ("fixed", "published")
+        Schedule([4, 2], [0, 0], batch=2, seed=0, compat=compat).draw(7)[1]
+        for compat in ("fixed", "published")
     ]
     assert (ours, published) == (1, 0)
 
@@ -257,7 +262,12 @@ def run(folder, iterations, **settings):
 
 @pytest.fixture
 def runs(tmp_path):
-    run(tmp_path / "001_rl_finetune", 6, gradient_accumulation_steps=1, load_dir="000_supervised_pretrain/checkpoint-9")
+    run(
+        tmp_path / "001_rl_finetune",
+        6,
+        gradient_accumulation_steps=1,
+        load_dir="000_supervised_pretrain/checkpoint-9",
+    )
     before = "results/001_rl_finetune/checkpoint-4"
     return run(tmp_path / "002_rl_finetune", 4, gradient_accumulation_steps=2, load_dir=before)
 

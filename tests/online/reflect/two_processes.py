@@ -21,7 +21,9 @@ RUNS = {
 
 def run(model, kind):
     """7 episodes an iteration: the two processes have unequal shares."""
-    flags = taxi.settings(model, disable_dropout=True, per_device_eval_batch_size=7, max_steps=3, **RUNS[kind])
+    flags = taxi.settings(
+        model, disable_dropout=True, per_device_eval_batch_size=7, max_steps=3, **RUNS[kind]
+    )
     entries = taxi.Entries()
     with taxi.opened(flags, None, [entries]) as loop:
         loop.run()

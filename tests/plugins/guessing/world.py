@@ -45,7 +45,13 @@ class GuessingEnv:
         self._over = right or late
         reason = StopReason.ENDED if right else StopReason.TURN_LIMIT if late else None
         return StepResult(
-            said, action, self._seen, 0.0 if right else -1.0, terminated=right, truncated=late, stop_reason=reason
+            said,
+            action,
+            self._seen,
+            0.0 if right else -1.0,
+            terminated=right,
+            truncated=late,
+            stop_reason=reason,
         )
 
     async def close(self):

@@ -20,7 +20,9 @@ TAGS = {
 def tagged(text):
     """The text with each of our sentences replaced by the goldens' tag."""
     for name, (around, tag) in TAGS.items():
-        sentence = re.escape(around.format("SENTENCE")).replace("SENTENCE", re.escape(load_prompt(name).strip()))
+        sentence = re.escape(around.format("SENTENCE")).replace(
+            "SENTENCE", re.escape(load_prompt(name).strip())
+        )
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", sentence)
         text = re.sub(pattern, lambda found, tag=tag: tag.format(**found.groupdict()), text)
     return text

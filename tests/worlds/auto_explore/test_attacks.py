@@ -256,7 +256,9 @@ def test_more_entries_than_labels(tmp_path, compat):
         assert "Error: heap offers more than the 252 labels there are" in moved.text
         assert (moved.cost, game.sandbox.cwd) == (3, "")
     with pytest.raises(EpisodeError, match="'heap': the repository itself offers 260 commands"):
-        ExploreGame(Library(tmp_path / "repos/big"), compat=compat).reset(task("?", ["7.md"], root="heap"), seed=0)
+        ExploreGame(Library(tmp_path / "repos/big"), compat=compat).reset(
+            task("?", ["7.md"], root="heap"), seed=0
+        )
 
 
 def test_a_hundred_thousand_entries():

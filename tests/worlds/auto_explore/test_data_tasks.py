@@ -105,7 +105,12 @@ def test_broken_files(tmp_path, text, problem):
 
 
 def test_files_that_are_right():
-    tried = {"positive0": "docs/b.md", "negative0": "docs/wrong.md", "positive1": None, "positive2": "docs/a.md"}
+    tried = {
+        "positive0": "docs/b.md",
+        "negative0": "docs/wrong.md",
+        "positive1": None,
+        "positive2": "docs/a.md",
+    }
     ways = [{"info": info, "filename": name, "trajectory": []} for info, name in tried.items()]
     assert targets_of(record(trajectories=ways)) == ["docs/a.md", "docs/b.md"]
     published = targets_of(record(trajectories=ways), compat="published")
@@ -136,7 +141,9 @@ def test_embedded_tasks():
 
 def levels(dataset, compat="fixed", easy=False, **flags):
     tasks = [
-        SimpleNamespace(id=item["id"], problem_description=item["question"], extra={"targets": item["filename"]})
+        SimpleNamespace(
+            id=item["id"], problem_description=item["question"], extra={"targets": item["filename"]}
+        )
         for item in dataset
     ]
     found = levels_of(tasks, Levels(**flags), easy=easy, compat=compat)
@@ -372,14 +379,22 @@ def test_tasks_about_the_same(tmp_path):
 
 def test_splits(golden):
     recorded = golden["split"]
-    tasks = [{"question": "q", "root": f"r{number % 11}", "number": number} for number in range(recorded["n"])]
+    tasks = [
+        {"question": "q", "root": f"r{number % 11}", "number": number} for number in range(recorded["n"])
+    ]
 
     def sizes(tasks, **how):
         return [len(part) for part in split_tasks(tasks, **{"seed": 0, **how}).values()]
 
     published = split_tasks(tasks, seed=0, compat="published")
     assert {name: len(part) for name, part in published.items()} == recorded["seed0_sizes"]
-    for total, exact in ((1000, [700, 200, 100]), (0, [0, 0, 0]), (3, [2, 1, 0]), (10, [7, 2, 1]), (14, [10, 3, 1])):
+    for total, exact in (
+        (1000, [700, 200, 100]),
+        (0, [0, 0, 0]),
+        (3, [2, 1, 0]),
+        (10, [7, 2, 1]),
+        (14, [10, 3, 1]),
+    ):
         assert sizes(tasks[:total]) == exact
     one, same, other = (split_tasks(tasks[:100], seed=seed) for seed in (0, 0, 1))
     assert one == same != other

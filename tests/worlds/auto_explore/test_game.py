@@ -250,7 +250,10 @@ def test_shuffled_labels(library):
 
 @pytest.mark.parametrize("compat", ["published", "fixed"])
 def test_easy_asks_for_one_file_and_takes_no_other(library, compat):
-    paths = {"docs/hours.md": ["cd docs", "id hours.md"], "src/core/tax.py": ["cd src", "cd core", "id tax.py"]}
+    paths = {
+        "docs/hours.md": ["cd docs", "id hours.md"],
+        "src/core/tax.py": ["cd src", "cd core", "id tax.py"],
+    }
     rewards = {}
     for seed in range(8):
         for handed_in, commands in paths.items():
@@ -280,7 +283,9 @@ def test_the_way_to_a_target_is_never_left_out(seed, probability):
 
 def test_leaving_out_is_as_frequent_as_asked():
     index = index_of("r", {f"{n}.md": "x" for n in range(2000)})
-    one, other = (len(Sandbox(index, seed=seed, leaveout_prob=0.3, keep=["7.md"]).entries()) for seed in (1, 2))
+    one, other = (
+        len(Sandbox(index, seed=seed, leaveout_prob=0.3, keep=["7.md"]).entries()) for seed in (1, 2)
+    )
     assert 1340 < one < 1460
     assert one != other
     index = index_of("r", {"s": "", "src/a.md": "", "srcs/b.md": ""})
@@ -307,7 +312,9 @@ def test_truncation_keeps_a_beginning(text, name):
         assert text.count("\n") <= {"a.csv": 5, "a.md": 100, "a.bin": 10}[name]
     else:
         assert text.startswith(shown.partition("\n...\n")[0] if "\n...\n" not in text else "")
-    assert truncate("1\n2\n3\n4\n5\n", "a.csv") == "1\n2\n3\n4\n5\n"  # behind a last line break there is no line
+    assert (
+        truncate("1\n2\n3\n4\n5\n", "a.csv") == "1\n2\n3\n4\n5\n"
+    )  # behind a last line break there is no line
     assert truncate("1\n2\n3\n4\n5\n6", "a.csv").startswith("1\n2\n3\n4\n5\n...\n")
 
 
@@ -338,7 +345,9 @@ def write(folder, files):
 
 def test_a_repository_on_disk_and_in_memory(tmp_path):
     made = make_repository("analysis-3")
-    write(tmp_path / "analysis-3", {".git/config": "x", ".env": "x", **made.files})  # hidden names do not exist
+    write(
+        tmp_path / "analysis-3", {".git/config": "x", ".env": "x", **made.files}
+    )  # hidden names do not exist
     disk, memory = scan(tmp_path / "analysis-3"), made.index()
     assert (disk.name, disk.folders, disk.refused) == (memory.name, memory.folders, ())
     assert list(disk.files()) == list(memory.files()) == sorted(made.files)
@@ -406,7 +415,8 @@ def explored(policy, tasks=TASKS, **settings):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"shuffle_action": True}, {"leaveout_prob": 0.5}, {"compat": "published"}, {"easy": True}]
+    "settings",
+    [{}, {"shuffle_action": True}, {"leaveout_prob": 0.5}, {"compat": "published"}, {"easy": True}],
 )
 def test_the_planner_goes_the_shortest_way(settings):
     for trajectory in explored(PLANNER, **settings):

@@ -5,7 +5,16 @@ import json
 from itertools import chain, repeat
 
 from sweet_rl.rollout import Episode, RolloutStats, play
-from sweet_rl.types import NO_RESPONSE, AgentTurn, Completion, Failure, Generation, StopReason, Task, UserReply
+from sweet_rl.types import (
+    NO_RESPONSE,
+    AgentTurn,
+    Completion,
+    Failure,
+    Generation,
+    StopReason,
+    Task,
+    UserReply,
+)
 from sweet_rl.worlds.backend_programming.world import BackendEnv
 from sweet_rl.worlds.dialogue import parse_fixed
 

@@ -128,7 +128,9 @@ def test_whole_episodes_have_the_published_history_and_answer(golden):
 def test_a_page_that_nobody_can_see_ends_the_episode_before_the_agent_is_asked(golden):
     """Recorded as failed, so that pair building can leave it out."""
     (world, want) = next(
-        (World(golden, case), want) for case, want in golden["pairs"] if case["id"] == "ground_truth_render_fails"
+        (World(golden, case), want)
+        for case, want in golden["pairs"]
+        if case["id"] == "ground_truth_render_fails"
     )
     trajectory = world.play()
     assert trajectory.stop_reason is StopReason.WORLD_FAILED

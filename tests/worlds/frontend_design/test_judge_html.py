@@ -13,7 +13,15 @@ from aiohttp import web
 from PIL import Image
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.grading.pages.judge import Outcome, Verdict, VisionJudge, for_judge, read_verdict, settled, win_rate
+from sweet_rl.grading.pages.judge import (
+    Outcome,
+    Verdict,
+    VisionJudge,
+    for_judge,
+    read_verdict,
+    settled,
+    win_rate,
+)
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.worlds.frontend_design.judging import NO_TARGET, Comparison
 from sweet_rl.worlds.frontend_design.stages import judge_html
@@ -115,7 +123,9 @@ def test_wins_are_counted_and_both_orders_asked(tmp_path, capsys):
     asked = judge(a, b, tmp_path / "j.jsonl")
     assert len(asked) == 6
     target, near, far = (draw(page).image for page in (TARGET, NEAR, FAR))
-    shown = {tuple(for_judge(data, 10**6) for data in call) for call in [(target, near, far), (target, far, near)]}
+    shown = {
+        tuple(for_judge(data, 10**6) for data in call) for call in [(target, near, far), (target, far, near)]
+    }
     assert {tuple(call) for call in asked} == shown
     assert "A wins 2, ties 0, loses 1 of 3 pages" in capsys.readouterr().out
     found = report(a)
@@ -138,7 +148,9 @@ def test_who_always_says_first_gives_ties(tmp_path, capsys):
 
 
 def test_what_needs_no_judge_is_not_asked(tmp_path, capsys):
-    a, b = runs(tmp_path, [NEAR, None, None, NEAR, NEAR], [NEAR, NEAR, None, None, FAR], {4: "<html>slow</html>"})
+    a, b = runs(
+        tmp_path, [NEAR, None, None, NEAR, NEAR], [NEAR, NEAR, None, None, FAR], {4: "<html>slow</html>"}
+    )
     assert judge(a, b, tmp_path / "j.jsonl") == []
     out = capsys.readouterr().out
     assert "A wins 1, ties 2, loses 1 of 4" in out

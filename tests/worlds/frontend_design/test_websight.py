@@ -120,7 +120,9 @@ class TestPrepare:
 
     def test_a_source_without_a_usable_row_is_refused(self, tmp_path):
         source = write(tmp_path / "w.jsonl", [{"text": "x", "image": 1}] * 3)
-        with pytest.raises(UsageError, match=r"None of the 3 rows.*llm_generated_idea and text.*text, image.*v0\.2"):
+        with pytest.raises(
+            UsageError, match=r"None of the 3 rows.*llm_generated_idea and text.*text, image.*v0\.2"
+        ):
             prepare_websight(str(tmp_path / "out"), source, quiet=True)
         with pytest.raises(UsageError, match="holds no rows"):
             prepare_websight(str(tmp_path / "out"), write(tmp_path / "e.jsonl", []), quiet=True)
@@ -291,7 +293,9 @@ def test_pages_of_mini_web_pass_the_filter(tmp_path, renderer):
 
 class TestTaskRow:
     def test_the_two_fields_become_ours_and_addresses_are_normalised(self):
-        row = websight(1) | {"text": "<html><img src='https://source.unsplash.com/random/300x200/?cat'></html>"}
+        row = websight(1) | {
+            "text": "<html><img src='https://source.unsplash.com/random/300x200/?cat'></html>"
+        }
         assert task_row(row) == {
             "problem_description": "Idea 1.",
             "ground_truth": "<html><img src='https://picsum.photos/id/48/300/200'></html>",
@@ -302,7 +306,11 @@ class TestReadWebsight:
     def test_lines_of_a_file_up_to_the_limit(self, tmp_path):
         source = write(tmp_path / "some.jsonl", map(websight, range(5)))
         rows = list(read_websight(source, 3))
-        assert [row.where for row in rows] == ["some.jsonl, line 1", "some.jsonl, line 2", "some.jsonl, line 3"]
+        assert [row.where for row in rows] == [
+            "some.jsonl, line 1",
+            "some.jsonl, line 2",
+            "some.jsonl, line 3",
+        ]
         assert [row.row["text"] for row in rows] == [page(0), page(1), page(2)]
 
     def test_files_of_a_folder_in_the_order_of_their_names(self, tmp_path):

@@ -68,7 +68,9 @@ def last(*actions, published=False):
     return visit(*actions, published=published)[0][-1]
 
 
-SEARCHED = "\n[Back to Search] \nPage 1 \n[Next >] \n[A1] \nA1 it \n$1 \n[A2] \nA2 it \n$1 \n[A3] \nA3 it \n$1 "
+SEARCHED = (
+    "\n[Back to Search] \nPage 1 \n[Next >] \n[A1] \nA1 it \n$1 \n[A2] \nA2 it \n$1 \n[A3] \nA3 it \n$1 "
+)
 
 
 def test_a_purchase():
@@ -115,7 +117,10 @@ def test_options_show_as_selected_when_they_are():
 
 def test_words_in_the_address_are_not_a_choice():
     item = ITEM % "<h4>color</h4><label>blue</label>"
-    pages = PAGES | {"/search_results/s/a 'blue' one/1": results("A1"), "/item_page/s/A1/a 'blue' one/1/{}": item}
+    pages = PAGES | {
+        "/search_results/s/a 'blue' one/1": results("A1"),
+        "/item_page/s/A1/a 'blue' one/1/{}": item,
+    }
     actions = ("search[a 'blue' one]", "click[A1]")
     assert "color [blue]" in visit(*actions, pages=pages)[0][-1]
     said = visit(*actions, pages=pages, published=True)[0]

@@ -169,7 +169,9 @@ def test_one_failure_leaves_the_other_episodes_alone():
     assert failed.reward is None
 
 
-@pytest.mark.parametrize("url", ["", "shop", "ftp://shop", "http://", "http://me:key@shop", "http://a:b", "http://a?b"])
+@pytest.mark.parametrize(
+    "url", ["", "shop", "ftp://shop", "http://", "http://me:key@shop", "http://a:b", "http://a?b"]
+)
 def test_an_address_is_an_address(url):
     with pytest.raises(UsageError, match="A shop's address looks like"):
         HttpShop(url)

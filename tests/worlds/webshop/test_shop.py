@@ -154,9 +154,7 @@ def test_the_same_seed_makes_the_same_shop(shop):
 
 
 FIRST = ("BPK5C132N0", "Harborwick Linen Shirt for Kids, Machine Washable, Slim Fit", 30.95)
-INSTRUCTION = (
-    "Please find me a tote bag for travel, padded straps and tear resistant, and price lower than 100.00 dollars"
-)
+INSTRUCTION = "Please find me a tote bag for travel, padded straps and tear resistant, and price lower than 100.00 dollars"
 
 
 def test_a_thousand_things_of_eight_categories(shop):
@@ -219,7 +217,11 @@ def test_no_page_tells_the_goal_before_the_end(shop):
 def test_the_server_says_what_the_shop_says(shop):
     from tests.worlds.webshop.conftest import serving
 
-    paths = ["/fixed_2000", "/search_results/fixed_2000/a%20red%20%27shirt%27%20%C3%A9%3F%23%25/1", "/nothing/at"]
+    paths = [
+        "/fixed_2000",
+        "/search_results/fixed_2000/a%20red%20%27shirt%27%20%C3%A9%3F%23%25/1",
+        "/nothing/at",
+    ]
 
     async def main():
         async with serving(shop) as url, aiohttp.ClientSession() as session:

@@ -33,7 +33,9 @@ _PR_CAPBSET_DROP, _PR_SET_KEEPCAPS = 24, 8
 _CHECKPOINT_RESTORE: Final = 40
 _LAST_CAPABILITY: Final = 63
 _NOBODY: Final = 65534
-_FIRST_UNUSED_USER: Final = 1_900_000_000  # in the range that systemd's table of user numbers leaves to nobody
+_FIRST_UNUSED_USER: Final = (
+    1_900_000_000  # in the range that systemd's table of user numbers leaves to nobody
+)
 NULL: Final = "/dev/null"
 
 MOST_THREADS = 64
@@ -115,7 +117,9 @@ def hide_file_system(readable: list[str], hidden: list[str]) -> str | None:
             libc.mount(path, root + path, None, libc.MS_BIND | libc.MS_REC)
         for path in hidden:
             if os.path.isdir(root + path):
-                libc.mount("sandbox", root + path, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=4k,mode=555")
+                libc.mount(
+                    "sandbox", root + path, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=4k,mode=555"
+                )
         os.makedirs(root + scratch)
         os.makedirs(root + os.path.dirname(NULL), exist_ok=True)
         with open(root + NULL, "x"):
@@ -268,7 +272,9 @@ def restrict(readable: Iterable[str], hidden: Iterable[str], writable: str | Non
     """
     try:
         version = libc.syscall("landlock", _CREATE, None, 0, 1)
-        rights = (1 << (_FIRST_VERSIONS_RIGHTS + min(version - 1, 2))) - 1  # later versions know two rights more
+        rights = (
+            1 << (_FIRST_VERSIONS_RIGHTS + min(version - 1, 2))
+        ) - 1  # later versions know two rights more
         ruleset = libc.syscall("landlock", _CREATE, *_attributes(version, rights), 0)
         for path, wanted in _rules(readable, list(hidden)):
             _allow(ruleset, path, wanted & rights)

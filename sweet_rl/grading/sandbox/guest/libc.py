@@ -88,7 +88,9 @@ def pivot_root_here() -> None:
 def keep_capabilities(kept: Iterable[int] = ()) -> Step:
     """What gives up every other capability for good, when it is called."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    low, high = (sum(1 << capability - at for capability in kept if 0 <= capability - at < 32) for at in (0, 32))
+    low, high = (
+        sum(1 << capability - at for capability in kept if 0 <= capability - at < 32) for at in (0, 32)
+    )
     return prepared("capset", header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0))
 
 

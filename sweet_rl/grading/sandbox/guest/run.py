@@ -258,7 +258,9 @@ _NOT_IGNORED = {
 class _Children(NamedTuple):
     """What they have in common."""
 
-    alone: bool  # their parent is process 1 of its own namespace, may kill everybody else and takes all with it
+    alone: (
+        bool  # their parent is process 1 of its own namespace, may kill everybody else and takes all with it
+    )
     pairs: isolation.Pairs
     prepare: list[libc.Step]  # one
     doors: list[libc.Step]  # to be closed behind one
@@ -286,7 +288,9 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         layers = [layer for layer in layers if layer != "mount"]
     else:
         hidden = []
-    own_user = isolation.drop_privileges(readable if scratch is None else (), keep_numbering=numbers is not None)
+    own_user = isolation.drop_privileges(
+        readable if scratch is None else (), keep_numbering=numbers is not None
+    )
     libc.take([isolation.die_with_parent()])  # a change of user would have made the kernel forget it
     layers += isolation.restrict(readable, hidden, scratch, isolation.NULL)
     os.chdir(scratch or "/")
@@ -395,7 +399,9 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
             if job["kind"] == "fixed":
                 results = run_fixed(program, skip)
             else:
-                results = run_published(program["reference"], program["source"], expressions, job["timeout_s"], skip)
+                results = run_published(
+                    program["reference"], program["source"], expressions, job["timeout_s"], skip
+                )
             for result in results:
                 channel.sendall(_pack(number, result))
                 if result.outcome == ENDED:

@@ -150,7 +150,9 @@ def _loader(program: _Program) -> libc.Step:
     buffer = ctypes.create_string_buffer(code, len(code))
     _READ_BY_THE_KERNEL.append(buffer)  # the header has its address, which keeps nothing alive
     header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
-    return libc.prepared("prctl", libc.PR_SET_SECCOMP, 2, ctypes.create_string_buffer(header, len(header)), 0, 0)
+    return libc.prepared(
+        "prctl", libc.PR_SET_SECCOMP, 2, ctypes.create_string_buffer(header, len(header)), 0, 0
+    )
 
 
 def _long_program(
@@ -178,7 +180,13 @@ def _short_program(column: int, *, numbered: bool, writable: bool) -> _Program:
         *((numbers, [_NO]) for numbers in _WORKERS_OWN.values()),
         (
             _CLONE,
-            [_argument(0), (_ANY_BIT, 1, 0, _ALL ^ _CLONE_FOR_THREADS), (_ANY_BIT, 1, 0, _CLONE_THREAD), _NO, _YES],
+            [
+                _argument(0),
+                (_ANY_BIT, 1, 0, _ALL ^ _CLONE_FOR_THREADS),
+                (_ANY_BIT, 1, 0, _CLONE_THREAD),
+                _NO,
+                _YES,
+            ],
         ),
     ]
     if not numbered:
@@ -259,7 +267,12 @@ def _futex() -> _Program:
     libc waits so for the end of a thread; on EAGAIN it looks again until the thread is gone.
     """
     again = _answer(errno.EAGAIN)
-    waits = (_FUTEX_WAIT, _FUTEX_WAIT_BITSET, _FUTEX_WAIT | _FUTEX_REALTIME, _FUTEX_WAIT_BITSET | _FUTEX_REALTIME)
+    waits = (
+        _FUTEX_WAIT,
+        _FUTEX_WAIT_BITSET,
+        _FUTEX_WAIT | _FUTEX_REALTIME,
+        _FUTEX_WAIT_BITSET | _FUTEX_REALTIME,
+    )
     program: _Program = [_argument(1), (_ANY_BIT, 0, 1, _FUTEX_PRIVATE), _YES]
     for operation in waits:
         program += [(_EQUAL, 0, 1, operation), again]

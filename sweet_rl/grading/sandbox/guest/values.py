@@ -66,7 +66,8 @@ def alike(value: Any, wanted: Any, depth: int = 0) -> bool:
     """
     kinds = _rough_kind(value), _rough_kind(wanted)
     if all(
-        kind == "nothing" or (kind == "number" and one == 0) for kind, one in zip(kinds, (value, wanted), strict=True)
+        kind == "nothing" or (kind == "number" and one == 0)
+        for kind, one in zip(kinds, (value, wanted), strict=True)
     ):
         return True
     if kinds[0] != kinds[1] or depth > 50:
@@ -77,12 +78,16 @@ def alike(value: Any, wanted: Any, depth: int = 0) -> bool:
             type(value).__module__,
             type(wanted).__module__,
         }
-        return same and all(name in fields and alike(fields[name], one, depth + 1) for name, one in needed.items())
+        return same and all(
+            name in fields and alike(fields[name], one, depth + 1) for name, one in needed.items()
+        )
     if kinds[0] not in {"items", "mapping"}:
         return True
     items, others = _some_items(value), _some_items(wanted)
     if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
-        return len(value) == len(wanted) and all(alike(*pair, depth + 1) for pair in zip(items, others, strict=True))
+        return len(value) == len(wanted) and all(
+            alike(*pair, depth + 1) for pair in zip(items, others, strict=True)
+        )
     return all(any(alike(one, other, depth + 1) for other in others[:20]) for one in items)
 
 

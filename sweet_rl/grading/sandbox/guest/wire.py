@@ -166,10 +166,16 @@ def _read_series(items: list[Any], kind: str, index: list[Any], names: list[Any]
 
 
 def _read_frame(
-    columns: list[tuple[list[Any], str]], names: list[Any], levels: list[Any], index: list[Any], index_levels: list[Any]
+    columns: list[tuple[list[Any], str]],
+    names: list[Any],
+    levels: list[Any],
+    index: list[Any],
+    index_levels: list[Any],
 ) -> Any:
     rows = _labels(index, index_levels)
-    series = {at: _read_series(items, kind, index, index_levels, None) for at, (items, kind) in enumerate(columns)}
+    series = {
+        at: _read_series(items, kind, index, index_levels, None) for at, (items, kind) in enumerate(columns)
+    }
     frame = _called("pandas.DataFrame")(series, rows)
     frame.columns = _labels(names, levels)
     return frame
@@ -177,9 +183,14 @@ def _read_frame(
 
 _Apart = Callable[[Any, Any], list[Any]]
 
-_BY_NAME: dict[str, tuple[_Apart, Callable[..., Any]]] = {  # taken apart by the base's own methods; put together
+_BY_NAME: dict[
+    str, tuple[_Apart, Callable[..., Any]]
+] = {  # taken apart by the base's own methods; put together
     "decimal.Decimal": (lambda kind, value: [kind.__str__(value)], _new("decimal.Decimal")),
-    "fractions.Fraction": (lambda kind, value: list(kind.as_integer_ratio(value)), _new("fractions.Fraction")),
+    "fractions.Fraction": (
+        lambda kind, value: list(kind.as_integer_ratio(value)),
+        _new("fractions.Fraction"),
+    ),
     "pandas._libs.tslibs.nattype._NaT": (lambda *_: [], lambda: _called("pandas.NaT")),
     "pandas._libs.missing.C_NAType": (lambda *_: [], lambda: _called("pandas.NA")),
     "pandas._libs.tslibs.timestamps._Timestamp": (_dated, _new("pandas.Timestamp")),
@@ -192,7 +203,9 @@ _BY_NAME: dict[str, tuple[_Apart, Callable[..., Any]]] = {  # taken apart by the
     "datetime.date": (_dated, _new("datetime.date", "fromisoformat")),
     "datetime.time": (_dated, _new("datetime.time", "fromisoformat")),
     "datetime.timedelta": (
-        lambda kind, value: [getattr(kind, part).__get__(value) for part in ("days", "seconds", "microseconds")],
+        lambda kind, value: [
+            getattr(kind, part).__get__(value) for part in ("days", "seconds", "microseconds")
+        ],
         _new("datetime.timedelta"),
     ),
     "datetime.timezone": (lambda kind, value: [kind.utcoffset(value, None)], _new("datetime.timezone")),
@@ -341,7 +354,9 @@ def _dict(value: Any, limit: int) -> Iterator[str]:
 
 
 def _set(value: Any, name: str, limit: int) -> str:
-    items = sorted(literal(item, limit) for item in value)  # by their text: hashes are not the same everywhere
+    items = sorted(
+        literal(item, limit) for item in value
+    )  # by their text: hashes are not the same everywhere
     if not items:
         return f"{name}()"
     text = f"{{{', '.join(items)}}}"
