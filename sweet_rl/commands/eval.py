@@ -16,12 +16,9 @@ from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import judge_failed, words_of
 from sweet_rl.cli.stage import built, recorded, stage
-from sweet_rl.commands.agents import AgentPrompt, ModelFlags, Player, PlayerFlags
 from sweet_rl.commands.evaluate import grading_by
-from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, server_plays
 from sweet_rl.commands.simulate_interactions import (
     WORLD_OPTIONS,
-    Parts,
     SimulationFlags,
     planned,
     simulate,
@@ -31,7 +28,7 @@ from sweet_rl.commands.simulate_interactions import (
 from sweet_rl.errors import ServiceError, UsageError, no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
-from sweet_rl.flags import REQUIRED, Only, Settings, flag, listed
+from sweet_rl.flags import REQUIRED, Only, flag, listed
 from sweet_rl.flags.shared import (
     BatchSize,
     ContinuingOtherwise,
@@ -48,6 +45,8 @@ from sweet_rl.flags.shared import (
     WorldName,
 )
 from sweet_rl.openai_client import shown
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import ANSWERED, HumanFlags, PlayerFlags, PromptedFlags
 from sweet_rl.policies import BASE_URL_VAR, engine_and_name
 from sweet_rl.records import read_rows, replace_file
 from sweet_rl.runs import has_failed
@@ -55,7 +54,7 @@ from sweet_rl.runs.facts import now
 from sweet_rl.statistics import Estimate
 from sweet_rl.types import Json, Task, digest
 from sweet_rl.version import __version__
-from sweet_rl.worlds import Options, ScriptedFlags, World, agents_with, first_for, world_of
+from sweet_rl.worlds import Options, World, agents_with, first_for, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +100,7 @@ class EvalFlags(
             raise UsageError(f"--output_dir {self.output_dir!r} is a file; name a folder.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluatedFlags(ModelFlags, ScriptedFlags, AgentPrompt, Settings):
-    """The agent."""
-
-
-def player_flags(flags: EvalFlags, agent: EvaluatedFlags) -> PlayerFlags:
+def player_flags(flags: EvalFlags, agent: PromptedFlags) -> PlayerFlags:
     """The agent as `simulate_interactions` has it."""
     engine, name = engine_and_name(flags.model)
     url = agent.agent_base_url
@@ -121,24 +115,13 @@ def player_flags(flags: EvalFlags, agent: EvaluatedFlags) -> PlayerFlags:
     return PlayerFlags(**values)
 
 
-def human_flags(human: HumanFlags, world_name: str) -> HumanFlags:
-    """The human: where no server is named, the one without a model."""
-    simulated = world_of(world_name).answered_by == "human"
-    if simulated and human.env_model == "auto" and not human.server_named:
-        return replace(human, env_model="scripted")
-    return human
-
-
 def _facets(flags: Mapping[str, Any]) -> Facets:
     """What the flags are about to put together, as in `simulate_interactions`."""
     chosen = built(EvalFlags, flags)
-    player = player_flags(chosen, built(EvaluatedFlags, flags))
-    human = human_flags(built(HumanFlags, flags), chosen.world)
-    rest = {"reflection_model": None, "reflection_base_url": None}
-    facets = dict(simulate_interactions.facets({**flags, **vars(player), **vars(human), **rest}))  # type: ignore[attr-defined]
-    world = world_of(chosen.world)
-    place = "server" if server_plays(world, human) else "here"
-    return facets | {"human": {place}, "talks": {place if world.answered_by == "human" else "here"}}
+    player = player_flags(chosen, built(PromptedFlags, flags))
+    human = built(HumanFlags, flags).or_scripted(world_of(chosen.world))
+    facets: Facets = simulate_interactions.facets({**flags, **vars(player), **vars(human)})  # type: ignore[attr-defined]
+    return facets
 
 
 @recorded(
@@ -176,7 +159,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     facets=_facets,
     options=WORLD_OPTIONS,
 )
-def eval(flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Options, /) -> None:
+def eval(flags: EvalFlags, agent: PromptedFlags, human: HumanFlags, options: Options, /) -> None:
     """Evaluate an agent: play the tasks, grade, report; one command, which resumes itself.
 
     Episodes that failed because a service could not be used are played again, and those that still failed are in no number.
@@ -191,7 +174,15 @@ def eval(flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Op
     sweet-rl eval --model openai/gpt-4o-mini --base_url https://host/v1 --tasks tasks.jsonl --repeats 4 --prices prices.toml
     """
     tracking.logs_to(flags.destination())
-    run(flags, player_flags(flags, agent), human_flags(human, flags.world), options)
+    world = world_of(flags.world)
+    cast = Cast(
+        world=world,
+        options=options,
+        agent=player_flags(flags, agent),
+        human=human.or_scripted(world),
+        seed=flags.seed,
+    )
+    run(flags, cast)
 
 
 GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
@@ -200,52 +191,19 @@ GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is played, and by which rules; several agents may play it."""
+    """What is played, where to, and how it is graded; several agents may play it."""
 
     flags: EvalFlags
-    world: World
-    options: Options
-    human: Human
-    folder: Path
     source: str
-    tasks: tuple[Task, ...]
+    tasks: Sequence[Task]
+    folder: Path
     grading: Callable[..., None]
 
-    def player(self, player: PlayerFlags) -> Player:
-        """The agent in this world."""
-        if player.agent_model == "auto" and self.world.agents:
-            player = replace(player, agent_model=self.world.agents[0])
-        return Player(
-            flags=player,
-            world=self.world,
-            options=self.options,
-            scripted=player,
-            prompt_path=player.agent_prompt_path,
-            seed=self.flags.seed,
-        )
-
-    def play(self, player: Player, path: Path, name: str = "") -> None:
-        """Play what is missing in a file, and episodes that failed again, so often as is allowed."""
-        for left in range(self.flags.retries, -1, -1):
-            wanted, parts = self.simulated(player, path, name, anew=left == self.flags.retries)
-            try:
-                failed = simulate(wanted, parts, self.tasks, again="")
-            except ServiceError as error:
-                if left == self.flags.retries:
-                    raise
-                print(f"They are left as they are: {error}")  # all others are there, and are reported
-                return
-            if not failed or not left:
-                return
-            print(f"The {failed} that failed are played again.")
-
-    def simulated(
-        self, player: Player, path: Path, name: str = "", *, anew: bool = True
-    ) -> tuple[SimulationFlags, Parts]:
+    def simulation(self, path: Path, *, anew: bool = True) -> SimulationFlags:
         """What plays in a file; `anew` does with it what the flags say of what it holds."""
         flags = self.flags
         overwrite = flags.overwrite and anew
-        wanted = SimulationFlags(
+        return SimulationFlags(
             input_path=self.source,
             output_path=str(path),
             world=flags.world,
@@ -258,9 +216,27 @@ class Evaluation:
             seed=flags.seed,
             quiet=flags.quiet,
         )
-        repair = f"Use what the first run in {str(self.folder)!r} had, or name another --output_dir."
-        parts = Parts(self.world, self.options, player, self.human, name, self.folder, repair)
-        return wanted, parts
+
+    @property
+    def repair(self) -> str:
+        """What a person can do about a folder that was made another way."""
+        return f"Use what the first run in {str(self.folder)!r} had, or name another --output_dir."
+
+    def play(self, cast: Cast, path: Path, name: str = "") -> None:
+        """Play what is missing in a file, and episodes that failed again, so often as is allowed."""
+        for left in range(self.flags.retries, -1, -1):
+            wanted = self.simulation(path, anew=left == self.flags.retries)
+            how = {"again": "", "name": name, "repair": self.repair}
+            try:
+                failed = simulate(wanted, cast, self.tasks, folder=self.folder, **how)
+            except ServiceError as error:
+                if left == self.flags.retries:
+                    raise
+                print(f"They are left as they are: {error}")  # all others are there, and are reported
+                return
+            if not failed or not left:
+                return
+            print(f"The {failed} that failed are played again.")
 
     def grade(self, path: Path, report: Path) -> dict[str, Json]:
         """Grade what has no grades; what the world's stage reports."""
@@ -269,61 +245,52 @@ class Evaluation:
         found: dict[str, Json] = json.loads(report.read_bytes())
         return found
 
-    def bound_names(self) -> list[str]:
-        """Scripted agents that are to play the same tasks."""
-        agents, wanted = self.world.agents, self.flags.bounds
-        if wanted == "none":
-            return []
-        if wanted == "world":
-            return list(self.world.bounds or dict.fromkeys((*agents[:1], *agents[-1:])))
-        names = listed(wanted)
-        for name in names:
-            if name not in agents:
-                raise no_such(f"scripted agent of {self.world.name} for --bounds", name, agents)
-        return names
 
-    def bound(self, name: str, agent: Player) -> list[Line]:
-        """The first numbers of a scripted agent that plays the same tasks."""
-        path = self.folder / "bounds" / f"{name}.jsonl"
-        print(f"{name}:")
-        self.play(agent, path, name)
-        self.grade(path, path.with_name(f"{name}.{GRADING}"))
-        lines = lines_of(read_episodes(path, self.world))
-        return [line for line in lines if not line.name.startswith("pass")][:2]
+def bound_names(wanted: str, world: World) -> list[str]:
+    """Scripted agents that are to play the same tasks."""
+    if wanted == "none":
+        return []
+    if wanted == "world":
+        return list(world.bounds or dict.fromkeys((*world.agents[:1], *world.agents[-1:])))
+    for name in listed(wanted):
+        if name not in world.agents:
+            raise no_such(f"scripted agent of {world.name} for --bounds", name, world.agents)
+    return listed(wanted)
 
 
-def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Options) -> None:
+def run(flags: EvalFlags, cast: Cast) -> None:
     """Simulate, grade, report."""
     from sweet_rl.evaluation.comparison import EPISODES
     from sweet_rl.evaluation.page import report_page
 
-    world = world_of(flags.world)
-    source = flags.tasks or world.test_tasks
+    world, source = cast.world, flags.tasks or cast.world.test_tasks
     tasks = tasks_of(source, flags.num_tasks, flags.sample_ids, world)
+    offered = {name: value for name, value in vars(cast.options).items() if name != "compat"}
     grading = grading_by(
         world,
         {"k": flags.repeats, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),
-        {name: value for name, value in vars(options).items() if name != "compat"}
-        | {"unsafe_no_sandbox": agent.unsafe_no_sandbox, "quiet": flags.quiet},
+        offered | {"unsafe_no_sandbox": cast.agent.unsafe_no_sandbox, "quiet": flags.quiet},
     )
-    answers, given = Human(human, world, options), Path(flags.output_dir or "evals")
-    this = Evaluation(flags, world, options, answers, given, source, tuple(tasks), grading)
-    player = this.player(agent)
-    if not flags.output_dir:
-        this = replace(this, folder=given / _folder_name(this, player))
-    folder, path = this.folder, this.folder / EPISODES
-    bounds = {
-        name: this.player(replace(agent, agent="scripted", agent_model=name)) for name in this.bound_names()
-    }
-    files = {path: player} | {folder / "bounds" / f"{name}.jsonl": one for name, one in bounds.items()}
+    folder = Path(flags.output_dir or Path("evals", _folder_name(flags, cast, source)))
+    this, path = Evaluation(flags, source, tasks, folder, grading), folder / EPISODES
+    files, casts = {path: cast}, {}
+    for name in bound_names(flags.bounds, world):
+        casts[name] = replace(cast, agent=replace(cast.agent, agent="scripted", agent_model=name))
+        files[folder / "bounds" / f"{name}.jsonl"] = casts[name]
     for file, one in files.items():  # what is refused is refused before anything is written, and asked
-        with planned(*this.simulated(one, file), this.tasks):
+        with planned(this.simulation(file), one, tasks, repair=this.repair):
             pass
-    this.play(player, path)
-    graded = this.grade(path, folder / GRADING)
+    this.play(cast, path)
+    known = dict(_floors(this.grade(path, folder / GRADING)))
     found = read_episodes(path, world)
-    known = dict(_floors(graded)) | {name: this.bound(name, one) for name, one in bounds.items()}
-    report = _report(this, player, found, known)
+    for name, one in casts.items():
+        bound = folder / "bounds" / f"{name}.jsonl"
+        print(f"{name}:")
+        this.play(one, bound, name)
+        this.grade(bound, bound.with_name(f"{name}.{GRADING}"))
+        lines = lines_of(read_episodes(bound, world))
+        known[name] = [line for line in lines if not line.name.startswith("pass")][:2]
+    report = _report(this, cast, found, known)
     tracking.logs(report.played, report.means())
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
     page = report_page(report, found, command=tracking.command() or "", made=now()[:10], folder=folder)
@@ -343,26 +310,18 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     )
 
 
-def _folder_name(this: Evaluation, player: Player) -> str:
+def _folder_name(flags: EvalFlags, cast: Cast, source: str) -> str:
     """World, tasks, agent, human, and a digest of all else that makes it another evaluation."""
-    human, agent = this.human.flags, player.flags
-    servers = [agent.agent_base_url, *([] if this.human.in_process else this.human.flags.urls)]
-    settings = Parts(this.world, this.options, player, this.human).settings(this.flags.seed)
-    known = {
-        "servers": [shown(str(url)) for url in servers],
-        "tasks": this.source,
-        "ids": this.flags.sample_ids,
-    }
-    answers = [] if this.world.answered_by == "world" else [human.env_model]
-    source = Path(this.source).name.removesuffix(".jsonl") if this.flags.tasks else "test"
-    words = (this.world.name, source, player.model, *answers)
+    servers = [cast.agent.agent_base_url, *(cast.human.urls if cast.human_served else [])]
+    known = {"servers": [shown(str(url)) for url in servers], "tasks": source, "ids": flags.sample_ids}
+    answers = [] if cast.world.answered_by == "world" else [cast.human.env_model]
+    tasks = Path(source).name.removesuffix(".jsonl") if flags.tasks else "test"
+    words = (cast.world.name, tasks, cast.agent.agent_model, *answers)
     last = (re.sub(r"[^\w.=]+", "_", word.rstrip("/").rpartition("/")[2]).strip("_") for word in words)
-    return "-".join((*last, digest(settings | known, 6)))
+    return "-".join((*last, digest(cast.settings() | known, 6)))
 
 
-def _report(
-    this: Evaluation, player: Player, found: Episodes, bounds: Mapping[str, Sequence[Line]]
-) -> Report:
+def _report(this: Evaluation, cast: Cast, found: Episodes, bounds: Mapping[str, Sequence[Line]]) -> Report:
     flags, listener = this.flags, tracking.current()
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
     repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
@@ -370,23 +329,21 @@ def _report(
     changed = {"server_changes": changes} if changes else {}
     return report_of(
         found,
-        f"{player.model} in {this.world.name}, {Path(this.source).name}{repeats}",
+        f"{cast.agent.agent_model} in {cast.world.name}, {Path(this.source).name}{repeats}",
         bounds=bounds,
         about={
             "made": {"date": now(), "sweet_rl": __version__, "run": tracking.run_id() or ""},
             "played": {
-                "world": this.world.name,
+                "world": cast.world.name,
                 "tasks": this.source,
                 "tasks_digest": digest([dict(task.row) for task in this.tasks]),
                 "repeats": flags.repeats,
                 "seed": flags.seed,
-                "rules": this.world.settings(this.options),
+                "rules": cast.world.settings(cast.options),
             },
-            "agent": player.settings() | {"engine": player.engine()} | changed,
-            "human": _human(this, provenance),
-            "grader": {}
-            if not found.graders
-            else json.loads(max(found.graders, key=found.graders.__getitem__)),
+            "agent": cast.agent_settings() | {"engine": cast.engine} | changed,
+            "human": _human(cast, provenance),
+            "grader": json.loads(max(found.graders, key=found.graders.__getitem__, default="{}")),
         },
         usage=None if listener is None else listener.usage(),
         cost=None if listener is None else listener.cost(),
@@ -400,19 +357,18 @@ def _uncounted(killed: int) -> Iterator[str]:
         yield f"{sessions} killed: what models used in the last seconds before is in no count of tokens and dollars"
 
 
-def _human(this: Evaluation, provenance: Mapping[str, Json]) -> dict[str, Json]:
+def _human(cast: Cast, provenance: Mapping[str, Json]) -> dict[str, Json]:
     """Who answered: the model, its prompt and its version."""
-    if this.world.answered_by == "world":
+    if cast.world.answered_by == "world":
         return {}
-    human = this.human
-    known: dict[str, Json] = {"model": provenance["env_model"] or human.flags.env_model}
-    if human.in_process:
+    human = cast.human
+    known: dict[str, Json] = {"model": provenance["env_model"] or human.env_model}
+    if not cast.human_served:
         return known | {"prompt": "", "version": f"sweet_rl {provenance['sweet_rl']}"}
-    prompt = human.flags.user_prompt_path or this.world.user_prompt or ""
     return known | {
-        "prompt": prompt,
-        "prompt_digest": human.settings().get("user_prompt", ""),
-        "version": shown(f"as {', '.join(human.flags.urls)} has it"),
+        "prompt": human.user_prompt_path or cast.world.user_prompt or "",
+        "prompt_digest": cast.human_settings().get("user_prompt", ""),
+        "version": shown(f"as {', '.join(human.urls)} has it"),
     }
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.agents import cluster_of
 from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
@@ -69,7 +68,7 @@ def evaluate_code(flags: GradingFlags, /) -> None:
     take for the code; the difference is format. The same goes into a JSON report.
     """
     check_outputs(flags)
-    if (cluster := cluster_of(flags)) is not None:
+    if (cluster := flags.cluster) is not None:
         with cluster.grader_of(flags) as grader:
             run(flags, grader)
         return

@@ -15,7 +15,6 @@ from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.agents import cluster_of
 from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
@@ -119,7 +118,7 @@ def evaluate_html(flags: PageGradingFlags, /) -> None:
         async with browsers.open_renderer(settings) as renderer:
             await run(flags, renderer, embedder)
 
-    if (cluster := cluster_of(flags)) is None:
+    if (cluster := flags.cluster) is None:
         asyncio.run(main())
         return
     with cluster.renderer_of(flags, settings, _at_once(flags)) as renderer:

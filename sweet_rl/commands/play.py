@@ -16,13 +16,14 @@ from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.humans import OracleFlags, make_oracle
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.contracts import Env
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import Seeded, Tasks, WorldName
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import oracle_flags
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.rollout import play as play_episode
@@ -67,8 +68,8 @@ class PlayFlags(WorldName, Tasks, Seeded, KeyVar):
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
-    oracle = oracle_flags(flags["oracle"], flags["oracle_model"], flags["api_key_var"])
-    return {"answered_by": {world_of(flags["world"]).answered_by}, "oracle": {oracle.kind}}
+    kind = oracle_kind(flags["oracle"], flags["oracle_model"])
+    return {"answered_by": {world_of(flags["world"]).answered_by}, "oracle": {kind}}
 
 
 def _games() -> str:
@@ -126,16 +127,13 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     asyncio.run(play_game(replace(flags, seed=seed), world, options))
 
 
-def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> OracleFlags:
-    """The oracle, from what was typed: `embedded`, an address, or a model's folder, name or weights."""
-    if where == "embedded":
-        return OracleFlags()
-    if USERS.knows(where):
-        return OracleFlags(where)
+def oracle_kind(where: str, model: str | None) -> str:
+    """What runs the oracle that was typed: `embedded`, an address, or a model's folder, name or weights."""
+    if where == "embedded" or USERS.knows(where):
+        return where
     if where.startswith(("http://", "https://")):
-        kind = "openai" if model else "gradio"
-        return OracleFlags(kind, where, model, api_key_var)
-    return OracleFlags("seq2seq", where, model)
+        return "openai" if model else "gradio"
+    return "seq2seq"
 
 
 async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
@@ -145,17 +143,14 @@ async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
         journal = stack.enter_context(Journal(flags.record)) if flags.record else None
         if flags.record:
             tracking.writes(flags.record, continues=True)
-        oracle = None
-        asked = oracle_flags(flags.oracle, flags.oracle_model, flags.api_key_var)
-        if world.answered_by == "oracle":
-            with tracking.role("user"):
-                oracle = make_oracle(world, asked, concurrency=1)
-            stack.push_async_callback(oracle.close)
-        make_env = await stack.enter_async_context(world.open(options, oracle))
+        kind = oracle_kind(flags.oracle, flags.oracle_model)
+        human = oracle_flags(kind, flags.oracle, flags.oracle_model, flags.api_key_var)
+        cast = Cast(world=world, options=options, human=human)
+        playing = await stack.enter_async_context(cast.opened(None, concurrency=1))
         print(world.player_rules.format(turns=world.turns(options)))
-        provenance = {"oracle": asked.kind} | world.settings(options)
+        provenance = {"oracle": kind} | world.settings(options)
         episode = Episode(task, _repeats(journal, task), flags.seed)
-        trajectory = await _played(episode, make_env(), Person(world.transcript()), provenance)
+        trajectory = await _played(episode, playing.make_env(), Person(world.transcript()), provenance)
         print(f"\n{ending(trajectory)}")
         if journal is not None:
             journal.append([trajectory_to_row(trajectory)])

@@ -17,7 +17,6 @@ from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import client_of, key_in, retry_of, vllm_server
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.agents import cluster_of
 from sweet_rl.commands.sample_best_of_n import done_keys, finish
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
@@ -191,7 +190,7 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
         todo = [row for row in rows if row.key not in done]
         unscored = Unscored()
         if todo:
-            cluster, models = cluster_of(flags), (flags.model_id, flags.reference_model, scorers)
+            cluster, models = flags.cluster, (flags.model_id, flags.reference_model, scorers)
             with cluster.scoring_workers(flags, *models) if cluster else nullcontext() as workers:
                 work = _rank(flags, scorers, todo, others, journal, unscored, len(done), workers)
                 run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
@@ -280,7 +279,7 @@ async def _rank(
             models = scorers_of(flags.model_id, flags.reference_model, scorer_flags)
             scorers = await stack.enter_async_context(models)
         else:
-            scorers = await cluster_of(flags).ray_scorers(workers)
+            scorers = await flags.cluster.ray_scorers(workers)
         encoding = encoding_of(flags.tokenizer or flags.model_id, needs_header=flags.published)
         critic, reference = Model(scorers[0], encoding), None
         if flags.reference_model is not None and len(scorers) > 1:

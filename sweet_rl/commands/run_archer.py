@@ -25,19 +25,12 @@ from sweet_rl.commands.archer_config import (
     not_of,
     owners_of,
 )
-from sweet_rl.commands.humans import (
-    ORACLES,
-    PLACE_FLAGS,
-    Human,
-    HumanFlags,
-    OracleFlags,
-    make_oracle,
-    make_user,
-)
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
 from sweet_rl.grading import GRADERS
 from sweet_rl.online.settings import ON_POLICY, SETTING_NAMES, ArcherSettings
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import ORACLES, PLACE_FLAGS, HumanFlags, oracle_flags
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import read_rows
 from sweet_rl.tracking import Destination
@@ -133,7 +126,7 @@ def run(
     destination = destination_of(config, [override.partition("=")[0] for override in overrides])
     world = world_of(config["env_name"])
     options = _options(config, world)
-    answers = _who_answers(config, world, options)
+    cast = _who_answers(config, world, options)
     _check_overrides(overrides, config, world, destination)
     tracking.logs_to(destination)
     tasks, held_out = _tasks(config, world, options)
@@ -188,9 +181,7 @@ def run(
         playground = None
         if main:
             playground = _playground(
-                world,
-                options,
-                answers,
+                cast,
                 (tasks, held_out),
                 transcript,
                 rows=save_path / "trajectories.jsonl",
@@ -206,9 +197,7 @@ def run(
 
 @asynccontextmanager
 async def _playground(
-    world: World,
-    options: Options,
-    answers: Human | OracleFlags,
+    cast: Cast,
     tasks: tuple[Sequence[Task], Sequence[Task]],
     transcript: ChatFormat,
     *,
@@ -222,26 +211,19 @@ async def _playground(
     from sweet_rl.online.loop import Playground
     from sweet_rl.online.replay import without_rewards
 
-    async with AsyncExitStack() as opened:
-        user = grade = None
-        with tracking.role("user"):
-            if isinstance(answers, Human):
-                user = await make_user(answers, concurrency=concurrency)
-            elif world.answered_by == "oracle":
-                user = make_oracle(world, answers, concurrency=concurrency)
-        if user is not None:
-            opened.push_async_callback(user.close)
-            if not overwrite:
-                _check_who_answered(rows, user.name)
-        if isinstance(answers, Human):
-            by = {} if grader is None else {"grader": GRADERS.make(grader, world, flag="grader")}
-            graded = grading_as_they_end(grading_of(options, by, folder=rows.parent))
-            opened.push_async_callback(graded.close)
+    async with AsyncExitStack() as stack:
+        playing = await stack.enter_async_context(cast.opened(None, concurrency=concurrency, path=rows))
+        if playing.user is not None and not overwrite:
+            _check_who_answered(rows, playing.user.name)
+        grade = None
+        if cast.simulated:
+            by = {} if grader is None else {"grader": GRADERS.make(grader, cast.world, flag="grader")}
+            graded = grading_as_they_end(grading_of(cast.options, by, folder=rows.parent))
+            stack.push_async_callback(graded.close)
             grade = graded.submit if grader is None else lambda played: graded.submit(without_rewards(played))
-        make_env = await opened.enter_async_context(world.open(world.beside(options, rows, {}), user))
-        who = {} if user is None else {"env_model": user.name}
-        provenance = {"sweet_rl": __version__, **who, "settings": world.settings(options)}
-        yield Playground(make_env, *tasks, transcript, grade, provenance)
+        who = {} if playing.user is None else {"env_model": playing.user.name}
+        provenance = {"sweet_rl": __version__, **who, "settings": cast.world.settings(cast.options)}
+        yield Playground(playing.make_env, *tasks, transcript, grade, provenance)
 
 
 def _check_who_answered(rows: Path, name: str) -> None:
@@ -256,19 +238,22 @@ def _check_who_answered(rows: Path, name: str) -> None:
         )
 
 
-def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Human | OracleFlags:
+def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Cast:
     """The simulated human of worlds that have one, before it is made; else the oracle, for those that ask one."""
-    oracle = _oracle(config)
+    human = oracle_flags(config["oracle"], config["env_load_path"], config["oracle_model"])
+    if config["oracle"] == ORACLES[0] and config["oracle_model"]:
+        model, others = config["oracle_model"], ", ".join(ORACLES[1:])
+        raise UsageError(f"oracle_model={model} belongs to oracle={others}. Leave it out.")
     if world.answered_by != "human":
-        return oracle
+        return Cast(world=world, options=options, human=human)
     usual = "scripted" if config["env_base_url"] is None else "auto"
-    flags = HumanFlags(env_model=config["env_model"] or usual, env_base_url=config["env_base_url"])
+    human = HumanFlags(env_model=config["env_model"] or usual, env_base_url=config["env_base_url"])
     called = {PLACE_FLAGS: "env_base_url", "--env_model": "env_model"}
-    human = Human(flags, world, options, called)
-    human.check()
+    cast = Cast(world=world, options=options, human=human, called=called)
+    cast.check_human()
     if config["grader"] is not None:
         GRADERS.find(config["grader"])
-    return human
+    return cast
 
 
 def _options(config: Mapping[str, Any], world: World) -> Options:
@@ -302,16 +287,6 @@ def _check_overrides(
         Flag(name=key, only=only) for only, keys in _ONLY.items() for key in keys.split() if key in given
     ]
     refuse(flags, facets, dashes="")
-
-
-def _oracle(config: Mapping[str, Any]) -> OracleFlags:
-    flags = OracleFlags(config["oracle"], config["env_load_path"], config["oracle_model"])
-    flags.check()
-    if flags.kind == ORACLES[0] and flags.model:
-        raise UsageError(
-            f"oracle_model={flags.model} belongs to oracle={', '.join(ORACLES[1:])}. Leave it out."
-        )
-    return flags
 
 
 def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[list[Task], list[Task]]:

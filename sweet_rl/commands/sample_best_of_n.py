@@ -10,23 +10,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, recorded, stage
-from sweet_rl.commands.agents import (
-    OWN,
-    AgentFlags,
-    Player,
-    cluster_of,
-    engine_of,
-    make_policy,
-    tokenizer_facts,
-)
-from sweet_rl.contracts import Policy, Sampler
+from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import (
@@ -40,6 +31,8 @@ from sweet_rl.flags.shared import (
     Quiet,
     Seeded,
 )
+from sweet_rl.players.cast import Cast, Nowhere
+from sweet_rl.players.settings import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_facts
 from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
 from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
@@ -66,7 +59,7 @@ class SamplingFlags(
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
     """What samples, and where."""
-    engine = engine_of(built(AgentFlags, flags), None)
+    engine = engine_of(built(AgentFlags, flags), Nowhere())
     asked = {"server"} if engine in {"openai", "vllm"} else {"nobody"}
     return {"agent": {engine}, "engine": {engine}, "asked": asked, "fan_out": {flags["fan_out"]}}
 
@@ -108,24 +101,30 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
     The smallest run: sweet-rl sample_best_of_n trajectories.jsonl sampled.jsonl path/to/model
     """
     tracking.logs_to(flags.destination())
-    player = Player(flags=agent, seed=flags.seed)
-    key_in(player.flags.agent_api_key_var)
-    if player.engine() in {OWN, "scripted"}:
+    cast = Cast(agent=PlayerFlags(**vars(agent)), seed=flags.seed)
+    key_in(agent.agent_api_key_var)
+    if cast.engine in {OWN, "scripted"}:
         raise UsageError(
-            f"--agent_model {player.model!r} has one reply only, so there are no alternatives to sample. Name a model."
+            f"--agent_model {agent.agent_model!r} has one reply only, so there are no alternatives to sample. Name a model."
         )
     turns = offline_turns(
         list(read_rows(flags.input_path)),
         flags.data_fraction,
         path=flags.input_path,
-        shuffle_seed=player.seed if flags.random_tasks else None,
+        shuffle_seed=flags.seed if flags.random_tasks else None,
         published=flags.published,
     )
-    if player.flags.agent_api == "chat" and not turns[0].prompt.startswith("[{"):
+    if agent.agent_api == "chat" and not turns[0].prompt.startswith("[{"):
         raise UsageError(
             f"The prompts in {flags.input_path!r} are text, not messages: leave --agent_api chat out."
         )
-    settings = _settings(flags, player)
+    settings: dict[str, Json] = {  # what decides about the content of a row
+        "agent_model": agent.agent_model,
+        "best_of_n": flags.best_of_n,
+        "temperature": agent.temperature,
+        "max_tokens": agent.max_tokens,
+        "seed": flags.seed,
+    }
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         done = done_keys(
             journal.rows,
@@ -141,13 +140,13 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         todo = [turn for turn in turns if turn.key not in done]
         failures: Counter[str] = Counter()
         if todo:
-            cluster = cluster_of(flags)
+            cluster = flags.cluster
             with (
-                cluster.sampling_workers(flags, player, flags.batch_size)
+                cluster.sampling_workers(flags, cast, flags.batch_size)
                 if cluster
                 else nullcontext() as workers
             ):
-                work = _sample(flags, player, todo, journal, settings, failures, len(done), workers)
+                work = _sample(flags, cast, todo, journal, settings, failures, len(done), workers)
                 run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
         failed = finish(flags.output_path, [turn.key for turn in turns])
     print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
@@ -166,7 +165,7 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
 
 async def _sample(
     flags: SamplingFlags,
-    agent: Player,
+    cast: Cast,
     todo: Sequence[OfflineTurn],
     journal: Journal,
     settings: dict[str, Json],
@@ -177,13 +176,13 @@ async def _sample(
     bar = progress(len(todo) + done, done, unit="turn", quiet=flags.quiet)
     policy: Policy | None = None
     try:
-        facts = tokenizer_facts(agent)
+        facts = tokenizer_facts(cast.agent, cast.engine)
         if workers is None:
             with tracking.role("agent"):
-                policy = await make_policy(agent, [], concurrency=flags.batch_size)
-            sampler = cast(Sampler, policy)
+                policy = await cast.make_policy([], flags.batch_size)
+            sampler: Any = policy
         else:
-            sampler = cluster_of(flags).RaySampler(workers, tracking.meter(agent.model, "agent"))
+            sampler = flags.cluster.RaySampler(workers, tracking.meter(cast.agent.agent_model, "agent"))
 
         async def on_sampled(
             turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
@@ -205,8 +204,8 @@ async def _sample(
             sampler,
             on_sampled,
             n=flags.best_of_n,
-            seed=agent.seed,
-            greedy=agent.flags.temperature == 0,
+            seed=cast.seed,
+            greedy=cast.agent.temperature == 0,
             concurrency=flags.batch_size,
         )
     finally:
@@ -214,17 +213,6 @@ async def _sample(
         bar.close()
         if policy is not None:
             await policy.close()
-
-
-def _settings(flags: SamplingFlags, agent: Player) -> dict[str, Json]:
-    """What decides about the content of a row: a file may be continued only with the same."""
-    return {
-        "agent_model": agent.model,
-        "best_of_n": flags.best_of_n,
-        "temperature": agent.flags.temperature,
-        "max_tokens": agent.flags.max_tokens,
-        "seed": agent.seed,
-    }
 
 
 def done_keys(

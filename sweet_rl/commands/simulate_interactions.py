@@ -18,20 +18,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.parse import Options as Chosen
 from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
-from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, recorded, stage
-from sweet_rl.commands.agents import (
-    OWN,
-    RECAP,
-    Player,
-    PlayerFlags,
-    ReflectionFlags,
-    TestTimeCriticFlags,
-    engine_of,
-    make_policy,
-)
-from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, make_user, server_plays
-from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.shared import (
@@ -48,12 +35,12 @@ from sweet_rl.flags.shared import (
     Seeded,
     WorldName,
 )
-from sweet_rl.openai_client import base_url_from
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import ANSWERED, RECAP, HumanFlags, PlayerFlags, engine_of
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import HOW_TO_MIX, Run, finish, open_journal, plan
 from sweet_rl.types import Failure, Json, Task, Trajectory
-from sweet_rl.version import __version__
 from sweet_rl.worlds import (
     Options,
     World,
@@ -114,30 +101,26 @@ class SimulationFlags(
 def _facets(flags: Mapping[str, Any]) -> Facets:
     """What the flags are about to put together."""
     world, wanted = world_of(flags["world"]), flags["reflection_model"]
-    agent = _named(built(PlayerFlags, flags), world.agents)
-    engine = engine_of(agent, world)
-    engines = {engine}
+    cast = Cast(world=world, agent=built(PlayerFlags, flags), human=built(HumanFlags, flags))
+    engines = {cast.engine}
     if wanted not in {None, RECAP}:
         reflects = replace(
-            agent, agent="auto", agent_model=wanted, agent_base_url=flags["reflection_base_url"]
+            cast.agent, agent="auto", agent_model=wanted, agent_base_url=flags["reflection_base_url"]
         )
         engines.add(engine_of(reflects, world))
-    server = server_plays(world, built(HumanFlags, flags))
+    human = {"server" if cast.human_served else "here"}
     return {
         "answered_by": {world.answered_by},
-        "agent_model": {agent.agent_model},
-        "agent": {engine},
+        "agent_model": {cast.agent.agent_model},
+        "agent": {cast.engine},
         "engine": engines,
         "reflection": {"none" if wanted is None else RECAP if wanted == RECAP else "model"},
-        "human": {"server" if server else "here"},
-        "talks": {"server" if server and world.answered_by == "human" else "here"},
-        "asked": {"server"} if server or not engines.isdisjoint({"openai", "vllm"}) else {"nobody"},
+        "human": human,
+        "talks": human if cast.simulated else {"here"},
+        "asked": {"server"}
+        if cast.human_served or not engines.isdisjoint({"openai", "vllm"})
+        else {"nobody"},
     }
-
-
-def _named(agent: PlayerFlags, agents: tuple[str, ...]) -> PlayerFlags:
-    """The flags with the agent's name: the world's first one for auto."""
-    return replace(agent, agent_model=agents[0]) if agent.agent_model == "auto" and agents else agent
 
 
 @recorded(
@@ -153,11 +136,10 @@ def _named(agent: PlayerFlags, agents: tuple[str, ...]) -> PlayerFlags:
 @stage(
     "input_path",
     "output_path",
-    defaults={"world": first_for("dialogue"), "agent_model": "auto", "num_tasks": 1000},
+    defaults={"world": first_for("dialogue"), "num_tasks": 1000},
     helps={
         "input_path": "tasks: a list of the world's own (such as mini:test; an unknown one is answered with all that there are), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the hub.",
         "output_path": "the .jsonl file that trajectories are appended to.",
-        "agent_model": "one of the world's scripted agents (auto: its first), or a model: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
         "agent": "what runs agent_model: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).",
         "tokenizer": "folder or name of the tokenizer whose chat template makes the prompts; default agent_model, and for --agent openai a plain format of our own.",
         "max_tokens": "tokens of one agent turn at most.",
@@ -172,13 +154,7 @@ def _named(agent: PlayerFlags, agents: tuple[str, ...]) -> PlayerFlags:
     options=WORLD_OPTIONS,
 )
 def simulate_interactions(
-    flags: SimulationFlags,
-    agent: PlayerFlags,
-    human: HumanFlags,
-    reflection: ReflectionFlags,
-    critic: TestTimeCriticFlags,
-    options: Options,
-    /,
+    flags: SimulationFlags, agent: PlayerFlags, human: HumanFlags, options: Options, /
 ) -> None:
     """Let an agent and a simulated human talk over tasks, and write the trajectories.
 
@@ -192,63 +168,8 @@ def simulate_interactions(
     sweet-rl simulate_interactions --world html --input_path mini-web:test --output_path pages.jsonl --env_model scripted --num_tasks 20
     """
     tracking.logs_to(flags.destination())
-    world = world_of(flags.world)
-    player = Player(
-        flags=_named(agent, world.agents),
-        world=world,
-        options=options,
-        scripted=agent,
-        prompt_path=agent.agent_prompt_path,
-        seed=flags.seed,
-        reflection=reflection,
-        critic=critic,
-    )
-    parts = Parts(world, options, player, Human(human, world, options))
-    tasks = tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, world)
-    simulate(flags, parts, tasks)
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a run is put together from.
-
-    Args:
-        name: what stands before its numbers over time, if others are there.
-        folder: of a command whose output the file is a part of.
-        repair: what a person can do about a file that was made another way.
-    """
-
-    world: World
-    options: Options
-    agent: Player
-    human: Human
-    name: str = ""
-    folder: Path | None = None
-    repair: str = HOW_TO_MIX
-
-    def check(self) -> None:
-        """Find what is wrong with agent and human before anything starts."""
-        self.human.check()
-        key_in(self.human.flags.env_api_key_var)
-        key_in(self.agent.flags.agent_api_key_var)
-        key_in(self.agent.reflection.reflection_api_key_var)
-        named = (self.agent.flags.agent_base_url, self.agent.reflection.reflection_base_url)
-        for urls in (*named, None if self.human.in_process else ",".join(self.human.flags.urls)):
-            if urls is not None:
-                base_url_from("", 0, urls)
-        models = [] if self.agent.engine() in {OWN, "scripted"} else [self.agent.model]
-        for model in (*models, self.agent.reflection.reflection_model):
-            if model not in {None, RECAP}:
-                tracking.permits(str(model))
-
-    def settings(self, seed: int) -> dict[str, Json]:
-        """What decides about the content of an episode: a file may be continued only with the same."""
-        return {
-            **self.world.settings(self.options),
-            "seed": seed,
-            **self.agent.settings(),
-            **self.human.settings(),
-        }
+    cast = Cast(world=world_of(flags.world), options=options, agent=agent, human=human, seed=flags.seed)
+    simulate(flags, cast, tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, cast.world))
 
 
 def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: World) -> list[Task]:
@@ -265,11 +186,14 @@ def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: 
 
 @contextmanager
 def planned(
-    flags: SimulationFlags, parts: Parts, tasks: Sequence[Task]
+    flags: SimulationFlags, cast: Cast, tasks: Sequence[Task], *, repair: str = HOW_TO_MIX
 ) -> Iterator[tuple[Journal, Run, dict[str, Json]]]:
-    """The output file, what is missing in it, and the settings; nothing is written yet."""
-    parts.check()
-    settings = parts.settings(flags.seed)
+    """The output file, what is missing in it, and the settings; nothing is written yet.
+
+    `repair` is what a person can do about a file that was made another way.
+    """
+    cast.check()
+    settings = cast.settings()
     episodes = schedule(tasks, flags.repeats, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         todo = plan(
@@ -279,37 +203,51 @@ def planned(
             path=flags.output_path,
             force=flags.force_continue,
             retry_failed=flags.retry == "failed",
-            repair=parts.repair,
+            repair=repair,
         )
         if not (journal.rows or flags.overwrite or flags.to_continue):
-            parts.world.check_place(parts.options)
+            cast.world.check_place(cast.options)
         journal.rows.clear()
         yield journal, todo, settings
 
 
 def simulate(
-    flags: SimulationFlags, parts: Parts, tasks: Sequence[Task], *, again: str = "with --to_continue "
+    flags: SimulationFlags,
+    cast: Cast,
+    tasks: Sequence[Task],
+    *,
+    again: str = "with --to_continue ",
+    name: str = "",
+    folder: Path | None = None,
+    repair: str = HOW_TO_MIX,
 ) -> int:
     """Play the missing episodes of the output file, then sort it in the published order.
+
+    Args:
+        again: how the same command goes on.
+        name: what stands before its numbers over time, if others are there.
+        folder: of a command whose output the file is a part of.
+        repair: as in `planned`.
 
     Returns:
         How many episodes of the complete file failed.
     """
     total = len(tasks) * flags.repeats
-    with planned(flags, parts, tasks) as (journal, todo, settings):
+    with planned(flags, cast, tasks, repair=repair) as (journal, todo, settings):
 
         def begin() -> None:
             """All that may be refused has passed: from now on things are written."""
             tracking.sets(settings)
-            if parts.folder is not None:
-                tracking.writes(parts.folder, folder=True, continues=True)
+            if folder is not None:
+                tracking.writes(folder, folder=True, continues=True)
             tracking.writes(flags.output_path, continues=flags.to_continue)
             journal.begin()
 
         stats = RolloutStats(episodes=total - len(todo.todo))
         outcome = Outcome()
         if todo.todo:
-            work = _simulate(flags, parts, tasks, todo, journal, settings, stats, outcome, begin)
+            bar = ProgressBar(stats, outcome, len(todo.order), quiet=flags.quiet, name=name)
+            work = _simulate(flags, cast, tasks, todo, journal, settings, stats, outcome, begin, bar)
             run_until_stopped(work, flags.output_path, total, noun="episodes", verb="plays", again=again)
         else:
             begin()
@@ -356,7 +294,7 @@ class Outcome:
 
 async def _simulate(
     flags: SimulationFlags,
-    parts: Parts,
+    cast: Cast,
     tasks: Sequence[Task],
     run_: Run,
     journal: Journal,
@@ -364,50 +302,36 @@ async def _simulate(
     stats: RolloutStats,
     outcome: Outcome,
     begin: Callable[[], None],
+    bar: ProgressBar,
 ) -> None:
-    bar = ProgressBar(stats, outcome, len(run_.order), quiet=flags.quiet, name=parts.name)
-    user: User | None = None
-    policy: Policy | None = None
-
     async def on_finished(trajectory: Trajectory) -> None:
         await journal.append_soon(trajectory_to_row(trajectory))
         outcome.add(trajectory)
 
-    at_once = parts.world.at_once(flags.batch_size)
+    at_once = cast.world.at_once(flags.batch_size)
+    samples = {(one.task.task_id, one.seed): one.sample_index for one in run_.todo}
     try:
-        with tracking.role("user"):
-            user = await make_user(parts.human, concurrency=at_once)
-            if not parts.human.in_process:
-                tracking.permits(user.name)
-        with tracking.role("agent"):
-            policy = await make_policy(parts.agent, tasks, concurrency=at_once)
-        samples = {(one.task.task_id, one.seed): one.sample_index for one in run_.todo}
-        options = parts.world.beside(parts.options, Path(flags.output_path), samples)
-        async with parts.world.open(options, user) as make_env:
+        async with cast.opened(
+            tasks, concurrency=at_once, path=Path(flags.output_path), samples=samples
+        ) as playing:
             begin()
             started = time.perf_counter()
-            await rollout(
-                run_.todo,
-                make_env=make_env,
-                policy=policy,
-                on_finished=on_finished,
-                concurrency=min(at_once, len(run_.todo)),
-                provenance={
-                    "sweet_rl": __version__,
-                    "agent_model": policy.name,
-                    "env_model": user.name,
-                    "settings": settings,
-                },
-                stats=stats,
-                on_progress=bar.update,
-            )
+            try:
+                await rollout(
+                    run_.todo,
+                    make_env=playing.make_env,
+                    policy=playing.policy,
+                    on_finished=on_finished,
+                    concurrency=min(at_once, len(run_.todo)),
+                    provenance=playing.provenance(settings),
+                    stats=stats,
+                    on_progress=bar.update,
+                )
+            finally:
+                await journal.flush()
             outcome.seconds = time.perf_counter() - started
     finally:
-        await journal.flush()
         bar.close()
-        for part in (policy, user):
-            if part is not None:
-                await part.close()
 
 
 class ProgressBar:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Only, Settings, flag
@@ -275,6 +276,11 @@ class FanOut(Settings):
             raise UsageError(
                 f"--ray_address must be auto, local or HOST:PORT (10.0.0.1:6379, for example), got {address!r}."
             )
+
+    @property
+    def cluster(self) -> Any:
+        """What does the stage's pieces over a cluster (`sweet_rl.integrations.ray`); None for this process."""
+        return None if self.fan_out == "local" else importlib.import_module("sweet_rl.integrations.ray")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,12 +26,12 @@ from typing import Any
 from sweet_rl.browsers import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
 from sweet_rl.chat.formats import folder_of
-from sweet_rl.commands.agents import Player, make_policy
 from sweet_rl.commands.evaluate_code import sandbox_of
 from sweet_rl.commands.rank_best_of_n import scorers_of
 from sweet_rl.errors import ServiceError, SweetRLError, UsageError, first_line, missing_package
 from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, grades_of
 from sweet_rl.grading.hidden_tests import Reference
+from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.ranking import LoadedScorer
 from sweet_rl.tracking import Usage
 from sweet_rl.types import AgentTurn, Completion, Failure, Score, Task, Trajectory
@@ -318,13 +318,12 @@ class RaySampler:
         return found
 
 
-def sampling_workers(flags: Any, agent: Player, concurrency: int) -> AbstractContextManager[Workers]:
+def sampling_workers(flags: Any, cast: Cast, concurrency: int) -> AbstractContextManager[Workers]:
     """Workers with a policy each, and `concurrency` prompts in flight over all of them."""
-    _refuse_servers(agent.engine(), "--agent")
-    tokenizer = _anywhere(agent.flags.tokenizer) if agent.flags.tokenizer else None
-    asked = replace(agent.flags, agent_model=_anywhere(agent.model), tokenizer=tokenizer)
-    agent = replace(agent, flags=asked)
-    build = partial(make_policy, agent, [], concurrency=concurrency)
+    _refuse_servers(cast.engine, "--agent")
+    tokenizer = _anywhere(cast.agent.tokenizer) if cast.agent.tokenizer else None
+    agent = replace(cast.agent, agent_model=_anywhere(cast.agent.agent_model), tokenizer=tokenizer)
+    build = partial(replace(cast, agent=agent).make_policy, [], concurrency)
     return open_workers(flags, build, at_once=concurrency, use_gpus=True)
 
 

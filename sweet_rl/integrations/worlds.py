@@ -17,12 +17,13 @@ from typing import Any
 
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import as_json, with_system
-from sweet_rl.commands.humans import PLACE_FLAGS, Human, HumanFlags, make_user
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError, no_such
 from sweet_rl.integrations.choice import WorldChoice
 from sweet_rl.interface.grades import grading_as_they_end, grading_of
 from sweet_rl.interface.parts import options_for, tasks_for
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import PLACE_FLAGS, HumanFlags
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import (
     AgentTurn,
@@ -38,7 +39,6 @@ from sweet_rl.types import (
     Trajectory,
     derive_seed,
 )
-from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, world_of
 
 
@@ -176,22 +176,19 @@ async def open_world(
     """
     world, tasks = tasks_of(choice)
     options = options_for(world, choice.options)
+    human = HumanFlags(env_model=choice.human, env_base_url=choice.human_url).or_scripted(world)
+    called = {PLACE_FLAGS: "human_url", "--env_model": "human"}
+    cast = Cast(world=world, options=options, human=human, called=called)
+    if user is None:
+        cast.check_human()
     async with AsyncExitStack() as stack:
-        if user is None:  # without a server nobody is asked for one
-            name = "scripted" if choice.human == "auto" and choice.human_url is None else choice.human
-            flags = HumanFlags(env_model=name, env_base_url=choice.human_url)
-            human = Human(flags, world, options, {PLACE_FLAGS: "human_url", "--env_model": "human"})
-            human.check()
-            user = await make_user(human, concurrency=100)
-            stack.push_async_callback(user.close)
-        opened = world.open(world.beside(options, None, {}), user)
-        make_env = await stack.enter_async_context(opened)
+        playing = await stack.enter_async_context(cast.opened(None, concurrency=100, user=user))
         batcher = grading_as_they_end(grading_of(options, choice.grading))
         stack.push_async_callback(batcher.close)
-        settings = world.settings(options) | {"seed": choice.seed, "env_model": user.name}
-        provenance = {"sweet_rl": __version__, "env_model": user.name, "settings": settings}
+        settings = world.settings(options) | {"seed": choice.seed, "env_model": playing.who_answers}
+        provenance = playing.provenance(settings)
         begun = Counter() if begun is None else begun
-        yield OpenWorld(world, tasks, make_env, batcher, provenance, choice.seed, options, begun)
+        yield OpenWorld(world, tasks, playing.make_env, batcher, provenance, choice.seed, options, begun)
 
 
 class OpenWorld:

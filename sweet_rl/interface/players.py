@@ -7,26 +7,24 @@ import contextvars
 import inspect
 import os
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweet_rl.chat import as_json, with_system
-from sweet_rl.chat.formats import folder_of
-from sweet_rl.cli.servers import key_in, vllm_server
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import SweetRLError, UsageError, no_such
-from sweet_rl.flags.models import VLLM
 from sweet_rl.interface.parts import check_kinds, shown
-from sweet_rl.policies import BASE_URL_VAR, POLICIES, engine_and_name
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import HumanFlags, PlayerFlags
+from sweet_rl.policies import BASE_URL_VAR, engine_and_name, instructed
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import (
     Completion,
     Generation,
-    Json,
     Message,
     Observation,
     StepResult,
@@ -35,7 +33,7 @@ from sweet_rl.types import (
     UserReply,
 )
 from sweet_rl.users import USERS
-from sweet_rl.worlds import AgentRequest, Options, World
+from sweet_rl.worlds import Options, World
 
 Speaker = Callable[[list[dict[str, str]]], str | Awaitable[str]]
 """A function of the dialogue: of messages as {"role": ..., "content": ...}, which says the next one."""
@@ -76,231 +74,103 @@ def check_player(one: Any, role: str, method: str, contract: str) -> None:
         )
 
 
-class Named(NamedTuple):
-    """A player by its name: what runs it ("own": it does itself), its name there, its servers."""
-
-    engine: str
-    name: str
-    urls: Sequence[str] = ()
-
-    @property
-    def settings(self) -> dict[str, Json]:
-        """What decides about a model's turns, besides its name."""
-        model = self.engine in {"openai", "vllm", "transformers"}
-        return {"temperature": 1.0, "max_tokens": 1024} if model else {}
+CALLED = {
+    "for --world": "of",
+    "add --agent transformers, vllm or openai": "write openai/NAME (behind base_url) or vllm/NAME. Your own: module:ATTRIBUTE",
+    "--agent openai needs --agent_base_url": "openai/NAME needs base_url",
+    "--agent_base_url": "base_url",
+    "--agent_model": "agent",
+    "--hostname and --port, or --env_base_url": "human_base_url",
+    "--env_model": "human",
+}
+"""What settings of a cast are called here."""
 
 
-def _urls(role: str, engine: str, given: Urls, flag: str) -> list[str]:
-    """Where the servers of a player are; none where nothing is said."""
-    if given is None and engine == "openai":
-        given = os.environ.get(BASE_URL_VAR)
-        if not given:
+def _urls(role: str, given: Urls, flag: str, *, needed: bool) -> str | None:
+    """Where the servers of a player are; None where nothing is said, and nothing is needed."""
+    if given is None:
+        if needed and not (given := os.environ.get(BASE_URL_VAR)):
             raise UsageError(
                 f"The {role} is behind a server: name it with {flag}='http://127.0.0.1:8000/v1', or in the "
                 f"environment variable {BASE_URL_VAR}."
             )
-    from sweet_rl.openai_client import base_url_from
-
-    some = [given] if isinstance(given, str) else given or []
+        return given
+    some = [given] if isinstance(given, str) else given
     if not (isinstance(some, Sequence) and all(isinstance(one, str) for one in some)):
         raise UsageError(f"{flag} must be an address like 'http://host:8000/v1', or a list; {shown(given)}.")
-    return [url for one in some for url in base_url_from("", 0, one)]
+    return ",".join(some) or None
 
 
-def agent_named(agent: Agent, base_url: Urls, world: World) -> Named | None:
-    """An agent that is named; None for an object or a function."""
-    if not isinstance(agent, str):
-        check_player(agent, "agent", "act", "sweet_rl.Policy")
-        engine, name = None, name_of(agent)
+def cast_of(
+    world: World,
+    options: Options,
+    agent: Agent,
+    base_url: Urls,
+    agent_prompt: str | Path | None,
+    human: Human,
+    human_base_url: Urls,
+    seed: int,
+) -> Cast:
+    """Who plays, as names say it; objects and functions are looked at, and left to `Own`.
+
+    Raises:
+        UsageError: there is no such agent or human, or an address belongs to neither.
+    """
+    engine, name = "auto", "auto"
+    if isinstance(agent, str):
+        engine, name = engine_and_name(agent)
     else:
-        engine, name = engine_and_name(world.agents[0] if agent == "auto" and world.agents else agent)
-        if engine == "scripted" and name not in world.agents:
-            raise no_such(f"scripted agent of {world.name}", name, world.agents)
-        if engine == "auto" and name in world.agents:
-            engine = "scripted"
-        elif engine == "auto" and base_url is not None:
-            engine = "openai"
-        elif engine == "auto" and POLICIES.knows(name):
-            POLICIES.find(name)
-            engine = "own"
-        elif engine == "auto" and (
-            folder_of(name) is not None or "/" in name or (name and Path(name).exists())
-        ):
-            engine = "transformers"
-        elif engine == "auto":
-            hint = (
-                "A model is a folder, owner/name of the hub, smollm2 or embedded, or openai/NAME behind a server "
-                "(base_url); your own: module:ATTRIBUTE."
+        check_player(agent, "agent", "act", "sweet_rl.Policy")
+    named = PlayerFlags(
+        agent=engine,
+        agent_model=name,
+        agent_base_url=_urls("agent", base_url, "base_url", needed=engine == "openai"),
+        agent_api="chat",
+        agent_prompt_path=None if agent_prompt is None else str(agent_prompt),
+        server_wait_s=0,
+    )
+    answers = HumanFlags(server_wait_s=0)
+    if world.answered_by == "world":
+        if human is not None or human_base_url is not None:
+            raise UsageError(f"{world.name} asks no human: it answers by itself. Leave `human` out.")
+    elif human is None or isinstance(human, str):
+        engine, name = engine_and_name("auto" if human is None else human)
+        url = _urls("human", human_base_url, "human_base_url", needed=engine == "openai")
+        if url is None and name not in _WITHOUT_MODEL and not USERS.knows(name):
+            hint = "One with a model is behind a server: openai/NAME, with human_base_url."
+            raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
+        here = "embedded" if world.answered_by == "oracle" else "scripted"
+        name = here if url is None and name in _WITHOUT_MODEL else name
+        answers = replace(answers, env_model=name, env_base_url=url)
+    else:
+        check_player(human, "human", "reply", "sweet_rl.User")
+        if human_base_url is not None:
+            raise UsageError(
+                "human_base_url is the address of a model's server (human='openai/NAME'), and the human "
+                f"{name_of(human)} is behind none."
             )
-            raise no_such(f"agent of {world.name}", name, (*world.agents, *POLICIES.names()), hint)
-    if engine != "openai" and base_url is not None:
+    cast = Cast(world=world, options=options, agent=named, human=answers, seed=seed, called=CALLED)
+    if isinstance(agent, str):
+        cast.check_agent()
+    if base_url is not None and (not isinstance(agent, str) or cast.engine != "openai"):
         raise UsageError(
-            f"base_url is the address of a model's server (agent='openai/NAME'), and the agent {name} is behind none."
+            "base_url is the address of a model's server (agent='openai/NAME'), and the agent "
+            f"{name_of(agent)} is behind none."
         )
-    return None if engine is None else Named(engine, name, _urls("agent", engine, base_url, "base_url"))
+    if human is None or isinstance(human, str):
+        cast.check_human()
+    return cast
 
 
 def prompt_for(agent: Agent, path: str | Path | None, world: World) -> str | None:
     """The instructions of an agent; None for an object that has its own."""
     check_kinds((str, Path, type(None)), "a file, or the name of a packaged prompt", agent_prompt=path)
-    takes = isinstance(agent, str) or not hasattr(agent, "act") or _instructed(agent) is not None
+    takes = isinstance(agent, str) or not hasattr(agent, "act") or instructed(agent) is not None
     if takes:
         return load_prompt(str(path)) if path is not None else world.system_prompt()
     if path is not None:
         raise UsageError(f"The agent {agent!r} has its own instructions: leave agent_prompt out.")
     return None
-
-
-def _instructed(policy: Any) -> Any:
-    """The policy, or the one that it wraps, which is to be given instructions: its `system_prompt` is None."""
-    while not hasattr(policy, "system_prompt") and hasattr(policy, "policy"):
-        policy = policy.policy
-    return policy if getattr(policy, "system_prompt", "") is None or id(policy) in _AT_PLAY else None
-
-
-_AT_PLAY: dict[int, list[str]] = {}
-"""The instructions that policies were given for as long as they play, by their identity."""
-
-
-@contextmanager
-def _giving(policy: Policy, prompt: str) -> Iterator[None]:
-    """Give a policy that has no instructions of its own those of the world, until it has played."""
-    one = _instructed(policy)
-    if one is None:
-        yield
-        return
-    given = _AT_PLAY.setdefault(id(one), [])
-    if given and prompt not in given:
-        raise UsageError(
-            f"The agent {policy.name} plays another world at the moment, by other instructions: make a second "
-            "object, or give it a system_prompt of its own."
-        )
-    given.append(prompt)
-    one.system_prompt = prompt
-    try:
-        yield
-    finally:
-        given.pop()
-        if not given:
-            del _AT_PLAY[id(one)]
-            one.system_prompt = None
-
-
-async def agent_of(
-    agent: Agent,
-    named: Named | None,
-    wanted: AgentRequest,
-    world: World,
-    stack: AsyncExitStack,
-    concurrency: int,
-) -> Policy:
-    """The agent. One that is made from a name is closed with the stack; `wanted` is what a scripted one is built with."""
-    if named is None:
-        policy: Any = Own(agent, "agent", wanted.system_prompt, concurrency, stack)
-        stack.enter_context(_giving(agent, wanted.system_prompt))  # type: ignore[arg-type]
-        return policy  # type: ignore[no-any-return]
-    prompt, seed = wanted.system_prompt, wanted.seed
-    wanted = replace(wanted, name=named.name)
-    if named.engine == "scripted":
-        policy = await world.make_agent(wanted)
-    elif named.engine == "own":
-        policy = POLICIES.make(named.name, wanted, flag="agent")
-    elif named.engine == "openai":
-        from sweet_rl.openai_client import OpenAIClient
-        from sweet_rl.policies.openai import OpenAIPolicy
-
-        client = OpenAIClient(
-            named.urls,
-            api_key=key_in(None),
-            max_connections=concurrency,
-            named_by="base_url names the server, agent='openai/NAME' its model.",
-        )
-        policy = OpenAIPolicy(client, named.name, system_prompt=prompt, api="chat", seed=seed)
-    elif named.engine == "vllm":
-        from sweet_rl.policies.vllm import VLLMPolicy
-
-        server = vllm_server(named.name, VLLM())
-        policy = await VLLMPolicy.start(server, system_prompt=prompt, seed=seed, max_connections=concurrency)
-    else:
-        from sweet_rl.policies.transformers import TransformersPolicy  # needs torch
-
-        policy = TransformersPolicy(named.name, system_prompt=prompt, seed=seed)
-    stack.push_async_callback(policy.close)
-    stack.enter_context(_giving(policy, prompt))
-    if world.action_head is None or not named.settings:
-        return policy  # type: ignore[no-any-return]
-    from sweet_rl.policies.scripted import MarkovPolicy
-
-    return MarkovPolicy(policy)
-
-
-def human_named(human: Human, base_url: Urls, world: World) -> Named | None:
-    """A human that is named: run by "world" (without a model), "own" or "openai"; None for an object."""
-    if world.answered_by == "world":
-        if human is not None or base_url is not None:
-            raise UsageError(f"{world.name} asks no human: it answers by itself. Leave `human` out.")
-        return Named("world", "auto")
-    if human is not None and not isinstance(human, str):
-        check_player(human, "human", "reply", "sweet_rl.User")
-        if base_url is not None:
-            raise UsageError(
-                "human_base_url is the address of a model's server (human='openai/NAME'), and the human "
-                f"{name_of(human)} is behind none."
-            )
-        return None
-    engine, name = engine_and_name("auto" if human is None else human)
-    if engine == "openai" or (engine == "auto" and base_url is not None):
-        return Named("openai", name, _urls("human", "openai", base_url, "human_base_url"))
-    if engine == "auto" and name in _WITHOUT_MODEL:
-        return Named("world", name)
-    if engine == "auto" and USERS.knows(name):
-        USERS.find(name)
-        return Named("own", name)
-    hint = "One with a model is behind a server: openai/NAME, with human_base_url."
-    raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
-
-
-async def human_of(
-    human: Human, named: Named | None, world: World, options: Options, stack: AsyncExitStack, concurrency: int
-) -> User | None:
-    """The human; None where the world itself answers. One that is made from a name is closed with the stack."""
-    if named is None:
-        return Own(human, "human", "", concurrency, stack)
-    if world.answered_by == "world":
-        return None
-    if named.engine != "openai":
-        user = USERS.make(named.name, world, flag="human") if named.engine == "own" else world.make_user()
-    elif world.answered_by == "oracle":
-        model = None if named.name in _WITHOUT_MODEL else named.name
-        user = world.make_oracle(
-            "openai",
-            ",".join(named.urls),
-            model=model,
-            api_key=key_in(None),
-            retry=None,
-            concurrency=concurrency,
-        )
-    else:
-        from sweet_rl.openai_client import OpenAIClient
-
-        client = OpenAIClient(
-            named.urls,
-            api_key=key_in(None),
-            max_connections=concurrency,
-            named_by="human_base_url names the human's server, human='openai/NAME' its model.",
-        )
-        stack.push_async_callback(client.close)
-        model = named.name
-        if model == "auto":
-            offered = await client.models()
-            if not offered:
-                raise UsageError(f"{named.urls[0]} offers no model; name one: human='openai/NAME'.")
-            model = str(offered[0]["id"])
-        user = world.make_model_user(
-            client, model, prompt=load_prompt(str(world.user_prompt)), options=options
-        )
-    stack.push_async_callback(user.close)
-    return user
 
 
 class Own:
@@ -312,7 +182,7 @@ class Own:
 
     def __init__(self, one: Any, role: str, system: str, at_once: int, stack: AsyncExitStack) -> None:
         self.name = name_of(one)
-        self._one, self._system, self._whose = one, system, f"the {role} {self.name}"
+        self.policy, self._one, self._system, self._whose = one, one, system, f"the {role} {self.name}"
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=f"sweet_rl {role}")
         stack.callback(self._threads.shutdown, wait=False, cancel_futures=True)
 

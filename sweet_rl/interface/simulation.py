@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,27 +15,17 @@ from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of
 from sweet_rl.interface.grades import grade
 from sweet_rl.interface.parts import Tasks, check_kinds, check_whole, options_for, tasks_for, world_for
-from sweet_rl.interface.players import (
-    Agent,
-    Human,
-    OwnEnv,
-    Urls,
-    agent_named,
-    agent_of,
-    human_named,
-    human_of,
-    name_of,
-    prompt_for,
-)
+from sweet_rl.interface.players import Agent, Human, Own, OwnEnv, Urls, cast_of, name_of, prompt_for
 from sweet_rl.interface.sync import awaited, waiting
-from sweet_rl.prompts import load_prompt, prompt_digest
-from sweet_rl.records import Journal, load_trajectories, trajectory_to_row
-from sweet_rl.rollout import Episode, rollout, schedule
+from sweet_rl.prompts import prompt_digest
+from sweet_rl.records import load_trajectories, trajectory_to_row
+from sweet_rl.rollout import rollout, schedule
 from sweet_rl.runs import finish, open_journal, plan
 from sweet_rl.runs.record import Record
 from sweet_rl.types import Json, Task, Trajectory
-from sweet_rl.version import __version__
-from sweet_rl.worlds import AgentRequest, Options, World
+from sweet_rl.worlds import Options, World
+
+_REPAIR = "Give another output_path, the settings of the first run, or overwrite=True."
 
 
 @waiting
@@ -164,61 +154,73 @@ async def simulate(
     played = world_for(world)
     chosen = options_for(played, options)
     some = tasks_for(played, tasks, limit if num_tasks is None else num_tasks)
-    acting, answering = agent_named(agent, base_url, played), human_named(human, human_base_url, played)
+    cast = cast_of(played, chosen, agent, base_url, agent_prompt, human, human_base_url, seed)
     _check_output(output_path, to_continue=to_continue, overwrite=overwrite)
     episodes = schedule(some, repeats, seed=seed)
     if not (to_continue or overwrite):
         played.check_place(chosen)
-    settings = played.settings(chosen) | {"seed": seed}
-    settings |= {"agent_model": name_of(agent), "env_model": name_of(human)}
-    settings |= acting.settings if acting else {}
-    if answering is not None and answering.engine == "openai" and played.answered_by == "human":
-        settings["user_prompt"] = prompt_digest(load_prompt(str(played.user_prompt)))
-        settings |= played.model_user_settings(chosen)
     prompt = prompt_for(agent, agent_prompt, played)
-    if prompt is not None:
-        settings["agent_prompt"] = prompt_digest(prompt)
+    settings = played.settings(chosen) | {"seed": seed}
+    if isinstance(agent, str):
+        settings |= cast.agent_settings()
+    else:
+        settings |= {"agent_model": name_of(agent)}
+        settings |= {} if prompt is None else {"agent_prompt": prompt_digest(prompt)}
+    named = human is None or isinstance(human, str)
+    settings |= cast.human_settings() if named else {"env_model": name_of(human)}
+    ours, at_once = type(played).__module__.startswith("sweet_rl."), played.at_once(concurrency)
+    found: dict[tuple[str, int], Trajectory] = {}
     with _recorded(output_path, settings):
         async with AsyncExitStack() as stack:
-            with tracking.role("user"):
-                user = await human_of(human, answering, played, chosen, stack, concurrency)
-            with tracking.role("agent"):
-                wanted = AgentRequest(
-                    name="", tasks=some, system_prompt=prompt or "", options=chosen, seed=seed
+            path, todo, journal = None, episodes, None
+            if output_path is not None:
+                path = Path(output_path)
+                journal = stack.enter_context(
+                    open_journal(path, to_continue=to_continue, overwrite=overwrite)
                 )
-                policy = await agent_of(agent, acting, wanted, played, stack, concurrency)
-            output = stack.enter_context(
-                _Output.opened(output_path, episodes, settings, to_continue, overwrite)
+                run = plan(episodes, journal.rows, settings=settings, path=path, repair=_REPAIR)
+                todo = list(run.todo)
+            playing = await stack.enter_async_context(
+                cast.opened(
+                    some,
+                    concurrency=at_once,
+                    path=path,
+                    samples={(one.task.task_id, one.seed): one.sample_index for one in todo},
+                    user=None if named else Own(human, "human", "", concurrency, stack),
+                    policy=None
+                    if isinstance(agent, str)
+                    else Own(agent, "agent", prompt or "", concurrency, stack),
+                )
             )
-            samples = {(one.task.task_id, one.seed): one.sample_index for one in output.todo}
-            place = None if output_path is None else Path(output_path)
-            opened = played.open(played.beside(chosen, place, samples), user)
-            make_env = await stack.enter_async_context(opened)
-            ours = type(played).__module__.startswith("sweet_rl.")
-            done = len(episodes) - len(output.todo)
+            if path is not None:
+                tracking.writes(path, continues=to_continue)
             bar = stack.enter_context(
-                running.progress(len(episodes), done, unit="episode", quiet=not progress)
+                running.progress(len(episodes), len(episodes) - len(todo), unit="episode", quiet=not progress)
             )
 
             async def on_finished(trajectory: Trajectory) -> None:
-                await output.add(trajectory)
+                if journal is None:
+                    found[trajectory.key] = trajectory
+                else:
+                    await journal.append_soon(trajectory_to_row(trajectory))
                 bar.update()
 
-            stack.push_async_callback(output.flush)
+            if journal is not None:
+                stack.push_async_callback(journal.flush)
             await rollout(
-                output.todo,
-                make_env=make_env if ours else lambda: OwnEnv(make_env(), played.name),
-                policy=policy,
+                todo,
+                make_env=playing.make_env if ours else lambda: OwnEnv(playing.make_env(), played.name),
+                policy=playing.policy,
                 on_finished=on_finished,
-                concurrency=played.at_once(min(concurrency, max(1, len(output.todo)))),
-                provenance={
-                    "sweet_rl": __version__,
-                    "agent_model": policy.name,
-                    "env_model": "nobody" if user is None else user.name,
-                    "settings": settings,
-                },
+                concurrency=min(at_once, max(1, len(todo))),
+                provenance=playing.provenance(settings),
             )
-    return output.trajectories()
+            if journal is not None:
+                await journal.flush()
+                finish(str(path), run)
+    if path is not None:
+        return load_trajectories(path)
+    return [found[one.task.task_id, one.sample_index] for one in episodes]
 
 
 aplay = awaited(play)
@@ -298,49 +300,3 @@ def _recorded(path: str | Path | None, settings: Mapping[str, Json]) -> Iterator
         record.close("interrupted" if not isinstance(error, Exception) else "failed", str(error)[:2000])
         raise
     record.close("finished")
-
-
-class _Output:
-    """The episodes to play, and those that were played: in memory, or in a file that can be resumed."""
-
-    def __init__(self, todo: Sequence[Episode], journal: Journal | None = None) -> None:
-        self.todo = todo
-        self._journal = journal
-        self._found: dict[tuple[str, int], Trajectory] = {}
-
-    @classmethod
-    @contextmanager
-    def opened(
-        cls,
-        path: str | Path | None,
-        episodes: Sequence[Episode],
-        settings: Mapping[str, Json],
-        to_continue: bool,
-        overwrite: bool,
-    ) -> Iterator[_Output]:
-        """An output for these episodes."""
-        if path is None:
-            yield cls(episodes)
-            return
-        with open_journal(path, to_continue=to_continue, overwrite=overwrite) as journal:
-            repair = "Give another output_path, the settings of the first run, or overwrite=True."
-            run = plan(episodes, journal.rows, settings=settings, path=path, repair=repair)
-            tracking.writes(path, continues=to_continue)
-            yield cls(run.todo, journal)
-            finish(path, run)
-
-    async def add(self, trajectory: Trajectory) -> None:
-        if self._journal is None:
-            self._found[trajectory.key] = trajectory
-        else:
-            await self._journal.append_soon(trajectory_to_row(trajectory))
-
-    async def flush(self) -> None:
-        if self._journal is not None:
-            await self._journal.flush()
-
-    def trajectories(self) -> list[Trajectory]:
-        """All of them, in the order of the episodes; once the output is closed."""
-        if self._journal is not None:
-            return load_trajectories(self._journal.path)
-        return [self._found[one.task.task_id, one.sample_index] for one in self.todo]

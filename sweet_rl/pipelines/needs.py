@@ -14,12 +14,13 @@ from typing import Any, Final
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built
-from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
 from sweet_rl.pipelines import preflight
 from sweet_rl.pipelines.running import Look, Records
 from sweet_rl.pipelines.steps import Step
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import HumanFlags
 from sweet_rl.prompts import simulator_prompt
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import options_of, world_of
@@ -206,30 +207,33 @@ def _processes(launcher: Iterable[str]) -> int:
     return next((int(number) for number in numbers if number.isdigit()), 1)
 
 
-def _question(human: Human) -> str:
+def _question(cast: Cast) -> str:
     """What a human is asked in a small dialogue, by the run's own prompt."""
-    if not human.simulated:
+    if not cast.simulated:
         return "Is it a fruit?"
     asked = (Message("user", "I need a function that adds."), Message("assistant", "Which numbers?"))
-    return simulator_prompt(human.prompt(), UserContext(asked[0].content, "def f(a, b): return a + b", asked))
+    return simulator_prompt(
+        cast.human_prompt(), UserContext(asked[0].content, "def f(a, b): return a + b", asked)
+    )
 
 
 def _servers(step: Step, *, late: bool) -> list[preflight.Server]:
     """The human's server and the agent's, where they have one."""
     flags = _flags(step)
     world = world_of(flags.world)
-    human = Human(built(HumanFlags, vars(flags)), world, options_of(world, vars(flags)))
-    human.check()
+    human = built(HumanFlags, vars(flags))
+    cast = Cast(world=world, options=options_of(world, vars(flags)), human=human)
+    cast.check_human()
     found = []
-    if not human.in_process:
+    if cast.human_served:
         pages = _draws(flags)
         found.append(
             preflight.Server(
                 "human",
-                human.flags.urls,
+                human.urls,
                 flags.env_model,
                 key=key_in(flags.env_api_key_var),
-                prompt="What differs?" if pages else _question(human),
+                prompt="What differs?" if pages else _question(cast),
                 pictures=2 if pages else 0,
                 start=f"hostname and port of simulate_interactions, or there: {world.human_server}",
                 late=late,

@@ -14,10 +14,10 @@ import pytest
 from sweet_rl.chat import formats, model_path
 from sweet_rl.cli import load
 from sweet_rl.commands import models as module
-from sweet_rl.commands.agents import is_no_model
 from sweet_rl.commands.models import fetch_model
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.pipelines.preflight import look_at_model
+from sweet_rl.players.settings import is_no_model
 from sweet_rl.runs.facts import identity_of
 from tests.conftest import ROOT
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from sweet_rl.commands import play as playing
-from sweet_rl.commands.play import PlayFlags, choose_task, oracle_flags, play, play_game
+from sweet_rl.commands.play import PlayFlags, choose_task, oracle_kind, play, play_game
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason, UserReply
@@ -44,7 +44,11 @@ def played(monkeypatch, lines, answers, **more):
     """One game against an oracle with these answers."""
     typed = iter([*lines, None])
     monkeypatch.setattr(playing, "_read_line", lambda prompt, _typed: next(typed))
-    monkeypatch.setattr(playing, "make_oracle", lambda *_, **__: Teller(answers))
+
+    async def teller(_, __):
+        return Teller(answers)
+
+    monkeypatch.setattr(playing.Cast, "make_user", teller)
     most = more.pop("max_steps", None)
     told = flags(**more)
     world = world_of(told.world)
@@ -101,7 +105,7 @@ def test_which_task_is_played():
     ],
 )
 def test_who_answers(where, model, kind):
-    assert oracle_flags(where, model, "KEY").kind == kind
+    assert oracle_kind(where, model) == kind
 
 
 @pytest.mark.parametrize(

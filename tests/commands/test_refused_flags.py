@@ -11,36 +11,36 @@ import pytest
 
 from sweet_rl.cli.main import load, stages
 from sweet_rl.cli.parse import read, stage_flags, values_of
-from sweet_rl.commands.agents import AgentFlags, Player, ReflectionFlags, make_policy, scripted_agent
 from sweet_rl.commands.archer_config import CONFIGS
-from sweet_rl.commands.humans import Human, HumanFlags, OracleFlags, make_oracle, make_user
 from sweet_rl.commands.run_archer import _ONLY
 from sweet_rl.commands.run_archer import run as run_archer
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import HumanFlags, PlayerFlags
 from sweet_rl.types import Task
-from sweet_rl.worlds import names, world_of
+from sweet_rl.worlds import AgentRequest, names, world_of
 from tests.commands.test_run_archer import TINY
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "sweet_rl"
 TASK = Task("chess/1", "win", "e4", "e4", None, {})
-AGENT = AgentFlags(agent_model="asker", max_tokens=8, device="cpu", request_attempts=1)
+AGENT = PlayerFlags(agent_model="asker", max_tokens=8, device="cpu", request_attempts=1)
 HUMAN = HumanFlags(env_model="scripted", request_attempts=1)
 
 
 def player(world="code", **flags):
-    return Player(flags=replace(AGENT, **flags), world=world_of(world))
+    return Cast(agent=replace(AGENT, **flags), world=world_of(world))
 
 
 def human(world="code", **flags):
-    return Human(replace(HUMAN, **flags), world_of(world))
+    return Cast(human=replace(HUMAN, **flags), world=world_of(world))
 
 
 @pytest.mark.parametrize("world", names())
 def test_an_unknown_agent_is_no_other_one(world):
     with pytest.raises(UsageError, match=f"There is no player of {world} 'novice'.*Known: "):
-        asyncio.run(scripted_agent(player(world, agent_model="novice"), [TASK], ""))
+        asyncio.run(world_of(world).make_agent(AgentRequest(name="novice", tasks=[TASK])))
 
 
 def test_an_unknown_world_is_nobody_elses():
@@ -56,7 +56,8 @@ def test_what_is_no_world_is_refused():
 @pytest.mark.parametrize("kind", ["embedded", "openai"])
 def test_a_world_without_an_oracle_has_nobody_elses(kind):
     with pytest.raises(UsageError, match=r"lantern has no (human or )?oracle that"):
-        make_oracle(world_of("lantern"), OracleFlags(kind, "http://127.0.0.1:9", "m"), concurrency=1)
+        world = world_of("lantern")
+        world.make_user() if kind == "embedded" else world.make_oracle(kind, "http://127.0.0.1:9", model="m")
 
 
 @pytest.mark.parametrize(
@@ -75,39 +76,39 @@ def test_a_world_without_an_oracle_has_nobody_elses(kind):
 )
 def test_an_unknown_agent_is_no_model_to_look_for(world, model, says):
     with pytest.raises(UsageError, match=says):
-        asyncio.run(make_policy(player(world, agent_model=model), [TASK], concurrency=1))
+        asyncio.run(player(world, agent_model=model).make_policy([TASK], 1))
 
 
 def test_models_are_folders_hub_names_or_said_to_be_models(tmp_path):
     for model in (str(tmp_path), "owner/name", "embedded"):
-        assert player(agent_model=model).engine() == "transformers"
-    assert player(agent_model="gpt2", agent="transformers").engine() == "transformers"
-    assert player(agent_model="gpt2", vllm_python="python").engine() == "vllm"
-    assert player(agent_model="gpt2", agent_base_url="http://a/v1").engine() == "openai"
+        assert player(agent_model=model).engine == "transformers"
+    assert player(agent_model="gpt2", agent="transformers").engine == "transformers"
+    assert player(agent_model="gpt2", vllm_python="python").engine == "vllm"
+    assert player(agent_model="gpt2", agent_base_url="http://a/v1").engine == "openai"
 
 
 def test_an_unknown_reflection_model_is_named(tmp_path):
-    flags = replace(player(agent_model="oracle"), reflection=ReflectionFlags(reflection_model="recapp"))
+    cast = player(agent_model="oracle", reflection_model="recapp")
     with pytest.raises(UsageError, match=r"no --reflection_model 'recapp' \(did you mean recap\?\)"):
-        asyncio.run(make_policy(flags, [TASK], concurrency=1))
+        asyncio.run(cast.make_policy([TASK], 1))
 
 
 def test_an_unknown_human_is_not_a_server_that_does_not_answer():
     for model in ("scriptd", "Auto"):
         with pytest.raises(UsageError, match=rf"no --env_model {model} \(did you mean --env_model \w+\?\)"):
-            human(env_model=model).check()
-    human(env_model="scriptd", port=8000).check()  # a server may call its model so
-    human(env_model="llama-70b").check()
+            human(env_model=model).check_human()
+    human(env_model="scriptd", port=8000).check_human()  # a server may call its model so
+    human(env_model="llama-70b").check_human()
 
 
 def test_in_question_games_a_model_needs_a_server():
     for model in ("embedded", "auto", "scripted"):
-        human("guess_my_city", env_model=model).check()
+        human("guess_my_city", env_model=model).check_human()
     with pytest.raises(
         UsageError, match=r"'gpt-4o'. Known: embedded, auto, scripted. A model answers through"
     ):
-        human("guess_my_city", env_model="gpt-4o").check()
-    human("guess_my_city", env_model="gpt-4o", env_base_url="http://127.0.0.1:9/v1").check()
+        human("guess_my_city", env_model="gpt-4o").check_human()
+    human("guess_my_city", env_model="gpt-4o", env_base_url="http://127.0.0.1:9/v1").check_human()
 
 
 def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
@@ -115,7 +116,7 @@ def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
         port = probe.getsockname()[1]
     monkeypatch.setattr(HumanFlags, "server_named", property(lambda self: False))
     with pytest.raises(UsageError, match=r"'llama' here|without a server 'llama'. Known: scripted, auto"):
-        asyncio.run(make_user(human(env_model="llama", port=port, server_wait_s=0), concurrency=1))
+        asyncio.run(human(env_model="llama", port=port, server_wait_s=0).make_user(1))
 
 
 def test_an_unknown_world_is_named_before_anything_else(tmp_path):

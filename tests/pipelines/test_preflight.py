@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.pipelines.needs import _question
 from sweet_rl.pipelines.preflight import (
     Gpu,
@@ -32,6 +31,8 @@ from sweet_rl.pipelines.preflight import (
     missing,
     size_of,
 )
+from sweet_rl.players.cast import Cast
+from sweet_rl.players.settings import HumanFlags
 from sweet_rl.worlds import world_of
 from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
@@ -287,8 +288,8 @@ def test_the_embedded_simulator_is_a_human(tmp_path):
 
     async def look():
         async with serving() as url:
-            human = Human(HumanFlags(env_base_url=url), world_of("code"))
-            return url, await look_at_servers([Server("human", [url], "auto", prompt=_question(human))])
+            cast = Cast(human=HumanFlags(env_base_url=url), world=world_of("code"))
+            return url, await look_at_servers([Server("human", [url], "auto", prompt=_question(cast))])
 
     url, (found,) = asyncio.run(look())
     assert str(found) == f"OK     human: scripted answers at {url}"
