@@ -334,7 +334,8 @@ def _leave_out(kind: str, destination: Destination, error: Exception) -> None:
     if kind not in destination.may_lack:
         raise error
     if os.environ.get("RANK", "0") == "0":
-        print(f"Note: the run goes on without {kind}. {first_line(error)}", file=sys.stderr)
+        why = first_line(error).replace(f" ({_WITHOUT})", "").replace(f"; {_WITHOUT}", "")
+        print(f"Note: the run goes on without {kind}. {why}", file=sys.stderr)
 
 
 def open_trackers(

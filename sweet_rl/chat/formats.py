@@ -282,7 +282,7 @@ def load_tokenizer(model: str | Path) -> Any:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise missing_package("transformers", "transformers", needed_for="a model's chat template") from error
-    tell_of_search(str(model))
+    tell_of_search(str(model), "No tokenizer")
     try:
         return AutoTokenizer.from_pretrained(model_path(model))
     except (OSError, ValueError) as error:
@@ -377,9 +377,20 @@ def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is 
 
 
 @cache
-def tell_of_search(model: str) -> None:
-    """Say, once, that a model is no folder here; the hub is asked once whether it is there, not for a minute."""
+def tell_of_search(model: str, what: str) -> None:
+    """Say, once, that a model is no folder here; the hub is asked once whether it is there, not for a minute.
+
+    `what` begins the error, as in "No model".
+
+    Raises:
+        UsageError: it is no folder, and no name that a model of the hub could have.
+    """
     if not Path(model_path(model)).is_dir():
+        if model.startswith((".", "/", "~")) or model.count("/") > 1:
+            raise UsageError(
+                f"{what} could be loaded from {model!r}: there is no such folder, and a model of the hub is named like "
+                "owner/name."
+            )
         _LOG.warning("%s is no folder here: looking for it in the local cache and on the hub.", model)
         without_hub_if_silent()
 

@@ -22,6 +22,8 @@ from sweet_rl.types import Failure, Json
 
 MAX_FAILED: Final = 0.02
 """The share of its pieces that may fail before a stage ends with exit status 1."""
+NEARLY_ALL: Final = 0.9
+"""The share of episodes from which on a run says nothing, where something cut them short."""
 
 
 if TYPE_CHECKING:
@@ -161,6 +163,19 @@ def judge_failed(
         share = "" if failed == total else f" That is more than {limit}."
         raise ServiceError(words + share)
     print(words)
+
+
+def judge_full(full: int, total: int) -> None:
+    """Warn where half of the episodes or more ended because the agent's context was full; nearly all are an error."""
+    if not full or 2 * full < total:
+        return
+    words = (
+        f"{full} of {total} episodes ended because the agent's context was full, so their scores say little of the "
+        "agent. Choose a larger context, a smaller --max_tokens where it counts in it, or a smaller --max_turns."
+    )
+    if full >= NEARLY_ALL * total:
+        raise ServiceError(words)
+    print(f"Warning: {words}")
 
 
 def words_of(failure: Mapping[str, Json]) -> str:

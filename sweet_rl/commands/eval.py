@@ -19,6 +19,7 @@ from sweet_rl.cli.stage import built, recorded, stage
 from sweet_rl.commands.evaluate import grading_by
 from sweet_rl.commands.simulate_interactions import (
     WORLD_OPTIONS,
+    PlayingFlags,
     SimulationFlags,
     planned,
     simulate,
@@ -28,22 +29,8 @@ from sweet_rl.commands.simulate_interactions import (
 from sweet_rl.errors import ServiceError, UsageError, no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
-from sweet_rl.flags import REQUIRED, Only, flag, listed
-from sweet_rl.flags.shared import (
-    BatchSize,
-    ContinuingOtherwise,
-    LogTo,
-    MaxFailed,
-    NumTasks,
-    OutputDir,
-    Quiet,
-    Regrade,
-    Repeats,
-    SampleIds,
-    Seeded,
-    Tasks,
-    WorldName,
-)
+from sweet_rl.flags import REQUIRED, Only, flag, flags_of, listed
+from sweet_rl.flags.shared import OutputDir, Regrade, Tasks
 from sweet_rl.openai_client import shown
 from sweet_rl.players.cast import Cast
 from sweet_rl.players.settings import ANSWERED, HumanFlags, PlayerFlags, PromptedFlags
@@ -58,21 +45,7 @@ from sweet_rl.worlds import Options, World, agents_with, first_for, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalFlags(
-    WorldName,
-    Tasks,
-    NumTasks,
-    SampleIds,
-    Repeats,
-    Seeded,
-    MaxFailed,
-    BatchSize,
-    OutputDir,
-    Regrade,
-    ContinuingOtherwise,
-    LogTo,
-    Quiet,
-):
+class EvalFlags(PlayingFlags, Tasks, OutputDir, Regrade):
     """What is evaluated."""
 
     model: str = flag(
@@ -203,19 +176,9 @@ class Evaluation:
         """What plays in a file; `anew` does with it what the flags say of what it holds."""
         flags = self.flags
         overwrite = flags.overwrite and anew
-        return SimulationFlags(
-            input_path=self.source,
-            output_path=str(path),
-            world=flags.world,
-            repeats=flags.repeats,
-            batch_size=flags.batch_size,
-            to_continue=path.exists() and not overwrite,
-            overwrite=overwrite,
-            force_continue=flags.force_continue,
-            max_failed=1.0,
-            seed=flags.seed,
-            quiet=flags.quiet,
-        )
+        shared = {one.name: getattr(flags, one.name) for one in flags_of(PlayingFlags)}
+        kept = {"to_continue": path.exists() and not overwrite, "overwrite": overwrite, "max_failed": 1.0}
+        return SimulationFlags(input_path=self.source, output_path=str(path), **shared | kept)
 
     @property
     def repair(self) -> str:
@@ -228,7 +191,7 @@ class Evaluation:
             wanted = self.simulation(path, anew=left == self.flags.retries)
             how = {"again": "", "name": name, "repair": self.repair}
             try:
-                failed = simulate(wanted, cast, self.tasks, folder=self.folder, **how)
+                failed = simulate(wanted, cast, self.tasks, folder=self.folder, **how).missing
             except ServiceError as error:
                 if left == self.flags.retries:
                     raise

@@ -24,7 +24,7 @@ from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
 from sweet_rl.grading import GRADERS, fields_by
 from sweet_rl.grading.report import failed_words, graded_with_own, repeats_words
 from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
-from sweet_rl.preferences.trajectory_pairs import TrajectoryPair, margin_pairs, pair_rows
+from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
 from sweet_rl.records.rows import group_by_identity, group_by_task, repeats_of
 from sweet_rl.runs import new_file
@@ -203,6 +203,45 @@ class GradedFile:
             self._saved, self._changed = time.monotonic(), False
             self._wait_s = max(_SAVE_AFTER_S, (self._saved - started) / _SAVING_SHARE)
 
+    def write_pairs(
+        self,
+        flags: Evaluation,
+        margin: float | None,
+        *,
+        of: str = "repeats",
+        to_rows: Callable[..., Sequence[Json]] = pair_rows,
+    ) -> None:
+        """Write the pair files that are asked for, and say how many pairs they hold.
+
+        Without a margin a right answer is preferred to a worse one. `of` is what a task has several of, in words.
+        """
+        usable = [one.last_turn is not None and not one.failed for one in self.trajectories]
+        rewards = [row.get("reward") for row in self.rows]
+        if margin is None:
+            able = [fine and reward is not None for fine, reward in zip(usable, rewards, strict=True)]
+            pairs = trajectory_pairs([float(reward or 0.0) for reward in rewards], self.groups, able)
+            why_none = "no task has a right answer beside a worse one"
+        else:
+            pairs = margin_pairs(rewards, self.groups, margin, usable)
+            why_none = f"no two {of} of a task differ by {margin:g}"
+        remark = "" if pairs else f"({why_none}) "
+        paths = {False: flags.preference_path, True: flags.ground_truth_preference_path}
+        for with_ground_truth, path in paths.items():
+            if path is None:
+                continue
+            tracking.writes(path)
+            beside: Sequence[Json] = ()
+            if not with_ground_truth:
+                beside = dialogue_hard_negatives(self.trajectories, pairs, flags.hard_negatives)
+            replace_rows(
+                path, [*to_rows(self.trajectories, pairs, with_ground_truth=with_ground_truth), *beside]
+            )
+            print(f"{len(pairs)} pairs {remark}are in {path}")
+            if beside:
+                print(f"{len(beside)} rows of hard negatives are in it, too.")
+        if (skipped := usable.count(False) - self.failed) and any(paths.values()):
+            print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
+
 
 def _refuse_two_worlds(path: str, lines: Sequence[int], trajectories: Sequence[Trajectory]) -> None:
     """A mean over two worlds says nothing of either. Rows that name none are told apart by how they are graded."""
@@ -256,34 +295,6 @@ def _is_report_of(saved_path: str, report: Path) -> bool:
         return False
 
 
-def write_pairs(
-    paths: Mapping[bool, str | None],
-    pairs: Sequence[TrajectoryPair],
-    to_rows: Callable[[bool], Sequence[Json]],
-    *,
-    why_none: str,
-    skipped: int,
-    guards: Sequence[Json] = (),
-) -> None:
-    """Write the pair files that are asked for, and say how many pairs they hold."""
-    remark = "" if pairs else f"({why_none}) "
-    for with_ground_truth, path in paths.items():
-        if path is not None:
-            tracking.writes(path)
-            beside = () if with_ground_truth else guards
-            replace_rows(path, [*to_rows(with_ground_truth), *beside])
-            print(f"{len(pairs)} pairs {remark}are in {path}")
-            if beside:
-                print(f"{len(beside)} rows of hard negatives are in it, too.")
-    if skipped and any(paths.values()):
-        print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
-
-
-def usable_in_pairs(trajectories: Sequence[Trajectory]) -> list[bool]:
-    """Which trajectories end with an agent turn, and did not fail."""
-    return [trajectory.last_turn is not None and not trajectory.failed for trajectory in trajectories]
-
-
 @dataclass(frozen=True, kw_only=True)
 class GameFlags(Evaluation, Margin):
     """Games."""
@@ -310,7 +321,7 @@ def evaluate_games(flags: GameFlags, /) -> None:
     of sweet-rl evaluate_code do.
     """
     check_outputs(flags)
-    saved_path, margin = flags.saved_path, flags.margin
+    saved_path = flags.saved_path
     file = GradedFile(saved_path, flags.k)
     k = file.k
     rewards = [None if one.failed else one.reward for one in file.trajectories]
@@ -351,16 +362,7 @@ def evaluate_games(flags: GameFlags, /) -> None:
     write_report(
         saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()}
     )
-    usable = usable_in_pairs(file.trajectories)
-    pairs = margin_pairs(rewards, file.groups, margin, usable)
-    write_pairs(
-        flags.pair_paths,
-        pairs,
-        lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
-        why_none=f"no two episodes of a task differ by {margin:g}",
-        skipped=usable.count(False) - file.failed,
-        guards=dialogue_hard_negatives(file.trajectories, pairs, flags.hard_negatives),
-    )
+    file.write_pairs(flags, flags.margin, of="episodes")
 
 
 def _ended(trajectory: Trajectory) -> float | None:

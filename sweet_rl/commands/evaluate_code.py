@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file, usable_in_pairs, write_pairs
+from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import NoSandbox
@@ -18,8 +18,6 @@ from sweet_rl.flags.shared import Compatible, Evaluation, FanOut, Quiet, Regrade
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
 from sweet_rl.grading.report import Report, graded_with, shown, summarise
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
-from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.types import NO_ANSWER, Json
 
 
@@ -109,18 +107,7 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
     report = _report(file, floors, reasons, grader.protection)
     print(report.to_text(saved_path))
     write_report(saved_path, flags.report_path, {"grading": flags.compat} | report.to_json())
-    usable = usable_in_pairs(file.trajectories)
-    rewards = [row.get("reward") for row in file.rows]
-    in_pairs = [able and reward is not None for able, reward in zip(usable, rewards, strict=True)]
-    pairs = trajectory_pairs([float(reward or 0.0) for reward in rewards], file.groups, in_pairs)
-    write_pairs(
-        flags.pair_paths,
-        pairs,
-        lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
-        why_none="no task has a right answer beside a worse one",
-        skipped=usable.count(False) - file.failed,
-        guards=dialogue_hard_negatives(file.trajectories, pairs, flags.hard_negatives),
-    )
+    file.write_pairs(flags, None)
 
 
 def _grade(file: GradedFile, grader: CodeGrader, flags: GradingFlags) -> None:

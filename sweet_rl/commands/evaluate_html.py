@@ -5,7 +5,7 @@ Published behaviour: docs/published/sweet_rl.md#grading-pages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,15 +15,14 @@ from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file, usable_in_pairs, write_pairs
+from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import Device, Metric
 from sweet_rl.flags.shared import BatchSize, Evaluation, FanOut, Margin, Quiet, Regrade, TempPath
 from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.report import graded_with, shown
-from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
-from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
+from sweet_rl.preferences.trajectory_pairs import turn_pair_rows
 from sweet_rl.types import Failure, Json
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
             f"as published). The reward above is {job.rewarded}."
         )
     write_report(job.saved_path, job.report_path, report.to_json() | {"not_gradable": reasons})
-    _write_pairs(file, job)
+    file.write_pairs(job, job.margin, to_rows=turn_pair_rows)
 
 
 def _missing(file: GradedFile, job: PageGradingFlags) -> list[int]:
@@ -214,17 +213,3 @@ def _known_grade(row: Mapping[str, Json], job: PageGradingFlags) -> float | None
 def _model(job: PageGradingFlags) -> dict[str, Json]:
     """What the metric "clip" depends on; empty without a model."""
     return {"clip_model": job.clip_model, "long_page": job.long_page} if job.clip_model else {}
-
-
-def _write_pairs(file: GradedFile, job: PageGradingFlags) -> None:
-    rewards: Sequence[float | None] = [row.get("reward") for row in file.rows]
-    usable = usable_in_pairs(file.trajectories)
-    pairs = margin_pairs(rewards, file.groups, job.margin, usable)
-    write_pairs(
-        job.pair_paths,
-        pairs,
-        lambda hidden: turn_pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
-        why_none=f"no two repeats of a task differ by {job.margin:g}",
-        skipped=usable.count(False) - file.failed,
-        guards=dialogue_hard_negatives(file.trajectories, pairs, job.hard_negatives),
-    )

@@ -17,7 +17,6 @@ from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
-from sweet_rl.contracts import Env
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import KeyVar
@@ -25,16 +24,13 @@ from sweet_rl.flags.shared import Seeded, Tasks, WorldName
 from sweet_rl.players.cast import Cast
 from sweet_rl.players.settings import oracle_flags
 from sweet_rl.records import Journal, trajectory_to_row
-from sweet_rl.rollout import Episode, RolloutStats
-from sweet_rl.rollout import play as play_episode
+from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import (
+    AgentTurn,
     Completion,
     Failure,
     FinishReason,
     Generation,
-    Json,
-    Observation,
-    StepResult,
     StopReason,
     Task,
     Trajectory,
@@ -148,15 +144,47 @@ async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
         cast = Cast(world=world, options=options, human=human)
         playing = await stack.enter_async_context(cast.opened(None, concurrency=1))
         print(world.player_rules.format(turns=world.turns(options)))
-        provenance = {"oracle": kind} | world.settings(options)
-        episode = Episode(task, _repeats(journal, task), flags.seed)
-        trajectory = await _played(episode, playing.make_env(), Person(world.transcript()), provenance)
+        rows = journal.rows if journal is not None else ()
+        repeat = sum(
+            row.get("task_id") == task.task_id for _, row in rows
+        )  # rows have an identity of their own
+        provenance = {"agent_model": "human", "oracle": kind} | world.settings(options)
+        env = playing.make_env()
+        stack.push_async_callback(env.close)
+        live = LiveEpisode(Episode(task, repeat, flags.seed), env, provenance)
+        await _play(live, world.transcript())
+        trajectory = live.trajectory
         print(f"\n{ending(trajectory)}")
         if journal is not None:
             journal.append([trajectory_to_row(trajectory)])
             print(f"Recorded in {flags.record}.")
         if trajectory.failed and trajectory.error is not None and trajectory.error.kind != "stopped":
             raise ServiceError(f"The game failed and has no score: {trajectory.error}")
+
+
+async def _play(live: LiveEpisode, transcript: ChatFormat) -> None:
+    """Show what the world says, take lines from the terminal; at its end, or on Ctrl-C, the game stops."""
+    seen = await live.begin()
+    if seen is not None:
+        print(f"\n{seen.messages[-1].content.strip()}\n")
+    while seen is not None:
+        line = _read_line(f"{seen.turn + 1:>2}> ", sys.stdin)
+        if line is None:
+            print()
+            live.fail(
+                EpisodeError(StopReason.POLICY_FAILED, Failure("stopped", "the person stopped the game"))
+            )
+            return
+        completion = Completion(line, finish_reason=FinishReason.STOP)
+        seen = await live.take(Generation(transcript.render(seen.messages), completion))
+        *_, turn, last = live.trajectory.dialogue_history
+        if isinstance(last, AgentTurn):
+            turn = last
+        else:
+            print(f"\n{last.content.strip()}")
+        if isinstance(turn, AgentTurn) and turn.reward is not None:
+            print(f"    [{turn.reward:+g}]" if turn.reward else "    [0]")
+        print()
 
 
 def choose_task(flags: PlayFlags, world: World) -> Task:
@@ -191,68 +219,6 @@ def ending(trajectory: Trajectory) -> str:
         first += f" ({trajectory.error.kind}: {trajectory.error.detail})"
     solution = trajectory.task.ground_truth
     return f"{first}\nThe solution: {solution}" if solution else first
-
-
-class Person:
-    """The policy that reads lines from the terminal. At its end, or on Ctrl-C, the game stops."""
-
-    name = "human"
-
-    def __init__(self, transcript: ChatFormat, typed: TextIO | None = None) -> None:
-        self._format = transcript
-        self._typed = typed or sys.stdin
-
-    async def act(self, observation: Observation) -> Generation:
-        """One line."""
-        line = _read_line(f"{observation.turn + 1:>2}> ", self._typed)
-        if line is None:
-            print()
-            failure = Failure("stopped", "the person stopped the game")
-            raise EpisodeError(StopReason.POLICY_FAILED, failure)
-        completion = Completion(line, finish_reason=FinishReason.STOP)
-        return Generation(self._format.render(observation.messages), completion)
-
-    async def close(self) -> None:
-        """Do nothing: a terminal has no connection to close."""
-
-
-class ShownEnv:
-    """A world that also prints what it says and what it gives."""
-
-    def __init__(self, env: Env) -> None:
-        self._env = env
-
-    async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Reset the world and print its first observation."""
-        observation = await self._env.reset(task, seed=seed)
-        print(f"\n{observation.messages[-1].content.strip()}\n")
-        return observation
-
-    async def step(self, action: str) -> StepResult:
-        """Act, and show the answer with the reward."""
-        step = await self._env.step(action)
-        if step.observation is not None:
-            print(f"\n{step.observation.messages[-1].content.strip()}")
-        if step.reward is not None:
-            print(f"    [{step.reward:+g}]" if step.reward else "    [0]")
-        print()
-        return step
-
-    async def close(self) -> None:
-        """Close the world that is shown."""
-        await self._env.close()
-
-
-async def _played(episode: Episode, env: Env, person: Person, provenance: Mapping[str, Json]) -> Trajectory:
-    made_by = {"agent_model": person.name} | dict(provenance)
-    trajectory = await play_episode(episode, ShownEnv(env), person, made_by, RolloutStats())
-    return replace(trajectory, task=episode.task)
-
-
-def _repeats(journal: Journal | None, task: Task) -> int:
-    """How often the file holds this task already: rows have an identity of their own."""
-    rows = journal.rows if journal is not None else ()
-    return sum(row.get("task_id") == task.task_id for _, row in rows)
 
 
 def _read_line(prompt: str, typed: TextIO) -> str | None:

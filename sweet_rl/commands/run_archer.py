@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sweet_rl import tracking
 from sweet_rl.chat import SMOLLM2, ChatFormat, InstructedChat, TokenizerChat, model_path
 from sweet_rl.cli.parse import refuse
-from sweet_rl.cli.progress import on_interrupt, silence_libraries
+from sweet_rl.cli.progress import NEARLY_ALL, on_interrupt, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.archer_config import (
     ProgressBar,
@@ -25,7 +25,7 @@ from sweet_rl.commands.archer_config import (
     not_of,
     owners_of,
 )
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
 from sweet_rl.grading import GRADERS
 from sweet_rl.online.settings import ON_POLICY, SETTING_NAMES, ArcherSettings
@@ -191,8 +191,8 @@ def run(
             )
         OnlineRun(loop_settings, learner, playground, run_folder, watchers).run()
         learner.save_policy(save_path / "final")
-        if main:
-            _say_where(save_path, config)
+    if main:
+        _say_where(save_path, config)
 
 
 @asynccontextmanager
@@ -448,10 +448,11 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
     rows = [row for _, row in read_rows(save_path / "metrics.jsonl")]
     for name, what in (
-        ("rollout.failed", "nothing was learned from them"),
         ("eval_rollout.failed", "they were to be measured on, and are in no mean"),
+        ("rollout.failed", "nothing was learned from them"),
     ):
-        if failed := sum(row.get(name, 0) for row in rows):
+        failed = sum(row.get(name, 0) for row in rows)
+        if failed:
             print(f"{failed} games failed, and {what}: {save_path / 'failures.jsonl'}")
     games = [save_path / f"{name}.jsonl" for name in ("evaluations", "trajectories")]
     print(
@@ -459,3 +460,5 @@ def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
         f"are in {save_path / 'metrics.jsonl'}; read the games with: "
         f"sweet-rl visualize_dialogue_histories {next((path for path in games if path.exists()), games[1])}"
     )
+    if failed >= NEARLY_ALL * config["rollout_size"] * len(rows) > 0:
+        raise ServiceError(f"Nearly all games failed ({failed}), so the policy learned from next to nothing.")

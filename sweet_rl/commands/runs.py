@@ -12,7 +12,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import flag
-from sweet_rl.flags.shared import Below, NumTasks, OutputPath, Overwriting, Prices, Seeded, Source
+from sweet_rl.flags.shared import NumTasks, OutputPath, Overwriting, Prices, Seeded, Source
 from sweet_rl.records import replace_rows
 from sweet_rl.runs import new_file
 from sweet_rl.runs.reading import Found, Price, cost_of, load_prices, runs_below
@@ -20,9 +20,10 @@ from sweet_rl.worlds import all_worlds, first_for, load_tasks, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsFlags(Below, Prices):
+class RunsFlags(Prices):
     """What is listed."""
 
+    folder: str = flag(".", "where to look, with all folders in it.")
     run: str | None = flag(None, "id of one run, or how it begins: show its whole record.")
     json: bool = flag(False, "print everything as JSON.")
 

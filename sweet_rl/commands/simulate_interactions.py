@@ -17,8 +17,8 @@ from typing import Any, Literal
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.parse import Options as Chosen
-from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
-from sweet_rl.cli.stage import built, recorded, stage
+from sweet_rl.cli.progress import judge_failed, judge_full, progress, run_until_stopped, words_of
+from sweet_rl.cli.stage import built, given_flags, recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.shared import (
@@ -27,11 +27,9 @@ from sweet_rl.flags.shared import (
     InputPath,
     LogTo,
     MaxFailed,
-    NumTasks,
     OutputPath,
     Quiet,
-    Repeats,
-    SampleIds,
+    Repeated,
     Seeded,
     WorldName,
 )
@@ -40,7 +38,7 @@ from sweet_rl.players.settings import ANSWERED, RECAP, HumanFlags, PlayerFlags, 
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import HOW_TO_MIX, Run, finish, open_journal, plan
-from sweet_rl.types import Failure, Json, Task, Trajectory
+from sweet_rl.types import Failure, Json, StopReason, Task, Trajectory
 from sweet_rl.worlds import (
     Options,
     World,
@@ -66,20 +64,12 @@ TAKEN = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationFlags(
-    InputPath,
-    OutputPath,
-    WorldName,
-    NumTasks,
-    SampleIds,
-    Repeats,
-    BatchSize,
-    ContinuingOtherwise,
-    MaxFailed,
-    Seeded,
-    LogTo,
-    Quiet,
-):
+class PlayingFlags(WorldName, Repeated, BatchSize, ContinuingOtherwise, MaxFailed, Seeded, LogTo, Quiet):
+    """What is played."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationFlags(InputPath, OutputPath, PlayingFlags):
     """Inputs and outputs."""
 
     retry: Literal["failed", "none"] = flag(
@@ -169,7 +159,9 @@ def simulate_interactions(
     """
     tracking.logs_to(flags.destination())
     cast = Cast(world=world_of(flags.world), options=options, agent=agent, human=human, seed=flags.seed)
-    simulate(flags, cast, tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, cast.world))
+    outcome = simulate(flags, cast, tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, cast.world))
+    reasons = outcome.stop_reasons
+    judge_full(reasons[StopReason.CONTEXT_FULL], reasons.total())
 
 
 def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: World) -> list[Task]:
@@ -181,6 +173,8 @@ def tasks_of(source: str, num_tasks: int | None, sample_ids: str | None, world: 
     check_tasks(world, tasks, source)
     if num_tasks is not None and num_tasks < len(tasks):
         print(f"{num_tasks:,} of {len(tasks):,} tasks of {source} are played (--num_tasks).")
+    elif num_tasks is not None and num_tasks > len(tasks) and "num_tasks" in given_flags.get():
+        print(f"{source} has {len(tasks):,} tasks, all of which are played once (--num_tasks {num_tasks}).")
     return tasks[:num_tasks]
 
 
@@ -220,7 +214,7 @@ def simulate(
     name: str = "",
     folder: Path | None = None,
     repair: str = HOW_TO_MIX,
-) -> int:
+) -> Outcome:
     """Play the missing episodes of the output file, then sort it in the published order.
 
     Args:
@@ -228,9 +222,6 @@ def simulate(
         name: what stands before its numbers over time, if others are there.
         folder: of a command whose output the file is a part of.
         repair: as in `planned`.
-
-    Returns:
-        How many episodes of the complete file failed.
     """
     total = len(tasks) * flags.repeats
     with planned(flags, cast, tasks, repair=repair) as (journal, todo, settings):
@@ -261,17 +252,18 @@ def simulate(
         kept=f"{flags.output_path} stays as it is; the same command {again}plays them again.",
         most=flags.max_failed,
     )
-    return len(failed)
+    outcome.missing = len(failed)
+    return outcome
 
 
 class Outcome:
-    """The summary of a run when it is over."""
+    """The summary of a run when it is over; `missing` are the episodes of the complete file that failed."""
 
     def __init__(self) -> None:
         self.stop_reasons: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.first: Failure | None = None
-        self.failed = self.turns = self.rewarded = 0
+        self.failed = self.turns = self.rewarded = self.missing = 0
         self.reward = 0.0
         self.seconds = 0.0
 

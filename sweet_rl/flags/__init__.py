@@ -9,8 +9,9 @@ say their settings in the same way.
 from __future__ import annotations
 
 import inspect
+import operator
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
 from os import PathLike
@@ -63,19 +64,15 @@ class Flag:
     """One flag, with everything that is known of it.
 
     Args:
-        name: of the field.
         help: a sentence for the person who types it.
         kind: what its text is read as.
         optional: whether the text None means that there is no value.
         default: its value where it is not given, or `REQUIRED`.
         group: the heading that it stands under.
         choices: all values that it may have; empty: any.
-        at_least: the smallest value that it may have.
-        above: a bound that it must exceed.
-        at_most: the largest value that it may have.
-        below: a bound that it must not reach.
-        aliases: further names, published or usual elsewhere.
-        formerly: names that it had here; accepted, and not listed.
+        at_least: the smallest value that it may have; `above`: a bound that it must exceed.
+        at_most: the largest value that it may have; `below`: a bound that it must not reach.
+        aliases: further names, published or usual elsewhere; `formerly`: accepted, and not listed.
         shown: in which help it stands.
         bare: the text that it has where it stands alone, for flags that are no switches.
         only: where it has a meaning; None: everywhere.
@@ -110,14 +107,10 @@ class Flag:
     @property
     def annotation(self) -> str:
         """Its type as a signature has it."""
-        return self.kind.__name__ + (" | None" if self.optional else "")
+        return self.kind.__name__ + " | None" * self.optional
 
     def check(self, value: Any, dashes: str = "--") -> None:
-        """Whether it may have this value.
-
-        Raises:
-            UsageError: names the flag, what it may be, and what it was.
-        """
+        """Whether it may have this value; `UsageError` names the flag, what it may be, and what it was."""
         if value is None and self.optional:
             return
         if self.choices and value not in self.choices:
@@ -125,17 +118,7 @@ class Flag:
         kinds, words = _KINDS[self.kind]
         if not self.many and not isinstance(value, kinds):
             raise UsageError(f"{dashes}{self.name} must be {words}, got {value!r}.")
-        bounds = (self.at_least, self.above, self.at_most, self.below)
-        if all(bound is None for bound in bounds):
-            return
-        low, above, high, below = bounds
-        fits = (
-            (low is None or value >= low)
-            and (above is None or value > above)
-            and (high is None or value <= high)
-            and (below is None or value < below)
-        )
-        if not fits:
+        if not all(fits(value, bound) for _, bound, fits in self._bounds()):
             raise UsageError(f"{dashes}{self.name} must be {self.range}, got {value}.")
 
     @property
@@ -143,49 +126,26 @@ class Flag:
         """The numbers that it may be, in words; empty for any."""
         if self.at_least is not None and self.at_most is not None:
             return f"from {self.at_least} to {self.at_most}"
-        words = {
-            "at least {}": self.at_least,
-            "above {}": self.above,
-            "at most {}": self.at_most,
-            "below {}": self.below,
-        }
-        bounds = [text.format(bound) for text, bound in words.items() if bound is not None]
+        bounds = [f"{words} {bound}" for words, bound, _ in self._bounds()]
         return "positive" if bounds == ["above 0"] else " and ".join(bounds)
 
+    def _bounds(self) -> list[tuple[str, float, Callable[[Any, Any], bool]]]:
+        """Its bounds, each with how it is called and how a value is held against it."""
+        known = (
+            ("at least", self.at_least, operator.ge),
+            ("above", self.above, operator.gt),
+            ("at most", self.at_most, operator.le),
+            ("below", self.below, operator.lt),
+        )
+        return [(words, bound, fits) for words, bound, fits in known if bound is not None]
 
-def flag(
-    default: Any,
-    help: str,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
-    choices: tuple[Any, ...] = (),
-    aliases: tuple[str, ...] = (),
-    formerly: tuple[str, ...] = (),
-    shown: Shown = "help",
-    bare: str | None = None,
-    only: Only | None = None,
-) -> Any:
-    """A field of a dataclass that is a flag; the arguments are explained at `Flag`.
+
+def flag(default: Any, help: str, **details: Any) -> Any:
+    """A field of a dataclass that is a flag; `details` are fields of `Flag`.
 
     The choices of a field annotated with a `Literal` are those of the annotation.
     """
-    details = {
-        "help": help,
-        "at_least": at_least,
-        "above": above,
-        "at_most": at_most,
-        "below": below,
-        "choices": choices,
-        "aliases": aliases,
-        "formerly": formerly,
-        "shown": shown,
-        "bare": bare,
-        "only": only,
-    }
-    return field(default=default, metadata={_KEY: details})
+    return field(default=default, metadata={_KEY: {"help": help, **details}})
 
 
 def no_flag(default: Any = REQUIRED, *, factory: Any = MISSING) -> Any:
@@ -206,19 +166,11 @@ class Settings:
         self.check_together()
 
     def check_together(self) -> None:
-        """For what no single field can say, such as two of them that exclude each other.
-
-        Raises:
-            UsageError: names the flags.
-        """
+        """For what no single field can say, such as two of them that exclude each other; raises `UsageError`."""
 
 
 def check(settings: Any) -> None:
-    """Hold the values of a dataclass against what its fields say.
-
-    Raises:
-        UsageError: names the flag, what it may be, and what it was.
-    """
+    """Hold the values of a dataclass against what its fields say; `UsageError` names the flag that is wrong."""
     for one in flags_of(type(settings)):
         one.check(getattr(settings, one.name), getattr(settings, "DASHES", "--"))
 
@@ -227,17 +179,10 @@ _known: dict[type, tuple[Flag, ...]] = {}
 
 
 def flags_of(settings: type) -> tuple[Flag, ...]:
-    """The flags of a dataclass: its own in their order, then those of the classes that it extends.
-
-    Raises:
-        TypeError: a field is of a type that no text is read as.
-    """
-    if settings not in _known:
-        _known[settings] = tuple(_flags(settings))
-    return _known[settings]
-
-
-def _flags(settings: type) -> Iterator[Flag]:
+    """The flags of a dataclass: its own in their order, then those of the classes that it extends."""
+    if settings in _known:
+        return _known[settings]
+    found = []
     owners = {
         name: owner for owner in reversed(settings.__mro__) for name in vars(owner).get("__annotations__", {})
     }
@@ -249,9 +194,11 @@ def _flags(settings: type) -> Iterator[Flag]:
         kind, optional, choices = read_type(_annotation(owner, one.name))
         details = dict(one.metadata.get(_KEY) or {})
         details["choices"] = tuple(details.get("choices") or choices)
-        yield Flag(
-            name=one.name, kind=kind, optional=optional, default=one.default, group=_heading(owner), **details
+        heading = (owner.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        found.append(
+            Flag(name=one.name, kind=kind, optional=optional, default=one.default, group=heading, **details)
         )
+    return _known.setdefault(settings, tuple(found))
 
 
 def _annotation(owner: type, name: str) -> Any:
@@ -276,11 +223,7 @@ def described(documented: Any) -> dict[str, str]:
 
 
 def read_type(annotation: Any) -> tuple[type, bool, tuple[Any, ...]]:
-    """What a text is read as, whether there may be no value, and the values of a `Literal`.
-
-    Raises:
-        TypeError: no text is read as that.
-    """
+    """What a text is read as, whether there may be no value, and the values of a `Literal`; TypeError for other types."""
     union = typing.get_origin(annotation) in {UnionType, typing.Union}
     parts = typing.get_args(annotation) if union else (annotation,)
     kinds = [part for part in parts if part is not NoneType]
@@ -291,11 +234,6 @@ def read_type(annotation: Any) -> tuple[type, bool, tuple[Any, ...]]:
         values = typing.get_args(kinds[0])
         return type(values[0]), optional, values
     raise TypeError(f"a flag is text, a number, a switch or a choice of them, not {annotation}")
-
-
-def _heading(owner: type) -> str:
-    """The first sentence of a class."""
-    return (owner.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
 
 def any_of(values: tuple[Any, ...]) -> str:

@@ -119,22 +119,6 @@ class DType(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent(Settings):
-    """The agent."""
-
-    agent: str = flag("auto", "who acts.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentModel(Settings):
-    """The agent."""
-
-    agent_model: str = flag(
-        REQUIRED, "the model: a folder, a hub name, smollm2, embedded, or a server's name for its model."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Iterations(Settings):
     """How long."""
 
@@ -218,11 +202,7 @@ class Advantage(Settings):
     )
 
     def check_together(self) -> None:
-        """Whether the paper's advantage has its reference.
-
-        Raises:
-            UsageError: it has none.
-        """
+        """Whether the paper's advantage has its reference."""
         super().check_together()
         if self.advantage == "paper" and self.reference_model is None:
             raise UsageError(

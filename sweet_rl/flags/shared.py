@@ -44,13 +44,6 @@ class Source(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Below(Settings):
-    """Inputs and outputs."""
-
-    folder: str = flag(".", "where to look, with all folders in it.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class NumTasks(Settings):
     """Tasks."""
 
@@ -58,13 +51,19 @@ class NumTasks(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleIds(Settings):
+class Repeated(NumTasks):
     """Tasks."""
 
     sample_ids: str | None = flag(
         None,
         "play these tasks alone: their ids, or their places in the list from 0 on, one by one or as ranges (0-9,17), "
         "with commas between them.",
+    )
+    repeats: int = flag(
+        1,
+        "episodes of every task; pass@k and pass^k are over them.",
+        at_least=1,
+        aliases=("best_of_n", "epochs"),
     )
 
 
@@ -134,11 +133,7 @@ class Budget(Prices):
     max_total_tokens: int | None = flag(None, "tokens read and written.", at_least=1, shown="all", only=ASKED)
 
     def check_together(self) -> None:
-        """Whether what is spent can be known.
-
-        Raises:
-            UsageError: dollars are bounded, and nobody says what a token costs.
-        """
+        """Whether what is spent can be known."""
         super().check_together()
         if self.max_cost is not None and self.prices is None:
             raise UsageError("--max_cost needs --prices, a file with what the models' tokens cost.")
@@ -265,11 +260,7 @@ class FanOut(Settings):
     )
 
     def check_together(self) -> None:
-        """Whether the address is one.
-
-        Raises:
-            UsageError: it is not.
-        """
+        """Whether the address is one."""
         super().check_together()
         address = self.ray_address
         if address not in {"auto", "local"} and not address.rpartition(":")[2].isdigit():
@@ -318,18 +309,6 @@ class Listening(ListeningPort):
     def at_port(self) -> int:
         """The port."""
         return 8000 if self.port is None else self.port
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeats(Settings):
-    """Tasks."""
-
-    repeats: int = flag(
-        1,
-        "episodes of every task; pass@k and pass^k are over them.",
-        at_least=1,
-        aliases=("best_of_n", "epochs"),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,16 +372,7 @@ class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
     )
 
     def check_together(self) -> None:
-        """Whether there are pairs that rows can stand beside.
-
-        Raises:
-            UsageError: there are none.
-        """
+        """Whether there are pairs that rows can stand beside."""
         super().check_together()
         if self.hard_negatives and self.preference_path is None:
             raise UsageError("--hard_negatives adds rows to --preference_path: name that file, too.")
-
-    @property
-    def pair_paths(self) -> dict[bool, str | None]:
-        """Where pairs go, by whether the hidden solution precedes them."""
-        return {False: self.preference_path, True: self.ground_truth_preference_path}

@@ -398,7 +398,12 @@ class OpenAIClient:
                 )
         if self._refusals.final(failure, asyncio.get_running_loop().time(), asking=asking):
             offered = await self._offer(self._endpoints[0])
-            models = f" It offers {', '.join(offered)}." if offered else ""
+            said = str(failure)  # some servers list their models themselves
+            models = (
+                ""
+                if all(name in said for name in offered or ())
+                else f" It offers {', '.join(offered or ())}."
+            )
             elsewhere = await self._other_address() if failure.status == 404 and not offered else ""
             raise ServiceError(
                 f"{self._urls} refuses our requests ({failure}).{elsewhere} Check the model's name, the key "

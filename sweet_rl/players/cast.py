@@ -105,9 +105,7 @@ class Cast:
         try:
             yield
         except UsageError as error:
-            if not self.called:
-                raise
-            raise UsageError(self.words(str(error))) from error
+            raise UsageError(self.words(str(error))) from error.__cause__
 
     def check(self) -> None:
         """Find what is wrong with agent and human before anything starts."""

@@ -38,14 +38,15 @@ def pretrained(
     loud = get_verbosity()
     set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
     path = model_path(name)
-    tell_of_search(name)
+    what = "causal language model" if kind_of is causal_kind else "model"
+    what = f"{flag}: no {what}" if flag else f"No {what}"
+    tell_of_search(name, what)
     try:
         kind = kind_of(AutoConfig.from_pretrained(path, cache_dir=cache_dir))
         model, info = kind.from_pretrained(path, cache_dir=cache_dir, output_loading_info=True, **options)
     except (OSError, ValueError) as error:
-        what = "causal language model" if kind_of is causal_kind else "model"
         raise UsageError(
-            f"{f'{flag}: no' if flag else 'No'} {what} could be loaded from {name!r}: {first_line(error)} "
+            f"{what} could be loaded from {name!r}: {first_line(error)} "
             "Name a folder with config.json and weights, or a model that is in the local cache or on the hub."
         ) from error
     finally:

@@ -184,7 +184,7 @@ class BackendProgramming(Dialogue):
         variant = variant or mini.DEFAULT_WORLD
         if split not in SIZES or variant.partition("=")[0] not in mini.WORLDS:
             raise UsageError(
-                f"'mini:{where}' is no split of the mini benchmark. Use 'mini:train', 'mini:dev' or "
+                f"{f'mini:{where}'.rstrip(':')!r} names no split of the mini benchmark. Use 'mini:train', 'mini:dev' or "
                 "'mini:test', or name a world: 'mini:easy:test', 'mini:trades=10:test', "
                 "'mini:families:test'."
             )

@@ -83,7 +83,7 @@ class FrontendDesign(Dialogue):
         """Generated pages of a split."""
         if where not in SIZES:
             raise UsageError(
-                f"'mini-web:{where}' is no split of mini-web. Use 'mini-web:train' or 'mini-web:test'."
+                f"{f'mini-web:{where}'.rstrip(':')!r} names no split of mini-web. Use 'mini-web:train' or 'mini-web:test'."
             )
         pages = import_module("sweet_rl.mini.frontend.pages")
         rows: Rows = pages.generate(where, SIZES[where] if limit is None else limit, seed)

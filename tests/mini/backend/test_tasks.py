@@ -325,7 +325,7 @@ def test_other_numbers_of_trades_are_refused(count):
 
 @pytest.mark.parametrize("source", ["mini:trades=3", "mini:easy=3:test", "mini:trades10:test"])
 def test_other_names_are_refused(source):
-    with pytest.raises(UsageError, match=r"is no split of the mini|has the worlds"):
+    with pytest.raises(UsageError, match=r"names no split of the mini|has the worlds"):
         load_tasks(source)
 
 
