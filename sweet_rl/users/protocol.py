@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import listed
+from sweet_rl.flags import flag, listed
+from sweet_rl.flags.shared import Seeded
 from sweet_rl.types import Json
 
 MAX_CHOICES: Final = 1024
@@ -310,40 +312,39 @@ class Fault(StrEnum):
 DEFAULT_FAULTS = tuple(fault for fault in Fault if fault is not Fault.BAD_REQUEST)
 
 
-@dataclass(frozen=True, slots=True)
-class FaultProfile:
-    """How a server behaves.
+@dataclass(frozen=True, kw_only=True)
+class FaultProfile(Seeded):
+    """Latency and faults."""
 
-    Args:
-        latency_median_ms: median of the log-normal time that a reply takes; 0 for none.
-        latency_sigma: standard deviation of its logarithm.
-        fault_rate: share of requests that something happens to.
-        faults: what may happen, all alike.
-        hang_s: how long a hanging request is held.
-        max_in_flight: requests in work at once; those beyond are turned away with 429. None for no limit.
-        seed: where the draws come from.
+    latency_median_ms: float = flag(
+        0.0, "median of the log-normal time that a reply takes, in milliseconds; 0 for none.", at_least=0
+    )
+    latency_sigma: float = flag(1.0, "standard deviation of the logarithm of that time.", at_least=0)
+    fault_rate: float = flag(
+        0.0, "share of requests that something happens to, from 0 to 1.", at_least=0, at_most=1
+    )
+    faults: str = flag(
+        ",".join(DEFAULT_FAULTS),
+        "what may happen, separated by commas; bad_request is the one more that there is.",
+    )
+    hang_s: float = flag(60.0, "seconds that the faults timeout and slow_drip hold a request.", at_least=0)
+    max_in_flight: int | None = flag(
+        None,
+        "requests in work at once; those beyond are turned away with 429. Default: no limit.",
+        at_least=1,
+    )
 
-    Raises:
-        UsageError: a value that makes no sense; names the flag.
-    """
-
-    latency_median_ms: float = 0.0
-    latency_sigma: float = 1.0
-    fault_rate: float = 0.0
-    faults: Sequence[Fault] = DEFAULT_FAULTS
-    hang_s: float = 60.0
-    max_in_flight: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.fault_rate <= 1:
-            raise UsageError(f"--fault_rate is a share from 0 to 1, got {self.fault_rate}.")
-        if self.fault_rate and not self.faults:
+    def check_together(self) -> None:
+        super().check_together()
+        if not self._kinds and self.fault_rate:
             raise UsageError("--fault_rate is above 0, but --faults names none.")
-        if self.max_in_flight is not None and self.max_in_flight < 1:
-            raise UsageError(f"--max_in_flight must be at least 1, got {self.max_in_flight}.")
-        if self.latency_median_ms < 0 or self.latency_sigma < 0 or self.hang_s < 0:
-            raise UsageError("--latency_median_ms, --latency_sigma and --hang_s must not be negative.")
+
+    @cached_property
+    def _kinds(self) -> tuple[Fault, ...]:
+        try:
+            return tuple(map(Fault, listed(self.faults)))
+        except ValueError as error:
+            raise UsageError(f"--faults: {error}. Known are {', '.join(Fault)}.") from None
 
     def draw(self, request: int) -> tuple[float, Fault | None]:
         """Seconds of latency and the fault, if any, of the request with this number."""
@@ -352,13 +353,5 @@ class FaultProfile:
         if self.latency_median_ms > 0:
             mu = math.log(self.latency_median_ms / 1000)
             latency_s = source.lognormvariate(mu, self.latency_sigma)
-        fault = source.choice(self.faults) if self.faults and source.random() < self.fault_rate else None
+        fault = source.choice(self._kinds) if self._kinds and source.random() < self.fault_rate else None
         return latency_s, fault
-
-
-def parse_faults(names: str) -> tuple[Fault, ...]:
-    """Faults from a comma list."""
-    try:
-        return tuple(map(Fault, listed(names)))
-    except ValueError as error:
-        raise UsageError(f"--faults: {error}. Known are {', '.join(Fault)}.") from None

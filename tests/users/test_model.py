@@ -25,7 +25,7 @@ from sweet_rl.users.model import (
     VisionUser,
     check_vision_prompt,
 )
-from sweet_rl.users.protocol import Fault, FaultProfile
+from sweet_rl.users.protocol import FaultProfile
 from tests.users.serving import serving
 
 
@@ -107,7 +107,7 @@ def test_faults_are_ridden_out_or_recorded():
 
 
 def test_without_further_attempts_every_failure_is_recorded_with_its_kind():
-    weather = FaultProfile(fault_rate=1, faults=(Fault.BAD_REQUEST, Fault.SERVER_ERROR), seed=1)
+    weather = FaultProfile(fault_rate=1, faults="bad_request,server_error", seed=1)
     replies, _ = asyncio.run(replies_in(weather, count=4, attempts=1))
     assert {reply.content for reply in replies} == {NO_RESPONSE}
     assert {(reply.failure.kind, reply.failure.status) for reply in replies} == {

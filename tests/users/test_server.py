@@ -14,7 +14,7 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.prompts import load_prompt, simulator_prompt
 from sweet_rl.types import Message, UserContext
-from sweet_rl.users.protocol import Fault, FaultProfile, parse_faults
+from sweet_rl.users.protocol import Fault, FaultProfile
 from sweet_rl.users.server import start_server
 from tests.users.serving import serving
 
@@ -273,9 +273,7 @@ def test_wrong_requests_get_openai_errors(path, body, status, words):
 
 def test_counters():
     async def main():
-        weather = FaultProfile(
-            latency_median_ms=50, latency_sigma=0, fault_rate=1, faults=(Fault.EMPTY_CHOICES,)
-        )
+        weather = FaultProfile(latency_median_ms=50, latency_sigma=0, fault_rate=1, faults="empty_choices")
         async with serving(weather) as url:
             await asyncio.gather(*(request(f"{url}/chat/completions", chat("x", "echo")) for _ in range(3)))
             await request(f"{url}/chat/completions", {})
@@ -303,12 +301,13 @@ def test_weather_is_as_asked_and_comes_again():
 
 
 def test_weather_that_makes_no_sense_is_refused():
-    assert parse_faults("reset, bad_request,") == (Fault.RESET, Fault.BAD_REQUEST)
+    drawn = {FaultProfile(fault_rate=1, faults="reset, bad_request,").draw(number)[1] for number in range(9)}
+    assert drawn == {Fault.RESET, Fault.BAD_REQUEST}
     with pytest.raises(UsageError, match=r"earthquake.*Known are rate_limit"):
-        parse_faults("rate_limit,earthquake")
+        FaultProfile(faults="rate_limit,earthquake")
     for flags in (
         {"fault_rate": 1.5},
-        {"fault_rate": 0.1, "faults": ()},
+        {"fault_rate": 0.1, "faults": ""},
         {"hang_s": -1},
         {"latency_sigma": -1},
     ):
@@ -319,7 +318,7 @@ def test_weather_that_makes_no_sense_is_refused():
 async def outcome(fault):
     """What one request meets at a server where this always happens."""
     timeout = aiohttp.ClientTimeout(total=0.4)
-    weather = FaultProfile(fault_rate=1, faults=(fault,), hang_s=5)
+    weather = FaultProfile(fault_rate=1, faults=fault, hang_s=5)
     async with serving(weather) as url, aiohttp.ClientSession(timeout=timeout) as session:
         status = None
         try:
@@ -356,7 +355,7 @@ def test_every_fault_is_what_it_says(fault, want):
 
 
 def test_a_fault_reaches_streams_too():
-    weather = FaultProfile(fault_rate=1, faults=(Fault.MALFORMED_JSON,))
+    weather = FaultProfile(fault_rate=1, faults="malformed_json")
     _, text = ask("/v1/chat/completions", chat("x", "echo", stream=True), weather)
     assert text.startswith("data: {")
     assert "[DONE]" not in text

@@ -14,7 +14,7 @@ from sweet_rl.commands.reflect_evaluate import evaluate_gpt
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation, StepResult, StopReason
-from sweet_rl.users.protocol import Fault, FaultProfile
+from sweet_rl.users.protocol import FaultProfile
 from sweet_rl.worlds import World
 from sweet_rl.worlds.alfworld.data import alfworld_gen_sft, alfworld_reflection
 from sweet_rl.worlds.auto_explore.data_texts import success_by_level
@@ -248,7 +248,7 @@ def test_an_episode_without_a_service_is_no_failure_of_the_model(here, capsys, s
             asked.pop("output", None)
             auto_explore_gpt(task_file=str(TASKS / "data.json"), eval_reps=1, horizon=1, markov=True, **asked)
 
-    stormy = FaultProfile(fault_rate=0.5, faults=(Fault.SERVER_ERROR,), seed=1)
+    stormy = FaultProfile(fault_rate=0.5, faults="server_error", seed=1)
     with talking(lambda _: "Action: 0", stormy) as url, pytest.raises(ServiceError) as caught:
         measure(base_url=url)
     assert "they have no score and are in no mean" in str(caught.value)
