@@ -20,7 +20,7 @@ from sweet_rl.commands.run_archer import TINY, template_of
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.models import Dataset, Device, DType, Iterations, MinReward, Skill
+from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
 from sweet_rl.flags.shared import (
     GraderName,
     NumTasks,
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownFlags(WorldName, Dataset, MinReward, GraderName, Tasks, NumTasks, Skill, Seeded, Quiet):
+class ShownFlags(
+    WorldName, Dataset, MinReward, GraderName, Tasks, NumTasks, AgentModel, Skill, Seeded, Quiet
+):
     """What is imitated."""
 
-    agent_model: str = flag(
-        "auto", "the scripted agent, one of the world's; default its first, where turns are rewarded."
-    )
     games: int | None = flag(None, "games of the scripted agent for each task; default by world.", at_least=1)
     env_load_path: str | None = flag(
         None, "what a world is made from that needs it: a game file, a server's address, a folder."
@@ -129,6 +128,7 @@ class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
         "min_reward": "imitate only games with at least this return; default all.",
         "tasks": "what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.",
         "num_tasks": "the first so many; default 1000, or as many as make 5000 games.",
+        "agent_model": "the scripted agent, one of the world's; default its first, where turns are rewarded.",
         "skill": "of an asker, how often it asks one of the best questions; default 1.",
         "iterations": "passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.",
         "seed": "of weights, games and order.",

@@ -130,6 +130,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     helps={
         "input_path": "tasks: a list of the world's own (such as mini:test; an unknown one is answered with all that there are), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the hub.",
         "output_path": "the .jsonl file that trajectories are appended to.",
+        "agent_model": "one of the world's scripted agents (auto: its first), or a model: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
         "agent": "what runs agent_model: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).",
         "tokenizer": "folder or name of the tokenizer whose chat template makes the prompts; default agent_model, and for --agent openai a plain format of our own.",
         "max_tokens": "tokens of one agent turn at most.",

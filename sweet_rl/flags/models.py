@@ -119,6 +119,22 @@ class DType(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Agent(Settings):
+    """The agent."""
+
+    agent: str = flag("auto", "who acts.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentModel(Settings):
+    """The agent."""
+
+    agent_model: str = flag(
+        "auto", "the model: a folder, a hub name, smollm2, embedded, or a server's name for its model."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Iterations(Settings):
     """How long."""
 

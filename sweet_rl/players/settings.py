@@ -11,12 +11,14 @@ from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.servers import asked_with, fields_of
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.flags import REQUIRED, Only, Settings, flag, flags_of, no_flag
+from sweet_rl.flags import Only, Settings, flag, flags_of, no_flag
 from sweet_rl.flags.models import (
     A_MODEL,
     IN_PROCESS,
     SERVED,
     VLLM,
+    Agent,
+    AgentModel,
     Critic,
     Device,
     DType,
@@ -107,13 +109,8 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentFlags(ModelFlags):
+class AgentFlags(Agent, AgentModel, ModelFlags):
     """The agent."""
-
-    agent: str = flag("auto", "who acts.")
-    agent_model: str = flag(
-        REQUIRED, "the model: a folder, a hub name, smollm2, embedded, or a server's name for its model."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +210,6 @@ class TestTimeCriticFlags(Critic):
 @dataclass(frozen=True, kw_only=True)
 class PlayerFlags(AgentFlags, PromptedFlags, ReflectionFlags, TestTimeCriticFlags):
     """The agent."""
-
-    agent_model: str = flag(
-        "auto",
-        "one of the world's scripted agents (auto: its first), or a model: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
