@@ -9,7 +9,7 @@ from typing import Final
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, Settings, flag, listed
-from sweet_rl.flags.models import Iterations, Skill
+from sweet_rl.flags.models import Agent, Iterations, Skill
 from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
@@ -27,12 +27,9 @@ class StudyFlags(OutputDir, Jobs, Overwriting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoFlags(StudyFlags, WorldName, Seeded):
+class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     """The study."""
 
-    agent: str = flag(
-        "embedded", "the agent to begin with: embedded, or a folder of sweet-rl make_embedded_agent."
-    )
     num_train_tasks: int = flag(
         144,
         "tasks that the agent talks about, four times each, to learn from; a critic that learned from fewer than 20 "
@@ -88,13 +85,14 @@ class DemoFlags(StudyFlags, WorldName, Seeded):
 @recorded("demo", reads=("agent",))
 @stage(
     "output_dir",
-    defaults={"output_dir": "outputs/demo", "world": "trades"},
+    defaults={"output_dir": "outputs/demo", "agent": "embedded", "world": "trades"},
     helps=HELPS
     | {
+        "agent": "the agent to begin with: embedded, or a folder of sweet-rl make_embedded_agent.",
         "world": "world of the mini benchmark: trades, usual or easy.",
         "seed": "decides about tasks, dialogues and trainings.",
     },
-    narrow={"world": {"choices": ("trades", "usual", "easy"), "aliases": ()}},
+    narrow={"agent": {"choices": ()}, "world": {"choices": ("trades", "usual", "easy"), "aliases": ()}},
     facets=lambda flags: {"world": {flags["world"]}},
 )
 def demo(flags: DemoFlags, /) -> None:
