@@ -35,7 +35,7 @@ from sweet_rl.players.cast import Cast, Nowhere
 from sweet_rl.players.settings import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_facts
 from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
-from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
+from sweet_rl.records import read_rows, replace_rows, stamp_of
 from sweet_rl.runs import HOW_TO_MIX, check_settings, open_journal
 from sweet_rl.types import Completion, Failure, Json
 
@@ -139,6 +139,49 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         tracking.writes(flags.output_path, continues=flags.to_continue)
         todo = [turn for turn in turns if turn.key not in done]
         failures: Counter[str] = Counter()
+
+        async def sample(workers: Any) -> None:
+            bar = progress(len(turns), len(done), unit="turn", quiet=flags.quiet)
+            policy: Policy | None = None
+            try:
+                facts = tokenizer_facts(cast.agent, cast.engine)
+                if workers is None:
+                    with tracking.role("agent"):
+                        policy = await cast.make_policy([], flags.batch_size)
+                    sampler: Any = policy
+                else:
+                    sampler = flags.cluster.RaySampler(workers, tracking.meter(agent.agent_model, "agent"))
+
+                async def on_sampled(
+                    turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
+                ) -> None:
+                    row = sampled_row(
+                        turn,
+                        completions,
+                        tokenizer=facts.digest if any(c.token_ids is not None for c in completions) else None,
+                        end_token=facts.end_token,
+                        settings=settings,
+                        failure=failure,
+                    )
+                    await journal.append_soon(row)
+                    failures.update([failure.kind] if failure else [])
+                    bar.update()
+
+                await sample_turns(
+                    todo,
+                    sampler,
+                    on_sampled,
+                    n=flags.best_of_n,
+                    seed=flags.seed,
+                    greedy=agent.temperature == 0,
+                    concurrency=flags.batch_size,
+                )
+            finally:
+                await journal.flush()
+                bar.close()
+                if policy is not None:
+                    await policy.close()
+
         if todo:
             cluster = flags.cluster
             with (
@@ -146,8 +189,7 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
                 if cluster
                 else nullcontext() as workers
             ):
-                work = _sample(flags, cast, todo, journal, settings, failures, len(done), workers)
-                run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
+                run_until_stopped(sample(workers), flags.output_path, len(turns), noun="rows", verb="does")
         failed = finish(flags.output_path, [turn.key for turn in turns])
     print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
     if failures:
@@ -161,58 +203,6 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         flag="",
         kept=f"{flags.output_path} stays as it is; the same command with --to_continue tries them again.",
     )
-
-
-async def _sample(
-    flags: SamplingFlags,
-    cast: Cast,
-    todo: Sequence[OfflineTurn],
-    journal: Journal,
-    settings: dict[str, Json],
-    failures: Counter[str],
-    done: int,
-    workers: Any,
-) -> None:
-    bar = progress(len(todo) + done, done, unit="turn", quiet=flags.quiet)
-    policy: Policy | None = None
-    try:
-        facts = tokenizer_facts(cast.agent, cast.engine)
-        if workers is None:
-            with tracking.role("agent"):
-                policy = await cast.make_policy([], flags.batch_size)
-            sampler: Any = policy
-        else:
-            sampler = flags.cluster.RaySampler(workers, tracking.meter(cast.agent.agent_model, "agent"))
-
-        async def on_sampled(
-            turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
-        ) -> None:
-            row = sampled_row(
-                turn,
-                completions,
-                tokenizer=facts.digest if any(c.token_ids is not None for c in completions) else None,
-                end_token=facts.end_token,
-                settings=settings,
-                failure=failure,
-            )
-            await journal.append_soon(row)
-            failures.update([failure.kind] if failure else [])
-            bar.update()
-
-        await sample_turns(
-            todo,
-            sampler,
-            on_sampled,
-            n=flags.best_of_n,
-            seed=cast.seed,
-            greedy=cast.agent.temperature == 0,
-            concurrency=flags.batch_size,
-        )
-    finally:
-        await journal.flush()
-        bar.close()
-        if policy is not None:
-            await policy.close()
 
 
 def done_keys(

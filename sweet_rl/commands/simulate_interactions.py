@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -160,8 +160,8 @@ def simulate_interactions(
     """
     tracking.logs_to(flags.destination())
     cast = Cast(world=world_of(flags.world), options=options, agent=agent, human=human, seed=flags.seed)
-    outcome = simulate(flags, cast, tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, cast.world))
-    reasons = outcome.stop_reasons
+    tasks = tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, cast.world)
+    reasons = simulate(flags, cast, tasks).stop_reasons
     judge_full(reasons[StopReason.CONTEXT_FULL], reasons.total())
 
 
@@ -215,7 +215,7 @@ def simulate(
     name: str = "",
     folder: Path | None = None,
     repair: str = HOW_TO_MIX,
-) -> Outcome:
+) -> Session:
     """Play the missing episodes of the output file, then sort it in the published order.
 
     Args:
@@ -225,7 +225,8 @@ def simulate(
         repair: as in `planned`.
     """
     total = len(tasks) * flags.repeats
-    with planned(flags, cast, tasks, repair=repair) as (journal, todo, settings):
+    with planned(flags, cast, tasks, repair=repair) as (journal, run, settings):
+        session = Session(total - len(run.todo), total, quiet=flags.quiet or not run.todo, name=name)
 
         def begin() -> None:
             """All that may be refused has passed: from now on things are written."""
@@ -235,16 +236,43 @@ def simulate(
             tracking.writes(flags.output_path, continues=flags.to_continue)
             journal.begin()
 
-        stats = RolloutStats(episodes=total - len(todo.todo))
-        outcome = Outcome()
-        if todo.todo:
-            bar = ProgressBar(stats, outcome, len(todo.order), quiet=flags.quiet, name=name)
-            work = _simulate(flags, cast, tasks, todo, journal, settings, stats, outcome, begin, bar)
-            run_until_stopped(work, flags.output_path, total, noun="episodes", verb="plays", again=again)
+        async def on_finished(trajectory: Trajectory) -> None:
+            await journal.append_soon(trajectory_to_row(trajectory))
+            session.add(trajectory)
+
+        async def play() -> None:
+            at_once, path = cast.world.at_once(flags.batch_size), Path(flags.output_path)
+            samples = {(one.task.task_id, one.seed): one.sample_index for one in run.todo}
+            try:
+                async with cast.opened(tasks, concurrency=at_once, path=path, samples=samples) as playing:
+                    begin()
+                    started = time.perf_counter()
+                    try:
+                        await rollout(
+                            run.todo,
+                            make_env=playing.make_env,
+                            policy=playing.policy,
+                            on_finished=on_finished,
+                            concurrency=min(at_once, len(run.todo)),
+                            provenance=playing.provenance(settings),
+                            stats=session.stats,
+                            on_progress=session.show,
+                        )
+                    finally:
+                        await journal.flush()
+                    session.seconds = time.perf_counter() - started
+            finally:
+                session.close()
+
+        if run.todo:
+            run_until_stopped(play(), flags.output_path, total, noun="episodes", verb="plays", again=again)
         else:
             begin()
-        failed = finish(flags.output_path, todo)
-    _summarise(flags, total, stats, outcome)
+        failed = finish(flags.output_path, run)
+    if session.stop_reasons:
+        print(f"{total} episodes are in {flags.output_path}. {session}")
+    else:
+        print(f"{flags.output_path} is complete: {total} episodes, nothing was left to do.")
     judge_failed(
         len(failed),
         total,
@@ -253,20 +281,27 @@ def simulate(
         kept=f"{flags.output_path} stays as it is; the same command {again}plays them again.",
         most=flags.max_failed,
     )
-    outcome.missing = len(failed)
-    return outcome
+    session.missing = len(failed)
+    return session
 
 
-class Outcome:
-    """The summary of a run when it is over; `missing` are the episodes of the complete file that failed."""
+class Session:
+    """What a session of a run has played: a progress bar on standard error, and the words for its end.
 
-    def __init__(self) -> None:
+    The bar has episodes, the time left, failures, money, tokens and speed; a narrow window cuts the end. `missing` are
+    the episodes of the complete file that failed.
+    """
+
+    def __init__(self, done: int, total: int, *, quiet: bool, name: str) -> None:
+        self.stats = RolloutStats(episodes=done)
         self.stop_reasons: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.first: Failure | None = None
-        self.failed = self.turns = self.rewarded = self.missing = 0
-        self.reward = 0.0
+        self.failed = self.turns = self.missing = 0
+        self.rewards: list[float] = []
         self.seconds = 0.0
+        self._before, self._started = name and f"{name}.", time.perf_counter()
+        self._bar = progress(total, done, unit="episode", quiet=quiet)
 
     def add(self, trajectory: Trajectory) -> None:
         """Count an episode's end and its failures; the first failure is kept."""
@@ -276,130 +311,59 @@ class Outcome:
         self.first = self.first or next(iter(failures), None)
         self.failed += trajectory.error is not None
         self.turns += sum(entry.role == "assistant" for entry in trajectory.dialogue_history)
-        if trajectory.reward is not None:
-            self.reward, self.rewarded = self.reward + trajectory.reward, self.rewarded + 1
+        self.rewards += [] if trajectory.reward is None else [trajectory.reward]
 
-    def numbers(self) -> dict[str, float]:
-        """Means over the episodes of this session, to be watched while it plays."""
-        shown = {"turns_per_episode": self.turns / max(1, sum(self.stop_reasons.values()))}
-        return shown | ({"reward": self.reward / self.rewarded} if self.rewarded else {})
-
-
-async def _simulate(
-    flags: SimulationFlags,
-    cast: Cast,
-    tasks: Sequence[Task],
-    run_: Run,
-    journal: Journal,
-    settings: dict[str, Json],
-    stats: RolloutStats,
-    outcome: Outcome,
-    begin: Callable[[], None],
-    bar: ProgressBar,
-) -> None:
-    async def on_finished(trajectory: Trajectory) -> None:
-        await journal.append_soon(trajectory_to_row(trajectory))
-        outcome.add(trajectory)
-
-    at_once = cast.world.at_once(flags.batch_size)
-    samples = {(one.task.task_id, one.seed): one.sample_index for one in run_.todo}
-    try:
-        async with cast.opened(
-            tasks, concurrency=at_once, path=Path(flags.output_path), samples=samples
-        ) as playing:
-            begin()
-            started = time.perf_counter()
-            try:
-                await rollout(
-                    run_.todo,
-                    make_env=playing.make_env,
-                    policy=playing.policy,
-                    on_finished=on_finished,
-                    concurrency=min(at_once, len(run_.todo)),
-                    provenance=playing.provenance(settings),
-                    stats=stats,
-                    on_progress=bar.update,
-                )
-            finally:
-                await journal.flush()
-            outcome.seconds = time.perf_counter() - started
-    finally:
-        bar.close()
-
-
-class ProgressBar:
-    """Episodes, the time left, failures, money, tokens and speed, on standard error; a narrow window cuts the end."""
-
-    def __init__(
-        self, stats: RolloutStats, outcome: Outcome, total: int, *, quiet: bool, name: str = ""
-    ) -> None:
-        self._stats, self._outcome, self._before = stats, outcome, name and f"{name}."
-        self._started = time.perf_counter()
-        self._bar = progress(total, stats.episodes, unit="episode", quiet=quiet)
-
-    def update(self) -> None:
+    def show(self) -> None:
         """Show the current totals, at most a few times a second."""
-        if self._stats.episodes > self._bar.n:
-            self._bar.progress.failed = self._outcome.failed
-            numbers = self._outcome.numbers().items()
-            self._bar.progress.numbers = {self._before + name: value for name, value in numbers}
-        self._bar.update(self._stats.episodes - self._bar.n)
-        if self._bar.disable:
+        stats, bar = self.stats, self._bar
+        if stats.episodes > bar.n:
+            numbers = {"turns_per_episode": self.turns / max(1, self.stop_reasons.total())}
+            numbers |= {"reward": sum(self.rewards) / len(self.rewards)} if self.rewards else {}
+            bar.progress.failed = self.failed
+            bar.progress.numbers = {self._before + name: value for name, value in numbers.items()}
+        bar.update(stats.episodes - bar.n)
+        if bar.disable:
             return
         elapsed = max(time.perf_counter() - self._started, 1e-9)
-        words = [
-            f"{self._stats.failures} failures",
-            *spent_words(),
-            f"{self._stats.turns / elapsed:.1f} turns/s",
-        ]
-        if self._stats.tokens:
-            words.append(f"{self._stats.tokens / elapsed:.0f} tokens/s")
-        self._bar.set_postfix_str(", ".join(words), refresh=False)
+        words = [f"{stats.failures} failures", *_spent(), f"{stats.turns / elapsed:.1f} turns/s"]
+        words += [f"{stats.tokens / elapsed:.0f} tokens/s"] if stats.tokens else []
+        bar.set_postfix_str(", ".join(words), refresh=False)
 
     def close(self) -> None:
         """Leave the last state on the screen."""
-        self.update()
+        self.show()
         self._bar.close()
 
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in self.stop_reasons.most_common())
+        lines = [
+            f"This run: {self.stop_reasons.total()} episodes ({reasons}), {self.stats.turns} turns in "
+            f"{self.seconds:.1f} s ({self.stats.turns / self.seconds:.1f} turns/s)."
+        ]
+        if self.failures:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self.failures.most_common())
+            lines.append(f"Failures, each recorded in its row: {kinds}. The first: {self.first}")
+        if self.stats.thoughts:
+            lines.append(
+                f"The agent's thoughts, {self.stats.thoughts:,} characters, are recorded beside its turns and shown to no "
+                "other participant."
+            )
+        return "\n".join(lines)
 
-def spent_words() -> Iterator[str]:
+
+def _spent() -> Iterator[str]:
     """What the run in progress has used of models: money, tokens read and written, requests sent again."""
     listener = tracking.current()
     if listener is None:
         return
     used = [row for models in listener.usage().values() for row in models.values()]
-    read, written = (sum(row[name] or 0 for row in used) for name in ("prompt_tokens", "completion_tokens"))
     if (cost := listener.cost()) is not None:
         known = [value for name, value in cost.items() if name.endswith("_usd") and isinstance(value, float)]
         yield f"${sum(known):.2f}" + ("" if isinstance(cost["usd"], float) else " and what is unknown")
-    if read or written:
-        yield f"{short(read)} tokens in, {short(written)} out"
+    counts = [sum(row[name] or 0 for row in used) for name in ("prompt_tokens", "completion_tokens")]
+    sizes = (("G", 10**9), ("M", 10**6), ("k", 10**3))
+    short = [next((f"{n / size:.3g}{unit}" for unit, size in sizes if n >= size), str(n)) for n in counts]
+    if any(counts):
+        yield f"{short[0]} tokens in, {short[1]} out"
     if retries := sum(row["retries"] or 0 for row in used):
         yield f"{retries} sent again"
-
-
-def short(number: int) -> str:
-    """A large number in a few digits."""
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return str(number)
-
-
-def _summarise(flags: SimulationFlags, total: int, stats: RolloutStats, outcome: Outcome) -> None:
-    if not outcome.stop_reasons:
-        print(f"{flags.output_path} is complete: {total} episodes, nothing was left to do.")
-        return
-    reasons = ", ".join(f"{count} {reason}" for reason, count in outcome.stop_reasons.most_common())
-    print(
-        f"{total} episodes are in {flags.output_path}. This run: {sum(outcome.stop_reasons.values())} "
-        f"episodes ({reasons}), {stats.turns} turns in {outcome.seconds:.1f} s "
-        f"({stats.turns / outcome.seconds:.1f} turns/s)."
-    )
-    if outcome.failures:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in outcome.failures.most_common())
-        print(f"Failures, each recorded in its row: {kinds}. The first: {outcome.first}")
-    if stats.thoughts:
-        print(
-            f"The agent's thoughts, {stats.thoughts:,} characters, are recorded beside its turns and shown to no other participant."
-        )

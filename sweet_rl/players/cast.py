@@ -303,37 +303,25 @@ class Cast:
         return scripted
 
     async def _model(self, engine: str, concurrency: int) -> Policy:
-        agent, prompt = self.agent, self.system_prompt()
-        chat = TokenizerChat.from_pretrained(agent.tokenizer) if agent.tokenizer else None
+        agent = self.agent
+        how: dict[str, Any] = {
+            "system_prompt": self.system_prompt(),
+            "chat_format": TokenizerChat.from_pretrained(agent.tokenizer) if agent.tokenizer else None,
+            "temperature": agent.temperature,
+            "seed": self.seed,
+        }
         if engine == "transformers":
             from sweet_rl.policies.transformers import TransformersPolicy
 
-            return TransformersPolicy(
-                agent.agent_model,
-                system_prompt=prompt,
-                chat_format=chat,
-                temperature=agent.temperature,
-                max_new_tokens=agent.max_tokens,
-                max_batch=agent.max_batch,
-                max_dialogues=2 * concurrency,
-                cache_gib=agent.cache_gib,
-                device=agent.device,
-                dtype=agent.dtype,
-                seed=self.seed,
-            )
+            how |= {name: getattr(agent, name) for name in ("max_batch", "cache_gib", "device", "dtype")}
+            how |= {"max_new_tokens": agent.max_tokens, "max_dialogues": 2 * concurrency}
+            return TransformersPolicy(agent.agent_model, **how)
+        how |= {"max_tokens": agent.max_tokens}
         if engine == "vllm":
             from sweet_rl.policies.vllm import VLLMPolicy
 
-            return await VLLMPolicy.start(
-                vllm_server(agent.agent_model, agent),
-                system_prompt=prompt,
-                chat_format=chat,
-                temperature=agent.temperature,
-                max_tokens=agent.max_tokens,
-                seed=self.seed,
-                retry=retry_of(agent),
-                max_connections=concurrency,
-            )
+            server = vllm_server(agent.agent_model, agent)
+            return await VLLMPolicy.start(server, **how, retry=retry_of(agent), max_connections=concurrency)
         if agent.agent_base_url is None:
             raise UsageError("--agent openai needs --agent_base_url, for example http://127.0.0.1:8001/v1.")
         from sweet_rl.policies.openai import OpenAIPolicy
@@ -352,16 +340,7 @@ class Cast:
             max_connections=concurrency,
             **asked_with(agent, "agent"),
         )
-        return OpenAIPolicy(
-            client,
-            agent.agent_model,
-            system_prompt=prompt,
-            chat_format=chat,
-            api=agent.agent_api,
-            temperature=agent.temperature,
-            max_tokens=agent.max_tokens,
-            seed=self.seed,
-        )
+        return OpenAIPolicy(client, agent.agent_model, api=agent.agent_api, **how)
 
     # Who answers.
 
