@@ -1,16 +1,21 @@
 """Fixtures that every room's tests use."""
 
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
 from sweet_rl.chat.formats import SMOLLM2, folder_of, problem_of
+from sweet_rl.cli.main import main
 from sweet_rl.cli.process import settle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,3 +109,16 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "pip", "install", *options, "--target", str(target), str(source)]
     subprocess.run(command, check=True, timeout=100)
     return target
+
+
+def called(*arguments):
+    """A command line of `sweet-rl` in this process: its exit status, and what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    argv = mock.patch.object(sys, "argv", ["sweet-rl", *map(str, arguments)])
+    with argv, redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code or 0
+    return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())

@@ -14,7 +14,7 @@ import pytest
 from sweet_rl.cli import help_text, load, stage_flags, stages
 from sweet_rl.cli.parse import read, values
 from sweet_rl.cli.process import Inert, drawn_on
-from tests.conftest import ROOT
+from tests.conftest import ROOT, called
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
 SCRIPTS["run_archer"], SCRIPTS["run"] = (
@@ -23,9 +23,10 @@ SCRIPTS["run_archer"], SCRIPTS["run"] = (
 )  # ArCHer's README has run.py
 
 
-def cli(*arguments, script=None):
-    command = [sys.executable, *(["-m", "sweet_rl"] if script is None else [str(script)]), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def started(*command):
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_every_script_is_a_command():
@@ -136,17 +137,17 @@ def test_a_process_of_a_group_that_is_done_ends_without_finalizing_python(group,
 
 
 def test_script_and_console_entry_are_the_same():
-    from_script = cli("--help", script=SCRIPTS["generate_tasks"])
-    from_entry = cli("generate_tasks", "--help")
-    from_dashes = cli("generate-tasks", "-h")
+    from_script = started(SCRIPTS["generate_tasks"], "--help")
+    from_entry = started("-m", "sweet_rl", "generate_tasks", "--help")
+    from_dashes = called("generate-tasks", "-h")
     assert from_script.returncode == from_entry.returncode == 0
     assert from_script.stdout == from_entry.stdout == from_dashes.stdout
-    overview = cli("--help").stdout
+    overview = called("--help").stdout
     assert [name for name in stages() if name not in overview] == []
 
 
 def test_help_is_short_and_help_all_is_whole():
-    short, whole = cli("train_dpo", "--help").stdout, cli("train_dpo", "--help-all").stdout
+    short, whole = called("train_dpo", "--help").stdout, called("train_dpo", "--help-all").stdout
     assert "--beta" in short
     assert "--zpg" not in short
     assert set(short.splitlines()[:-1]) < set(whole.splitlines())
@@ -155,7 +156,7 @@ def test_help_is_short_and_help_all_is_whole():
 
 
 def test_bash_completes_stages_flags_and_choices():
-    script = cli("--completion", "bash").stdout
+    script = called("--completion", "bash").stdout
     runs = f'sweet-rl() {{ {sys.executable} -m sweet_rl "$@"; }}\n'
 
     def completed(*words):
@@ -167,7 +168,7 @@ def test_bash_completes_stages_flags_and_choices():
     assert completed("train_d") == ["train_dpo"]
     assert completed("train_dpo", "--zero") == ["--zero_stage"]
     assert completed("train_dpo", "--attention", "fl") == ["flex_attention", "flash_attention_2"]
-    unknown = cli("--completion", "tcsh")
+    unknown = called("--completion", "tcsh")
     assert unknown.returncode == 2
     assert "Known: bash, zsh, fish" in unknown.stderr
 
@@ -192,7 +193,7 @@ def test_bash_completes_stages_flags_and_choices():
     ],
 )
 def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):
-    done = cli(*arguments)
+    done = called(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -201,7 +202,7 @@ def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):
 def test_a_name_with_control_characters_moves_no_terminal(tmp_path):
     """The title of the window, a bell: written out, on either stream."""
     name = tmp_path / "a\x1b]0;title\x07\x9bb.jsonl"
-    made, refused = (cli("generate_tasks", str(name), "--num_tasks", "1") for _ in range(2))
+    made, refused = (called("generate_tasks", str(name), "--num_tasks", "1") for _ in range(2))
     assert (made.returncode, refused.returncode) == (0, 1)
     for text in (made.stdout, refused.stderr):
         assert r"a\x1b]0;title\x07\x9bb.jsonl" in text
@@ -234,13 +235,13 @@ def test_what_a_stage_draws_itself_reaches_the_terminal():
     ],
 )
 def test_a_wrong_value_is_named(tmp_path, arguments, message):
-    done = cli("generate_tasks", str(tmp_path / "f.jsonl"), *arguments)
+    done = called("generate_tasks", str(tmp_path / "f.jsonl"), *arguments)
     assert done.returncode == 1
     assert done.stderr == f"error: {message}.\n"
 
 
 def test_values_are_read_by_the_flags_type_not_by_their_looks(tmp_path):
-    done = cli("generate_tasks", str(tmp_path / "1e3"), "--num_tasks=2", "--overwrite=false")
+    done = called("generate_tasks", str(tmp_path / "1e3"), "--num_tasks=2", "--overwrite=false")
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "1e3").read_text().splitlines()) == 2
 

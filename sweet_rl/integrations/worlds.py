@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
@@ -55,6 +55,7 @@ class Turn:
     over: bool
 
 
+@dataclass(eq=False)
 class SteppedEpisode:
     """An episode whose turns come from elsewhere; `OpenWorld.begin` makes it.
 
@@ -63,19 +64,17 @@ class SteppedEpisode:
         rewards: of the turns so far.
     """
 
-    def __init__(
-        self,
-        live: LiveEpisode,
-        env: Env,
-        world: World,
-        options: Options,
-        grade: Callable[[Trajectory], Awaitable[Trajectory]],
-    ) -> None:
-        self._live, self._env, self._world, self._options, self._grade = live, env, world, options, grade
-        self._seen: Observation | None = None
-        self._awaits_turn = False
-        self.trajectory = live.trajectory
-        self.rewards: list[float] = []
+    _live: LiveEpisode
+    _env: Env
+    _world: World
+    _options: Options
+    _grade: Callable[[Trajectory], Awaitable[Trajectory]]
+    _seen: Observation | None = None
+    _awaits_turn: bool = False
+    rewards: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.trajectory = self._live.trajectory
 
     @property
     def observation(self) -> Observation:
@@ -188,27 +187,22 @@ async def open_world(
         settings = world.settings(options) | {"seed": choice.seed, "env_model": playing.who_answers}
         provenance = playing.provenance(settings)
         begun = Counter() if begun is None else begun
-        yield OpenWorld(world, tasks, playing.make_env, batcher, provenance, choice.seed, options, begun)
+        by_id = {task.task_id: task for task in tasks}
+        yield OpenWorld(world, by_id, playing.make_env, batcher, provenance, choice.seed, options, begun)
 
 
+@dataclass(eq=False)
 class OpenWorld:
     """A world that is open; `open_world` makes it."""
 
-    def __init__(
-        self,
-        world: World,
-        tasks: Sequence[Task],
-        make_env: Callable[[], Env],
-        grader: MicroBatcher[Trajectory, Trajectory],
-        provenance: Mapping[str, Json],
-        seed: int,
-        options: Options,
-        begun: Counter[str],
-    ) -> None:
-        self.world, self._options = world, options
-        self.tasks = {task.task_id: task for task in tasks}
-        self._make_env, self._grader, self._provenance, self._seed = make_env, grader, provenance, seed
-        self._begun = begun
+    world: World
+    tasks: Mapping[str, Task]
+    _make_env: Callable[[], Env]
+    _grader: MicroBatcher[Trajectory, Trajectory]
+    _provenance: Mapping[str, Json]
+    _seed: int
+    _options: Options
+    _begun: Counter[str]
 
     async def begin(self, task_id: str | None = None, sample_index: int | None = None) -> SteppedEpisode:
         """Begin an episode, which whoever holds it closes.

@@ -2,18 +2,15 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from sweet_rl.records import locked
-from tests.conftest import ROOT
+from tests.conftest import called
 
 
 def evaluate(path, *flags):
-    command = [sys.executable, str(ROOT / "scripts/evaluate_code.py"), str(path), "--quiet", *map(str, flags)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return called("evaluate_code", path, "--quiet", *flags)
 
 
 def rows_of(path):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from sweet_rl.users.server import start_server
-from tests.conftest import ROOT
+from tests.conftest import ROOT, called
 
 SCRIPT = ROOT / "scripts/simulate_interactions.py"
 
@@ -25,7 +25,7 @@ def command(output, **flags):
 
 
 def run(output, **flags):
-    return subprocess.run(command(output, **flags), capture_output=True, text=True, timeout=100, check=False)
+    return called("simulate_interactions", *command(output, **flags)[2:])
 
 
 def rows_of(path):
