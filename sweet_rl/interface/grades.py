@@ -134,34 +134,14 @@ async def agrade(what: Any, task: Any = None, **settings: Unpack[Settings]) -> A
 
 def _found(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool) -> dict[int, Any]:
     """What grading gives, by place: of texts a `Score`, of episodes the fields of their rows."""
-    grader = settings.get("grader")
-    places: dict[str, list[int]] = {"grader": [], "tests": [], "pages": []}
-    for place, episode in enumerate(episodes):
-        if way := _way_of(episode, grader):
-            places[way].append(place)
-    _check(settings, places)
+    ways = [_way_of(episode, settings.get("grader")) for episode in episodes]
+    _check(settings, set(ways) - {""})
     found: dict[int, Any] = {}
-    some = {way: [episodes[place] for place in where] for way, where in places.items()}
-    if grader is not None:
-        found |= zip(places["grader"], _by_grader(grader, some["grader"], texts=texts), strict=True)
-    if some["tests"]:
-        given = _by_tests(some["tests"], settings, texts=texts, one=one)
-        found |= zip(places["tests"], given, strict=True)
-    if some["pages"]:
-        rows = page_fields(
-            some["pages"],
-            metric=settings.get("metric", "combined"),
-            rendering=settings.get("rendering", {}),
-            folder=None if texts else Path(settings.get("folder", ".")),
-        )
-        scores = [
-            Score(
-                row["reward"],
-                details={name: row[name] for name in ("grades", "graded_with")} | row["grading_details"],
-            )
-            for row in (rows if texts else ())
-        ]
-        found |= zip(places["pages"], scores or rows, strict=True)
+    for way, by in {"grader": _by_grader, "tests": _by_tests, "pages": _by_pages}.items():
+        if way in ways:
+            places = [place for place, its in enumerate(ways) if its == way]
+            some = [episodes[place] for place in places]
+            found |= zip(places, by(some, settings, texts=texts, one=one), strict=True)
     return found
 
 
@@ -183,7 +163,7 @@ def _way_of(episode: Trajectory, grader: Grader | str | None) -> str:
     )
 
 
-def _check(settings: Settings, places: Mapping[str, Sequence[int]]) -> None:
+def _check(settings: Settings, here: set[str]) -> None:
     """Refuse settings that there are not, and those that would do nothing."""
     if unknown := settings.keys() - Settings.__annotations__.keys():
         raise no_such("setting of grade", min(unknown), Settings.__annotations__)
@@ -195,7 +175,6 @@ def _check(settings: Settings, places: Mapping[str, Sequence[int]]) -> None:
     limits = (settings.get("workers") or 1, settings.get("timeout_s", 1.0), settings.get("memory_mb", 1))
     if min(limits) <= 0 or settings.get("workers") == 0:
         raise UsageError("workers, timeout_s and memory_mb must be positive.")
-    here = {way for way, some in places.items() if some}
     for kind, known, needs in (("tests", _OF_TESTS, "hidden tests"), ("pages", _OF_PAGES, "pages")):
         if here and kind not in here and (idle := sorted(known & settings.keys())):
             raise UsageError(
@@ -203,11 +182,13 @@ def _check(settings: Settings, places: Mapping[str, Sequence[int]]) -> None:
             )
 
 
-def _by_grader(grader: Grader | str, episodes: Sequence[Trajectory], *, texts: bool) -> Iterator[Any]:
+def _by_grader(
+    episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool
+) -> Iterator[Any]:
     """By a grader of one's own, by name or as an object."""
-    name, judge = grader, grader
+    name = judge = grader = settings["grader"]
     if isinstance(grader, str):
-        judge = GRADERS.make(grader, world_in(episodes[0].provenance) if episodes else None, flag="grader")
+        judge = GRADERS.make(grader, world_in(episodes[0].provenance), flag="grader")
     else:
         name = getattr(grader, "name", type(grader).__name__)
     if inspect.isclass(judge) or not callable(getattr(judge, "grade", None)):
@@ -262,21 +243,17 @@ def _episodes_of(pieces: Sequence[Any], task: Any) -> list[Trajectory]:
     return found
 
 
-def page_fields(
-    episodes: Sequence[Trajectory], *, metric: str, rendering: Mapping[str, Json], folder: Path | None
-) -> list[dict[str, Json]]:
-    """What grading gives each row: reward, grades, floors, and how it was graded.
-
-    `metric` becomes the reward, `rendering` are fields of `RenderFlags`; without a folder that pictures are relative to the
-    answers are pages, to be drawn.
-    """
+def _by_pages(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool) -> list[Any]:
+    """By the wanted page; a text is a page, to be drawn."""
     need_page_metrics()
+    metric, rendering = settings.get("metric", "combined"), settings.get("rendering", {})
     if metric not in METRICS:
         raise no_such("metric of pages", metric, METRICS)
     known = RenderFlags.__dataclass_fields__
     if unknown := sorted(set(rendering) - set(known)):
         raise no_such("setting of rendering", unknown[0], known)
     flags = RenderFlags(**rendering)
+    folder = None if texts else Path(settings.get("folder", "."))
     for episode in episodes:  # a picture that is looked for in another place is no black one
         drawn = folder is None or episode.answer in {None, "", NO_ANSWER}
         if not drawn and not Path(str(folder), str(episode.answer)).is_file():
@@ -284,7 +261,13 @@ def page_fields(
                 f"The picture {episode.answer!r} of {episode.task.task_id!r} is not in {str(folder)!r}: name "
                 "the folder of the episodes' file (`folder`), which pictures are relative to."
             )
-    return in_thread(lambda: asyncio.run(_graded(episodes, metric, flags, folder)))
+    rows = in_thread(lambda: asyncio.run(_graded(episodes, metric, flags, folder)))
+    if not texts:
+        return list(rows)
+    details = [
+        {name: row[name] for name in ("grades", "graded_with")} | row["grading_details"] for row in rows
+    ]
+    return [Score(row["reward"], details=told) for row, told in zip(rows, details, strict=True)]
 
 
 async def _graded(
