@@ -32,8 +32,8 @@ from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
 from sweet_rl.flags import REQUIRED, Only, flag, flags_of, listed
 from sweet_rl.flags.shared import OutputDir, Regrade, Tasks
 from sweet_rl.openai_client import shown
+from sweet_rl.players import ANSWERED, HumanFlags, PlayerFlags, PromptedFlags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import ANSWERED, HumanFlags, PlayerFlags, PromptedFlags
 from sweet_rl.policies import BASE_URL_VAR, engine_and_name
 from sweet_rl.records import read_rows, replace_file
 from sweet_rl.runs import has_failed

@@ -21,8 +21,8 @@ from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import Seeded, Tasks, WorldName
+from sweet_rl.players import oracle_flags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import oracle_flags
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import (

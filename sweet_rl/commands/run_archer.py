@@ -29,8 +29,8 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
 from sweet_rl.grading import GRADERS
 from sweet_rl.online.settings import ON_POLICY, SETTING_NAMES, ArcherSettings
+from sweet_rl.players import ORACLES, PLACE_FLAGS, HumanFlags, oracle_flags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import ORACLES, PLACE_FLAGS, HumanFlags, oracle_flags
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import read_rows
 from sweet_rl.tracking import Destination

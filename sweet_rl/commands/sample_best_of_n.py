@@ -31,8 +31,8 @@ from sweet_rl.flags.shared import (
     Quiet,
     Seeded,
 )
+from sweet_rl.players import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_facts
 from sweet_rl.players.cast import Cast, Nowhere
-from sweet_rl.players.settings import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_facts
 from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
 from sweet_rl.records import read_rows, replace_rows, stamp_of

@@ -33,8 +33,8 @@ from sweet_rl.flags.shared import (
     Seeded,
     WorldName,
 )
+from sweet_rl.players import ANSWERED, RECAP, HumanFlags, PlayerFlags, engine_of
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import ANSWERED, RECAP, HumanFlags, PlayerFlags, engine_of
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import HOW_TO_MIX, Run, finish, open_journal, plan

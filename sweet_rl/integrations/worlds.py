@@ -22,8 +22,8 @@ from sweet_rl.errors import EpisodeError, UsageError, no_such
 from sweet_rl.integrations.choice import WorldChoice
 from sweet_rl.interface.grades import grading_as_they_end, grading_of
 from sweet_rl.interface.parts import options_for, tasks_for
+from sweet_rl.players import PLACE_FLAGS, HumanFlags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import PLACE_FLAGS, HumanFlags
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import (
     AgentTurn,

@@ -18,8 +18,8 @@ from sweet_rl.chat import as_json, with_system
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import SweetRLError, UsageError, no_such
 from sweet_rl.interface.parts import check_kinds, shown
+from sweet_rl.players import HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import HumanFlags, PlayerFlags
 from sweet_rl.policies import BASE_URL_VAR, engine_and_name, instructed
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import (

@@ -19,8 +19,8 @@ from sweet_rl.openai_client import base_url_from
 from sweet_rl.pipelines import preflight
 from sweet_rl.pipelines.running import Look, Records
 from sweet_rl.pipelines.steps import Step
+from sweet_rl.players import HumanFlags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import HumanFlags
 from sweet_rl.prompts import simulator_prompt
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import options_of, world_of

@@ -15,7 +15,7 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import ServiceError, UsageError, missing_package, no_such, suggestion
 from sweet_rl.flags import flags_of
 from sweet_rl.openai_client import base_url_from, shown
-from sweet_rl.players.settings import (
+from sweet_rl.players import (
     OWN,
     OWN_HUMAN,
     PLACE_FLAGS,

@@ -17,7 +17,7 @@ from sweet_rl.commands import models as module
 from sweet_rl.commands.models import fetch_model
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.pipelines.preflight import look_at_model
-from sweet_rl.players.settings import is_no_model
+from sweet_rl.players import is_no_model
 from sweet_rl.runs.facts import identity_of
 from tests.conftest import ROOT
 

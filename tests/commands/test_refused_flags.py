@@ -16,8 +16,8 @@ from sweet_rl.commands.run_archer import _ONLY
 from sweet_rl.commands.run_archer import run as run_archer
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
+from sweet_rl.players import HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import HumanFlags, PlayerFlags
 from sweet_rl.types import Task
 from sweet_rl.worlds import AgentRequest, names, world_of
 from tests.commands.test_run_archer import TINY

@@ -31,8 +31,8 @@ from sweet_rl.pipelines.preflight import (
     missing,
     size_of,
 )
+from sweet_rl.players import HumanFlags
 from sweet_rl.players.cast import Cast
-from sweet_rl.players.settings import HumanFlags
 from sweet_rl.worlds import world_of
 from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
