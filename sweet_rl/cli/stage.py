@@ -235,31 +235,51 @@ def recorded(
 
         @functools.wraps(function)
         def stage(*positional: Any, **named: Any) -> None:
+            from sweet_rl.runs.reading import load_prices
+            from sweet_rl.runs.record import Record
+
             was_typed = typed_here.get()
             typed_here.set(False)
             given = bound(function, signature, positional, named)
             explicit = dict(given.arguments)
             call = inspect.BoundArguments(
-                plain, {name: explicit[name] for name in explicit if name in plain.parameters}
+                plain, {name: value for name, value in explicit.items() if name in plain.parameters}
             )
             given.apply_defaults()
-            values: dict[str, Any] = dict(given.arguments)
+            values = dict(given.arguments)
             spending = {one.name: values.pop(one.name) for one in _SPENDING} if prices else {}
             budget = Budget(**spending)
-            typed = _flat(plain, values)
-            flat = with_defaults(function, typed) | typed
-            settings = flat | spending
+            settings = _settings(function, plain, values)
             # a server's model is not loaded here, whatever it is called
-            served = any(flat.get(f"{role}base_url") is not None for role in ("", "agent_", "reflection_"))
-            with _record(name, signature, explicit, settings, budget, was_typed=was_typed):
-                tracking.reads("prices", budget.prices)
-                for flag in reads:
-                    value = flat.get(flag)
-                    for source in value if isinstance(value, tuple) else (value,):
-                        if source == SMOLLM2 and flag != "env_model" and not served:
-                            model_path(source)  # refused before anything is written
-                        tracking.reads(flag, source)
-                function(*call.args, **call.kwargs)
+            served = any(
+                settings.get(f"{role}base_url") is not None for role in ("", "agent_", "reflection_")
+            )
+            parent = tracking.current()
+            record = Record(
+                name,
+                settings | {flag: _plain(value) for flag, value in spending.items()},
+                command=_command(name, signature, explicit),
+                argv=list(sys.argv) if was_typed else None,
+                prices=load_prices(budget.prices) if budget.prices is not None else None,
+                budget=budget,
+                parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
+                step=(os.environ.get(STEP) or None) if parent is None else None,
+            )
+            try:
+                with tracking.listening(record):
+                    tracking.reads("prices", budget.prices)
+                    for flag in reads:
+                        value = settings.get(flag)
+                        for source in value if isinstance(value, list) else (value,):
+                            if source == SMOLLM2 and flag != "env_model" and not served:
+                                model_path(source)  # refused before anything is written
+                            tracking.reads(flag, source)
+                    function(*call.args, **call.kwargs)
+            except BaseException as error:
+                refused = isinstance(error, (UsageError, DataError)) and not isinstance(error, NonFiniteError)
+                record.close(*_end(error), refused=refused)
+                raise
+            record.close("finished")
 
         stage.__signature__ = signature  # type: ignore[attr-defined]
         if prices:
@@ -271,47 +291,18 @@ def recorded(
     return decorate
 
 
-@contextmanager
-def _record(
-    name: str,
-    signature: inspect.Signature,
-    explicit: Mapping[str, Any],
-    values: Mapping[str, Any],
-    budget: Budget,
-    *,
-    was_typed: bool,
-) -> Iterator[None]:
-    """Open a record around a stage, and close it with how the stage ended."""
-    from sweet_rl.runs.reading import load_prices
-    from sweet_rl.runs.record import Record
-
-    parent = tracking.current()
-    record = Record(
-        name,
-        {flag: _plain(value) for flag, value in values.items()},
-        command=_command(name, signature, explicit),
-        argv=list(sys.argv) if was_typed else None,
-        prices=load_prices(budget.prices) if budget.prices is not None else None,
-        budget=budget,
-        parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
-        step=(os.environ.get(STEP) or None) if parent is None else None,
-    )
-    try:
-        with tracking.listening(record):
-            yield
-    except BaseException as error:
-        refused = isinstance(error, (UsageError, DataError)) and not isinstance(error, NonFiniteError)
-        record.close(*_end(error), refused=refused)
-        raise
-    record.close("finished")
+def _settings(function: Stage, signature: inspect.Signature, values: Mapping[str, Any]) -> dict[str, Json]:
+    """Every flag with its value, from the arguments of a call."""
+    typed = _flat(signature, values)
+    return {flag: _plain(value) for flag, value in (with_defaults(function, typed) | typed).items()}
 
 
 def settings_of(function: Stage, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Json]:
     """Every flag of a recorded stage with its value, as the record of a call with these arguments has them."""
-    given = bound(function, inspect.signature(function), positional, named)
+    signature = inspect.signature(function)
+    given = bound(function, signature, positional, named)
     given.apply_defaults()
-    typed = _flat(inspect.signature(function), dict(given.arguments))
-    return {flag: _plain(value) for flag, value in (with_defaults(function, typed) | typed).items()}
+    return _settings(function, signature, given.arguments)
 
 
 def is_recorded(function: Stage) -> bool:
