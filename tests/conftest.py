@@ -113,7 +113,7 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def called(*arguments):
     """A command line of `sweet-rl` in this process: its exit status, and what it prints."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     argv = mock.patch.object(sys, "argv", ["sweet-rl", *map(str, arguments)])
     with argv, redirect_stdout(out), redirect_stderr(err):
         try:
@@ -121,4 +121,5 @@ def called(*arguments):
             status = 0
         except SystemExit as ended:
             status = ended.code or 0
-    return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))
+    return SimpleNamespace(returncode=status, stdout=stdout, stderr=stderr)

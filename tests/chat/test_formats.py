@@ -125,6 +125,9 @@ def test_a_name_that_is_no_folder_is_told_before_it_is_looked_for_once(tmp_path,
             load_tokenizer(name)
     said = "runs/critik is no folder here: looking for it in the local cache and on the hub."
     assert caplog.messages == [said]
+    for name in ("./runs/critic", "runs/a/critic", "/nowhere"):
+        with pytest.raises(UsageError, match="there is no such folder, and a model of the hub is named like"):
+            load_tokenizer(name)
 
 
 def test_of_a_long_dialogue_the_oldest_exchanges_are_left_out():

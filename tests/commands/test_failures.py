@@ -1,11 +1,10 @@
 """Failures are not scores: a run against servers that limit, fail or refuse, and what its numbers say of it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from sweet_rl.cli.progress import judge_full
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
@@ -13,6 +12,7 @@ from sweet_rl.preferences.candidates import offline_turns
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.users.server import start_server
 from sweet_rl.worlds.frontend_design.stages import judge_html
+from tests.conftest import called
 
 
 def simulate(output, server=None, **flags):
@@ -141,6 +141,17 @@ def test_a_few_failures_are_said_and_all_of_them_are_an_error(tmp_path, capsys):
         evaluate_code(str(tmp_path / "all.jsonl"))
 
 
+def test_contexts_that_were_full_are_told_and_nearly_all_are_an_error(capsys):
+    judge_full(4, 10)
+    assert capsys.readouterr().out == ""
+    judge_full(5, 10)
+    assert capsys.readouterr().out.startswith(
+        "Warning: 5 of 10 episodes ended because the agent's context was full"
+    )
+    with pytest.raises(ServiceError, match="9 of 10 episodes .* Choose a larger context"):
+        judge_full(9, 10)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -169,19 +180,11 @@ def test_ids_and_texts_that_utf8_cannot_hold(tmp_path):
         "test_cases": {"t": "f(1)"},
     }
     replace_rows(tmp_path / "tasks.jsonl", [{**task, "task_id": f"t{number}\ud800"} for number in range(2)])
-    flags = ["--saved_path", str(tmp_path / "out.jsonl"), "--quiet"]
     simulate_interactions(
         str(tmp_path / "tasks.jsonl"), str(tmp_path / "out.jsonl"), env_model="scripted", quiet=True
     )
     assert [row["task_id"] for row in rows_of(tmp_path / "out.jsonl")] == ["t0\ud800", "t1\ud800"]
-    done = subprocess.run(
-        [sys.executable, "-m", "sweet_rl", "evaluate_code", *flags],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
+    done = called("evaluate_code", tmp_path / "out.jsonl", "--quiet")
     assert "t0\\ud800" in done.stderr  # the task cannot be graded, and is named
 
 

@@ -404,6 +404,10 @@ def test_how_many_tasks_are_left_out_is_said(tmp_path, capsys, monkeypatch):
     assert "2 of 12 tasks of tasks.jsonl are played (--num_tasks)." in capsys.readouterr().out
     load("simulate_interactions")("tasks.jsonl", "all.jsonl", **PLAYED | {"num_tasks": 12})
     assert "are played" not in capsys.readouterr().out
+    load("simulate_interactions")("tasks.jsonl", "more.jsonl", **PLAYED | {"num_tasks": 40})
+    assert (
+        "tasks.jsonl has 12 tasks, all of which are played once (--num_tasks 40)." in capsys.readouterr().out
+    )
 
 
 def test_a_server_that_is_not_there_leaves_what_was_played(made, tmp_path, monkeypatch):
