@@ -148,7 +148,7 @@ def test_contexts_that_were_full_are_told_and_nearly_all_are_an_error(capsys):
     assert capsys.readouterr().out.startswith(
         "Warning: 5 of 10 episodes ended because the agent's context was full"
     )
-    with pytest.raises(ServiceError, match="9 of 10 episodes .* Choose a larger context"):
+    with pytest.raises(ServiceError, match=r"9 of 10 episodes .* Choose a larger context"):
         judge_full(9, 10)
 
 
