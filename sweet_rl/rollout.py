@@ -52,11 +52,6 @@ class RolloutStats:
     thoughts: int = 0
     """Characters of what thinking models thought."""
 
-    def add_turn(self, generation: Generation) -> None:
-        """Count one agent turn; tokens where the policy reports them."""
-        self.turns += 1
-        self.tokens += len(generation.completion.token_ids or ())
-
 
 def schedule(tasks: Iterable[Task], samples: int, *, seed: int = 0) -> list[Episode]:
     """All episodes in the published row order: row `j * num_tasks + i` is repeat j of task i."""
@@ -149,7 +144,8 @@ async def play(
             except EpisodeError as error:
                 live.fail(error)
                 break
-            stats.add_turn(generation)
+            stats.turns += 1
+            stats.tokens += len(generation.completion.token_ids or ())
             on_progress()
             observation = await live.take(generation)
     finally:
@@ -172,6 +168,7 @@ class LiveEpisode:
     def __init__(
         self, episode: Episode, env: Env, provenance: Mapping[str, Json], stats: RolloutStats | None = None
     ) -> None:
+        run = tracking.run_id()
         self._episode, self._env = episode, env
         self._stats = stats if stats is not None else RolloutStats()
         self._history: list[Message] = []
@@ -183,7 +180,7 @@ class LiveEpisode:
             dialogue_history=(),
             answer=NO_ANSWER,
             sample_index=episode.sample_index,
-            provenance=_origin(provenance, episode),
+            provenance={**provenance, **({} if run is None else {"run": run}), "seed": episode.seed},
         )
 
     @property
@@ -247,12 +244,6 @@ class LiveEpisode:
     def _note(self, failures: Sequence[Failure]) -> None:
         self._failures.extend(failures)
         self._stats.failures += len(failures)
-
-
-def _origin(provenance: Mapping[str, Json], episode: Episode) -> dict[str, Json]:
-    """Where a trajectory comes from: the run's record by its id, where one is kept, and the seed."""
-    run = tracking.run_id()
-    return dict(provenance) | ({} if run is None else {"run": run}) | {"seed": episode.seed}
 
 
 def _total(history: Sequence[Message]) -> float | None:

@@ -290,6 +290,7 @@ def _report(this: Evaluation, cast: Cast, found: Episodes, bounds: Mapping[str, 
     repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
     changes = [] if listener is None else listener.server_changes()
     changed = {"server_changes": changes} if changes else {}
+    killed = 0 if listener is None else listener.killed()
     return report_of(
         found,
         f"{cast.agent.agent_model} in {cast.world.name}, {Path(this.source).name}{repeats}",
@@ -310,14 +311,13 @@ def _report(this: Evaluation, cast: Cast, found: Episodes, bounds: Mapping[str, 
         },
         usage=None if listener is None else listener.usage(),
         cost=None if listener is None else listener.cost(),
-        problems=list(_uncounted(0 if listener is None else listener.killed())),
+        problems=[
+            f"{'a session was' if killed == 1 else f'{killed} sessions were'} killed: what models used in the last "
+            "seconds before is in no count of tokens and dollars"
+        ]
+        if killed
+        else [],
     )
-
-
-def _uncounted(killed: int) -> Iterator[str]:
-    if killed:
-        sessions = "a session was" if killed == 1 else f"{killed} sessions were"
-        yield f"{sessions} killed: what models used in the last seconds before is in no count of tokens and dollars"
 
 
 def _human(cast: Cast, provenance: Mapping[str, Json]) -> dict[str, Json]:

@@ -283,16 +283,17 @@ def check_outputs(flags: Evaluation) -> None:
     for name in ("preference_path", "ground_truth_preference_path"):
         if (path := getattr(flags, name)) is not None:
             new_file(path, name, overwrite=flags.overwrite)
-    if (report := flags.report_path) is not None and not _is_report_of(flags.saved_path, Path(report)):
-        new_file(report, "report_path", overwrite=flags.overwrite)
-
-
-def _is_report_of(saved_path: str, report: Path) -> bool:
+    if (report := flags.report_path) is None:
+        return
     try:
-        found = json.loads(report.read_bytes())
-        return Path(found["saved_path"]).resolve() == Path(saved_path).resolve()
+        ours = (
+            Path(json.loads(Path(report).read_bytes())["saved_path"]).resolve()
+            == Path(flags.saved_path).resolve()
+        )
     except (OSError, ValueError, LookupError, TypeError):
-        return False
+        ours = False
+    if not ours:
+        new_file(report, "report_path", overwrite=flags.overwrite)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -184,30 +184,22 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
 
 
 def _missing(file: GradedFile, job: PageGradingFlags) -> list[int]:
-    """Rows to grade; the others get the reward that is asked for from their grades.
+    """Rows to grade; the others get the reward that is asked for from their grades, made in the same way.
 
     A row that has a reward and no grades was scored elsewhere and is left as it is.
     """
     missing = []
+    needed = job.rendered_with() | (_model(job) if job.rewarded == "clip" else {})
     for index, row in enumerate(file.rows):
         if not file.counts(index):
             continue
-        known = _known_grade(row, job)
+        alike = needed.items() <= (row.get("graded_with") or {}).items()
+        known = (row.get("grades") or {}).get(job.rewarded) if alike else None
         if job.regrade or (known is None and (row.get("reward") is None or row.get("grades"))):
             missing.append(index)
         elif known is not None and row.get("reward") != known:  # the reward was another metric
             file.update(index, {"reward": known})
     return missing
-
-
-def _known_grade(row: Mapping[str, Json], job: PageGradingFlags) -> float | None:
-    """The metric's stored value, where it was computed in the same way."""
-    needed = job.rendered_with() | (_model(job) if job.rewarded == "clip" else {})
-    graded_with = row.get("graded_with") or {}
-    if any(graded_with.get(name) != value for name, value in needed.items()):
-        return None
-    value: float | None = (row.get("grades") or {}).get(job.rewarded)
-    return value
 
 
 def _model(job: PageGradingFlags) -> dict[str, Json]:

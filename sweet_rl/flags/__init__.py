@@ -191,7 +191,10 @@ def flags_of(settings: type) -> tuple[Flag, ...]:
         if one.metadata.get(_KEY) is _NONE:
             continue
         owner = owners[one.name]
-        kind, optional, choices = read_type(_annotation(owner, one.name))
+        # of this field alone: the types of others may be known to type checkers only
+        alone = type("_", (), {"__annotations__": {one.name: vars(owner)["__annotations__"][one.name]}})
+        alone.__module__ = owner.__module__
+        kind, optional, choices = read_type(typing.get_type_hints(alone)[one.name])
         details = dict(one.metadata.get(_KEY) or {})
         details["choices"] = tuple(details.get("choices") or choices)
         heading = (owner.__doc__ or "").strip().partition("\n")[0].rstrip(".")
@@ -199,13 +202,6 @@ def flags_of(settings: type) -> tuple[Flag, ...]:
             Flag(name=one.name, kind=kind, optional=optional, default=one.default, group=heading, **details)
         )
     return _known.setdefault(settings, tuple(found))
-
-
-def _annotation(owner: type, name: str) -> Any:
-    """The type of one field; those of others may be known to type checkers only."""
-    alone = type("_", (), {"__annotations__": {name: vars(owner)["__annotations__"][name]}})
-    alone.__module__ = owner.__module__
-    return typing.get_type_hints(alone)[name]
 
 
 def described(documented: Any) -> dict[str, str]:
