@@ -22,25 +22,11 @@ class Stepwise(Protocol):
     """An engine that works in steps on whatever was added; every call comes from one thread."""
 
     @property
-    def idle(self) -> bool:
-        """Whether there is nothing to do."""
-        ...
-
-    def add(self, item: Any) -> int:
-        """A number for an item, which is worked on from the next step on."""
-        ...
-
-    def drop(self, number: int) -> None:
-        """Nobody wants this one any more."""
-        ...
-
-    def clear(self) -> None:
-        """Drop everything: the last step failed."""
-        ...
-
-    def step(self) -> Sequence[tuple[int, Any]]:
-        """What has become known, as (number, result), perhaps nothing."""
-        ...
+    def idle(self) -> bool: ...  # there is nothing to do
+    def add(self, item: Any) -> int: ...  # a number for an item, worked on from the next step on
+    def drop(self, number: int) -> None: ...  # nobody wants this one any more
+    def clear(self) -> None: ...  # the last step failed: drop everything
+    def step(self) -> Sequence[tuple[int, Any]]: ...  # what has become known, as (number, result)
 
 
 class _Batcher(Generic[Item, Result]):
@@ -75,16 +61,11 @@ class _Batcher(Generic[Item, Result]):
 
 
 class MicroBatcher(_Batcher[Item, Result]):
-    """Runs an engine in a thread of its own, on whatever is waiting.
+    """Runs an engine in a thread of its own, on whatever is waiting, one batch after the other.
 
-    A lone call starts at once. Where several are waiting, the batch is held open for `max_wait_s` so that
-    their neighbours can join; a full batch starts at once. Cancelled callers drop out; when no caller
-    wants a running batch any more, it is stopped after the step at hand.
-
-    Args:
-        engine: see `Engine`; called in the thread, for one batch at a time.
-        max_batch: items in a batch at most.
-        max_wait_s: how long a batch of several is held open, in seconds.
+    A lone call and a full batch start at once. Where several are waiting, the batch is held open for
+    `max_wait_s` so that their neighbours can join. Cancelled callers drop out; when no caller wants a running
+    batch any more, it is stopped after the step at hand.
     """
 
     def __init__(self, engine: Engine[Item, Result], *, max_batch: int, max_wait_s: float = 0.002) -> None:
@@ -96,28 +77,22 @@ class MicroBatcher(_Batcher[Item, Result]):
         self._max_wait_s = max_wait_s
 
     async def _dispatch(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting:
-            batch = await self._gather()
+            seen = 0
+            while seen < len(self._waiting) < self._max_batch:  # let everything that is ready now come in
+                seen = len(self._waiting)
+                await asyncio.sleep(0)
+            if 1 < len(self._waiting) < self._max_batch and self._max_wait_s:
+                await asyncio.sleep(self._max_wait_s)
+            batch: list[tuple[Item, asyncio.Future[Result]]] = []
+            while self._waiting and len(batch) < self._max_batch:
+                item, future = self._waiting.popleft()
+                if not future.done():
+                    batch.append((item, future))
             if batch and not self._closed:
-                await loop.run_in_executor(self._thread, self._run, batch)
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._run, batch)
             for _, future in batch:
-                _reject(future, _stopped())
-
-    async def _gather(self) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """The next batch: the calls that wait now, and their neighbours."""
-        seen = 0
-        while seen < len(self._waiting) < self._max_batch:  # let everything that is ready now come in
-            seen = len(self._waiting)
-            await asyncio.sleep(0)
-        if 1 < len(self._waiting) < self._max_batch and self._max_wait_s:
-            await asyncio.sleep(self._max_wait_s)
-        batch: list[tuple[Item, asyncio.Future[Result]]] = []
-        while self._waiting and len(batch) < self._max_batch:
-            item, future = self._waiting.popleft()
-            if not future.done():
-                batch.append((item, future))
-        return batch
+                _settle(future, _stopped())
 
     def _run(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
         """In the thread: step the engine through one batch, handing over results as they come."""
@@ -126,22 +101,18 @@ class MicroBatcher(_Batcher[Item, Result]):
             with closing(self._engine([item for item, _ in batch])) as steps:
                 for finished in steps:
                     for place, result in finished:
-                        _tell(_resolve, futures[place], result)
+                        _tell(futures[place], result)
                     if self._closed or all(future.done() for future in futures):
                         break
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers
             for future in futures:
-                _tell(_reject, future, error)
+                _tell(future, error)
 
 
 class ContinuousBatcher(_Batcher[Item, Result]):
     """Runs an engine in a thread of its own, and hands it calls as they come.
 
-    Cancelled callers drop out after the step at hand. An error of a step reaches all callers whose items the
-    engine had.
-
-    Args:
-        engine: see `Stepwise`.
+    Cancelled callers drop out after the step at hand. An error of a step reaches all whose items the engine had.
     """
 
     def __init__(self, engine: Stepwise) -> None:
@@ -153,7 +124,7 @@ class ContinuousBatcher(_Batcher[Item, Result]):
             if not self._closed:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._run)
             while self._closed and self._waiting:
-                _reject(self._waiting.popleft()[1], _stopped())
+                _settle(self._waiting.popleft()[1], _stopped())
 
     def _run(self) -> None:
         """In the thread: step the engine until it has nothing to do."""
@@ -169,32 +140,27 @@ class ContinuousBatcher(_Batcher[Item, Result]):
                 break
             try:
                 for number, result in engine.step():
-                    _tell(_resolve, futures.pop(number), result)
+                    _tell(futures.pop(number), result)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers
                 engine.clear()
                 for future in futures.values():
-                    _tell(_reject, future, error)
+                    _tell(future, error)
                 futures.clear()
         for number, future in futures.items():
             engine.drop(number)
-            _tell(_reject, future, _stopped())
+            _tell(future, _stopped())
 
 
 def _stopped() -> RuntimeError:
     return RuntimeError("the engine stopped before it had a result")
 
 
-def _tell(how: Callable[[asyncio.Future[Any], Any], None], future: asyncio.Future[Any], what: Any) -> None:
+def _tell(future: asyncio.Future[Any], what: Any) -> None:
     """From the thread, in the event loop of whoever waits: a thread may outlive the loop that started it."""
     with suppress(RuntimeError):  # the loop is closed, so nobody waits
-        future.get_loop().call_soon_threadsafe(how, future, what)
+        future.get_loop().call_soon_threadsafe(_settle, future, what)
 
 
-def _resolve(future: asyncio.Future[Result], result: Result) -> None:
+def _settle(future: asyncio.Future[Any], what: Any) -> None:
     if not future.done():
-        future.set_result(result)
-
-
-def _reject(future: asyncio.Future[Result], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+        (future.set_exception if isinstance(what, Exception) else future.set_result)(what)

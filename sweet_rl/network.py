@@ -8,13 +8,12 @@ import socket
 from functools import cache
 from urllib.parse import urlsplit
 
-_LOG = logging.getLogger(__name__)
-_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
-
 
 def silence(address: str) -> str:
     """What keeps a server from being reached, in words; empty where it answers, or where a proxy may know it."""
-    if any(os.environ.get(name) for name in _PROXIES):
+    from urllib.request import getproxies_environment  # slow to import, and rarely asked for
+
+    if getproxies_environment().keys() & {"https", "http", "all"}:
         return ""
     server = urlsplit(address)
     try:
@@ -34,4 +33,6 @@ def without_hub_if_silent() -> None:
         return
     if not constants.HF_HUB_OFFLINE and (why := silence(constants.ENDPOINT)):
         constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
-        _LOG.warning("%s: only the local cache is looked at, as with HF_HUB_OFFLINE=1.", why)
+        logging.getLogger(__name__).warning(
+            "%s: only the local cache is looked at, as with HF_HUB_OFFLINE=1.", why
+        )

@@ -18,25 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
-from types import TracebackType
 from typing import Any, Self
 
 from sweet_rl.errors import EpisodeError, SweetRLError
 from sweet_rl.types import Failure, StopReason
 
-MOST_WORKERS = 4
-"""Used where no number is given."""
-
 
 class WorkerPool:
     """Started when first needed, bound to no event loop, safe to be asked from many threads.
 
-    Args:
-        module: run as `python -m MODULE FD FOLDER ARGUMENTS...`; see `sweet_rl.processes`.
-        arguments: given to every worker.
-        workers: processes; None for one for each core, four at most.
-        timeout_s: seconds until a question counts as hanging; the worker is stopped then.
-        called: what a worker is, in messages ("the interpreter").
+    A worker is `python -m MODULE FD FOLDER ARGUMENTS...`, which calls `work`; it is stopped when a question takes
+    longer than `timeout_s`. `workers` None is one for each core, four at most; `called` names one in messages.
     """
 
     def __init__(
@@ -48,7 +40,7 @@ class WorkerPool:
         timeout_s: float,
         called: str = "worker",
     ) -> None:
-        self.workers = workers or min(MOST_WORKERS, os.cpu_count() or 1)
+        self.workers = workers or min(4, os.cpu_count() or 1)
         self._start = partial(_Worker, [module, *arguments], called)
         self._timeout_s = timeout_s
         self._called = called
@@ -100,9 +92,7 @@ class WorkerPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -188,15 +178,9 @@ def serve(pipe: Connection, start: Callable[[], Methods]) -> None:
             answer: Any = methods[method](*arguments)
         except Exception as error:  # noqa: BLE001 - reaches the caller
             answer = error
-        if isinstance(answer, Exception) and not _travels(answer):
-            answer = RuntimeError(f"{type(answer).__name__}: {answer}")
+        if isinstance(answer, Exception):
+            try:  # whether the other side can read it: some can be written only
+                pickle.loads(pickle.dumps(answer))  # noqa: S301 - our own
+            except Exception:  # noqa: BLE001 - whatever its class does
+                answer = RuntimeError(f"{type(answer).__name__}: {answer}")
         pipe.send(answer)
-
-
-def _travels(error: Exception) -> bool:
-    """Whether the other side can read it: some can be written only."""
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever its class does
-        return False
-    return True

@@ -33,27 +33,25 @@ _WAITING = web.AppKey("waiting", set[Any])
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how much a client may take.
+    """How long and how much a client may take."""
 
-    Args:
-        headers_s: seconds from a connection's beginning to the end of its first request's headers.
-        body_s: seconds from there to the end of its body.
-        idle_s: seconds that a connection is kept open for its next request, whose headers end in them.
-        body_bytes: of a body at most.
-    """
-
-    headers_s: float = 10.0
-    body_s: float = 60.0
-    idle_s: float = 75.0
+    headers_s: float = 10.0  # from a connection's beginning to the end of its first request's headers
+    body_s: float = 60.0  # from there to the end of its body
+    idle_s: float = 75.0  # that a connection is kept open for its next request, whose headers end in them
     body_bytes: int = 8 * 2**20
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
 
 
 def is_loopback(host: str) -> bool:
     """True when only this machine can connect to `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
 
 
 def is_own_name(host_header: str, host: str) -> bool:
@@ -68,9 +66,8 @@ def is_own_name(host_header: str, host: str) -> bool:
         return False
     if is_loopback(host):
         return is_loopback(name)
-    return name in {host.lower(), "localhost", socket.gethostname().lower(), socket.getfqdn().lower()} or (
-        _is_address(name)
-    )
+    names = {host.lower(), "localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
+    return name in names or _address(name) is not None
 
 
 def guard(host: str, limits: Limits) -> Middleware:
@@ -180,11 +177,3 @@ async def serve(
     async with listening(app, host, port, limits) as actual:
         on_ready(actual)
         await stopped.wait()
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

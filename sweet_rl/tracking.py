@@ -32,11 +32,10 @@ from sweet_rl.types import Json
 class Usage:
     """What one model has done so far.
 
-    `requests` counts all that were sent, `retries` those that were sent again, by the kind of failure that
-    made it necessary, `failed` those that were given up, likewise. Tokens are as the tokenizer counts them,
-    or as the server does; `uncounted` replies came without their numbers, and `reasoning_tokens` are those of
-    the completions in which models thought. `service_s` adds up the seconds of successful requests. `changes`
-    are sentences: what is not sent as it was meant, since the server does not take it.
+    `retries` and `failed` (for good) are by the kind of failure. Tokens are as the tokenizer or the server counts
+    them; `uncounted` replies came without their numbers, and `reasoning_tokens` are part of the completions'.
+    `service_s` adds up the seconds of successful requests. `changes` are sentences: what a server does not take, and
+    what it is sent instead.
     """
 
     role: str = "model"
@@ -79,25 +78,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a run's numbers go, beside its record.
+    """Where a run's numbers go, beside its record."""
 
-    Attributes:
-        kinds: names of trackers (`sweet_rl.tracking`); none: nowhere else.
-        folder: of TensorBoard's files; None: beside the first output.
-        project: as wandb and trackio file it.
-        name: of the run there; None: its stage and its id.
-        group: of runs there.
-        entity: who owns it, on wandb.
-        may_lack: kinds that are left out with a note where they cannot be used; others are an error.
-    """
-
-    kinds: tuple[str, ...] = ()
-    folder: str | None = None
+    kinds: tuple[str, ...] = ()  # of `KINDS`
+    folder: str | None = None  # of TensorBoard's files; None: beside the first output
     project: str = "sweet_rl"
-    name: str | None = None
-    group: str | None = None
-    entity: str | None = None
-    may_lack: tuple[str, ...] = ()
+    name: str | None = None  # of the run, for wandb and trackio; None: its stage and its id
+    group: str | None = None  # of runs there
+    entity: str | None = None  # who owns it, on wandb
+    may_lack: tuple[str, ...] = ()  # kinds that are left out with a note where they cannot be used
 
 
 RECORD: Final = "run.json"
@@ -107,65 +96,27 @@ Counts = TypeVar("Counts", bound=Usage)
 
 
 class Listener(Protocol):
-    """Receives what a run reads and writes."""
+    """Receives what a run reads and writes: the functions below of the same names say what each call means."""
 
     id: str
-    """Of the run."""
-
     command: str
-    """That would do the same."""
 
-    def uses(self, usage: Usage) -> None:
-        """A model has been opened, and counts there."""
-        ...
+    def uses(self, usage: Usage) -> None: ...
+    def permits(self, model: str) -> None: ...
+    def progresses(self, progress: Progress) -> None: ...
+    def logs(self, step: int, numbers: Mapping[str, float]) -> None: ...
+    def logs_to(self, destination: Destination) -> None: ...
+    def sets(self, settings: Mapping[str, object]) -> None: ...
+    def reads(self, flag: str, source: str) -> None: ...
+    def writes(self, path: Path, *, folder: bool, continues: bool) -> None: ...
+    def changes(self, path: Path) -> None: ...
 
-    def permits(self, model: str) -> None:
-        """Return where this model may be asked once more (`sweet_rl.tracking.permits`)."""
-        ...
-
-    def usage(self) -> Mapping[str, Mapping[str, Mapping[str, int | None]]]:
-        """What models have done in this run so far, all its sessions together: by role, then by model."""
-        ...
-
-    def cost(self) -> Mapping[str, object] | None:
-        """What that has cost in dollars; None without prices."""
-        ...
-
-    def killed(self) -> int:
-        """Earlier sessions of this run that were killed: what they used last is in no sum."""
-        ...
-
-    def server_changes(self) -> list[str]:
-        """What models behind servers were not sent as it was meant, in this run so far."""
-        ...
-
-    def progresses(self, progress: Progress) -> None:
-        """Work of known length begins, and counts there."""
-        ...
-
-    def logs(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Take the numbers of a step (`sweet_rl.tracking.logs`)."""
-        ...
-
-    def logs_to(self, destination: Destination) -> None:
-        """Take where numbers go (`sweet_rl.tracking.logs_to`)."""
-        ...
-
-    def sets(self, settings: Mapping[str, object]) -> None:
-        """Take settings that no flag holds (`sweet_rl.tracking.sets`)."""
-        ...
-
-    def reads(self, flag: str, source: str) -> None:
-        """Take the name of an input and the flag that named it (`sweet_rl.tracking.reads`)."""
-        ...
-
-    def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
-        """Take the path of an output that begins (`sweet_rl.tracking.writes`)."""
-        ...
-
-    def changes(self, path: Path) -> None:
-        """Take the path of a file that is changed in place (`sweet_rl.tracking.changes`)."""
-        ...
+    # the run so far, all its sessions together: by role, then by model; in dollars, None without prices; sessions that
+    # were killed, of which some use is in no sum; what models behind servers were not sent as it was meant
+    def usage(self) -> Mapping[str, Mapping[str, Mapping[str, int | None]]]: ...
+    def cost(self) -> Mapping[str, object] | None: ...
+    def killed(self) -> int: ...
+    def server_changes(self) -> list[str]: ...
 
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
@@ -291,15 +242,10 @@ _WITHOUT: Final = "--log_to none (run_archer: log_to=none) continues without it"
 
 
 class Tracker(Protocol):
-    """Receives the numbers of a run."""
+    """Receives the numbers of a run; steps never go back within a session."""
 
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Take the numbers of a step; steps never go back within a session."""
-        ...
-
-    def close(self) -> None:
-        """Write what is left, and end."""
-        ...
+    def log(self, step: int, numbers: Mapping[str, float]) -> None: ...
+    def close(self) -> None: ...
 
 
 def usable_trackers(destination: Destination) -> Destination:
@@ -321,7 +267,12 @@ def usable_trackers(destination: Destination) -> Destination:
 def _check_login(*, asked: bool) -> None:
     """That wandb has one; and where it may lack, that its server answers, for which it would wait for minutes."""
     server = os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"
-    if not os.environ.get("WANDB_API_KEY") and not _has_password(os.environ.get("WANDB_BASE_URL")):
+    known = bool(os.environ.get("WANDB_API_KEY"))
+    places = [os.environ.get("NETRC"), "~/.netrc", "~/_netrc"]  # which `wandb login` writes
+    for file in (Path(place).expanduser() for place in places if place):
+        with contextlib.suppress(OSError, NetrcParseError):
+            known = known or netrc(str(file)).authenticators(urlsplit(server).hostname or "") is not None
+    if not known:
         raise UsageError(
             f"There is no login to wandb: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to "
             f"keep its files here; {_WITHOUT}."
@@ -429,16 +380,3 @@ class Online:
         """End the run there."""
         with contextlib.redirect_stdout(sys.stderr):
             self._run.finish()
-
-
-def _has_password(server: str | None) -> bool:
-    """Whether the user's netrc file knows the server, as after `wandb login`."""
-    host = urlsplit(server or "https://api.wandb.ai").hostname or ""
-    places = [os.environ.get("NETRC"), "~/.netrc", "~/_netrc"]
-    for file in (Path(place).expanduser() for place in places if place):
-        try:
-            if netrc(str(file)).authenticators(host):
-                return True
-        except (OSError, NetrcParseError):
-            continue
-    return False

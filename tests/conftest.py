@@ -1,5 +1,7 @@
 """Fixtures that every room's tests use."""
 
+import asyncio
+import inspect
 import io
 import os
 import shutil
@@ -46,6 +48,16 @@ def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests wait for servers, clocks and each other a third of their time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores + (cores + 1) // 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Tests may be coroutines: each has an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames  # without fixtures that are used by their names only
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

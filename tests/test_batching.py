@@ -44,73 +44,70 @@ async def until(condition):
     raise AssertionError("waited in vain")
 
 
-def test_concurrent_calls_share_a_batch_up_to_its_limit():
-    engine = Recorder()
+def using(batcher, work):
+    """What `work` gives, which is given a function that submits an item in a task of its own."""
 
     async def main():
-        batcher = MicroBatcher(engine, max_batch=3)
-        results = await asyncio.gather(*(batcher.submit(i) for i in range(7)))
-        await batcher.close()
-        return results
+        try:
+            return await work(lambda item: asyncio.create_task(batcher.submit(item)))
+        finally:
+            await batcher.close()
 
-    assert asyncio.run(main()) == [0, 10, 20, 30, 40, 50, 60]
+    return asyncio.run(main())
+
+
+def test_concurrent_calls_share_a_batch_up_to_its_limit():
+    engine = Recorder()
+    results = using(MicroBatcher(engine, max_batch=3), lambda submit: asyncio.gather(*map(submit, range(7))))
+    assert results == [0, 10, 20, 30, 40, 50, 60]
     assert engine.batches == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_a_lone_call_does_not_wait_and_several_do():
     engine = Recorder()
 
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=8, max_wait_s=0.5)
+    async def work(submit):
         began = time.monotonic()
-        await batcher.submit(1)
+        await submit(1)
         alone_s = time.monotonic() - began
-
-        async def late():
-            await asyncio.sleep(0.05)
-            return await batcher.submit(4)
-
-        await asyncio.gather(batcher.submit(2), batcher.submit(3), late())
-        await batcher.close()
+        both = submit(2), submit(3)
+        await asyncio.sleep(0.05)
+        await asyncio.gather(*both, submit(4))
         return alone_s
 
-    assert asyncio.run(main()) < 0.3
+    assert using(MicroBatcher(engine, max_batch=8, max_wait_s=0.5), work) < 0.3
     assert engine.batches == [[1], [2, 3, 4]]
 
 
-def test_what_arrives_while_the_engine_works_is_the_next_batch():
+def test_what_arrives_while_the_engine_works_is_the_next_batch_and_cancelled_calls_drop_out():
     gate = threading.Event()
     engine = Recorder(gate)
 
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=8)
-        first = asyncio.create_task(batcher.submit(1))
+    async def work(submit):
+        first = submit(1)
         await until(lambda: engine.batches)
-        others = [asyncio.create_task(batcher.submit(i)) for i in (2, 3)]
+        dropped, *others = map(submit, (9, 2, 3))
         await asyncio.sleep(0)
+        dropped.cancel()
         gate.set()
         assert await asyncio.gather(first, *others) == [10, 20, 30]
-        await batcher.close()
 
-    asyncio.run(main())
+    using(MicroBatcher(engine, max_batch=8), work)
     assert engine.batches == [[1], [2, 3]]
 
 
 def test_a_result_does_not_wait_for_the_rest_of_its_batch():
     gate = threading.Semaphore(1)  # opens for one step
     gate.wait = lambda timeout: gate.acquire(timeout=timeout)
-    engine = Recorder(gate)
 
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=2)
-        first, second = (asyncio.create_task(batcher.submit(i)) for i in (1, 2))
+    async def work(submit):
+        first, second = map(submit, (1, 2))
         assert await asyncio.wait_for(first, 5) == 10
         assert not second.done()
         gate.release()
         assert await second == 20
-        await batcher.close()
 
-    asyncio.run(main())
+    using(MicroBatcher(Recorder(gate), max_batch=2), work)
 
 
 def test_an_error_reaches_everyone_whose_result_is_missing_and_the_next_batch_works():
@@ -122,97 +119,38 @@ def test_an_error_reaches_everyone_whose_result_is_missing_and_the_next_batch_wo
         if len(calls) == 1:
             raise ZeroDivisionError("broken")
 
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=3)
-        results = await asyncio.gather(*(batcher.submit(i) for i in range(3)), return_exceptions=True)
-        again = await batcher.submit(9)
-        await batcher.close()
-        return results, again
+    async def work(submit):
+        return await asyncio.gather(*map(submit, range(3)), return_exceptions=True), await submit(9)
 
-    (first, *others), again = asyncio.run(main())
+    (first, *others), again = using(MicroBatcher(engine, max_batch=3), work)
     assert first == again == "done"
     assert [type(error) for error in others] == [ZeroDivisionError] * 2
 
 
 def test_an_engine_that_forgets_an_item_is_an_error_not_a_hang():
-    def engine(items):
-        yield [(0, "only one")]
-
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=2)
-        return await asyncio.gather(batcher.submit(1), batcher.submit(2), return_exceptions=True)
-
-    first, second = asyncio.run(main())
+    first, second = using(
+        MicroBatcher(lambda items: (part for part in [[(0, "only one")]]), max_batch=2),
+        lambda submit: asyncio.gather(submit(1), submit(2), return_exceptions=True),
+    )
     assert first == "only one"
     assert isinstance(second, RuntimeError)
-
-
-def test_cancelled_calls_drop_out():
-    gate = threading.Event()
-    engine = Recorder(gate)
-
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=8)
-        running = asyncio.create_task(batcher.submit(1))
-        await until(lambda: engine.batches)
-        dropped, kept = (asyncio.create_task(batcher.submit(i)) for i in (2, 3))
-        await asyncio.sleep(0)
-        dropped.cancel()
-        gate.set()
-        assert await running == 10
-        assert await kept == 30
-        await batcher.close()
-
-    asyncio.run(main())
-    assert engine.batches == [[1], [3]]
 
 
 def test_a_batch_that_nobody_waits_for_is_stopped():
     gate = threading.Event()
     engine = Recorder(gate)
 
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=8)
-        tasks = [asyncio.create_task(batcher.submit(i)) for i in range(5)]
+    async def work(submit):
+        tasks = list(map(submit, range(5)))
         await until(lambda: engine.batches)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         gate.set()
         await until(lambda: engine.stopped)
-        await batcher.close()
 
-    asyncio.run(main())
+    using(MicroBatcher(engine, max_batch=8), work)
     assert engine.steps < 5
-
-
-def test_close_stops_the_running_batch_and_tells_the_callers():
-    gate = threading.Event()
-    engine = Recorder(gate)
-
-    async def main():
-        batcher = MicroBatcher(engine, max_batch=5)
-        tasks = [asyncio.create_task(batcher.submit(i)) for i in range(7)]
-        await until(lambda: engine.batches)
-        closing = asyncio.create_task(batcher.close())
-        await asyncio.sleep(0)
-        gate.set()
-        await closing
-        await batcher.close()  # again: nothing happens
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(result, RuntimeError) for result in results[-2:])
-        with pytest.raises(RuntimeError, match="closed"):
-            await batcher.submit(9)
-
-    asyncio.run(main())
-    assert engine.stopped
-    assert len(engine.batches) == 1
-
-
-def test_one_batcher_serves_one_event_loop_after_another():
-    batcher = MicroBatcher(Recorder(), max_batch=2)
-    assert [asyncio.run(batcher.submit(i)) for i in (1, 2)] == [10, 20]
-    asyncio.run(batcher.close())
 
 
 class Steps:
@@ -256,18 +194,16 @@ def test_a_continuous_engine_is_given_calls_between_its_steps():
     gate = threading.Semaphore(0)
     engine = Steps(gate)
 
-    async def main():
-        batcher = ContinuousBatcher(engine)
-        long = asyncio.create_task(batcher.submit(3))
+    async def work(submit):
+        long = submit(3)
         await until(lambda: engine.seen)
-        short = asyncio.create_task(batcher.submit(1))
+        short = submit(1)
         await asyncio.sleep(0)
         gate.release(9)
         assert await asyncio.gather(short, long) == [10, 30]
-        assert await batcher.submit(1) == 10  # after a pause
-        await batcher.close()
+        assert await submit(1) == 10  # after a pause
 
-    asyncio.run(main())
+    using(ContinuousBatcher(engine), work)
     assert engine.seen == [[3], [3, 1], [3], [1]]
 
 
@@ -275,17 +211,15 @@ def test_cancelled_calls_leave_a_continuous_engine():
     gate = threading.Semaphore(0)
     engine = Steps(gate)
 
-    async def main():
-        batcher = ContinuousBatcher(engine)
-        cancelled, kept = (asyncio.create_task(batcher.submit(item)) for item in (9, 3))
+    async def work(submit):
+        cancelled, kept = map(submit, (9, 3))
         await until(lambda: engine.seen)
         cancelled.cancel()
         await asyncio.wait([cancelled])
         gate.release(5)
         assert await kept == 30
-        await batcher.close()
 
-    asyncio.run(main())
+    using(ContinuousBatcher(engine), work)
     assert engine.dropped == [9]
     assert len(engine.seen) == 3
 
@@ -294,27 +228,27 @@ def test_an_error_of_a_step_reaches_all_whom_the_engine_had_and_it_starts_anew()
     engine = Steps()
     engine.fails = True
 
-    async def main():
-        batcher = ContinuousBatcher(engine)
-        failed = await asyncio.gather(batcher.submit(2), batcher.submit(3), return_exceptions=True)
+    async def work(submit):
+        failed = await asyncio.gather(submit(2), submit(3), return_exceptions=True)
         engine.fails = False
-        assert await batcher.submit(4) == 40
-        await batcher.close()
+        assert await submit(4) == 40
         return failed
 
-    assert [type(error) for error in asyncio.run(main())] == [ZeroDivisionError] * 2
+    assert [type(error) for error in using(ContinuousBatcher(engine), work)] == [ZeroDivisionError] * 2
     assert engine.cleared == 1
 
 
-def test_closing_stops_a_continuous_engine_and_tells_the_callers():
+@pytest.mark.parametrize("continuous", [True, False])
+def test_closing_stops_the_engine_and_tells_the_callers(continuous):
     gate = threading.Semaphore(0)
-    engine = Steps(gate)
+    gate.wait = lambda timeout: gate.acquire(timeout=timeout)
+    engine = Steps(gate) if continuous else Recorder(gate)
+    batcher = ContinuousBatcher(engine) if continuous else MicroBatcher(engine, max_batch=3)
 
-    async def main():
-        batcher = ContinuousBatcher(engine)
-        tasks = [asyncio.create_task(batcher.submit(9)) for _ in range(3)]
-        await until(lambda: engine.seen)
-        late = asyncio.create_task(batcher.submit(9))
+    async def work(submit):
+        tasks = [submit(9) for _ in range(3)]
+        await until(lambda: engine.seen if continuous else engine.batches)
+        late = submit(9)
         await asyncio.sleep(0)
         closing = asyncio.create_task(batcher.close())
         await asyncio.sleep(0)
@@ -322,17 +256,16 @@ def test_closing_stops_a_continuous_engine_and_tells_the_callers():
         await closing
         await batcher.close()  # again: nothing happens
         results = await asyncio.gather(*tasks, late, return_exceptions=True)
-        assert all(isinstance(result, RuntimeError) for result in results)
+        assert all(isinstance(result, RuntimeError) for result in (results if continuous else results[1:]))
         with pytest.raises(RuntimeError, match="closed"):
-            await batcher.submit(9)
+            await submit(9)
 
-    asyncio.run(main())
-    assert engine.idle
-    assert len(engine.seen) == 1
+    using(batcher, work)
+    assert (engine.idle, len(engine.seen)) == (True, 1) if continuous else engine.stopped
 
 
-def test_a_continuous_batcher_serves_one_event_loop_after_another():
-    batcher = ContinuousBatcher(Steps())
+@pytest.mark.parametrize("batcher", [ContinuousBatcher(Steps()), MicroBatcher(Recorder(), max_batch=2)])
+def test_one_batcher_serves_one_event_loop_after_another(batcher):
     assert [asyncio.run(batcher.submit(i)) for i in (1, 2)] == [10, 20]
     asyncio.run(batcher.close())
 

@@ -7,11 +7,11 @@ Cerebras, xAI, Together, Fireworks, OpenRouter, TGI, SGLang, vLLM, llama.cpp, Ol
 import asyncio
 import json
 import os
-import random
 import re
 import socket
 import subprocess
 import sys
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -21,7 +21,7 @@ from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.openai_client.dialect import Dialect
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.types import Message, Observation
-from tests.test_openai_client import OK, says, serve
+from tests.test_openai_client import OK, client_of, no_wait, says
 
 BODY = {
     "model": "m",
@@ -60,181 +60,99 @@ def system(body):
 LEFT_OUT = "left out"
 # name: what it refuses, status, its words, what differs in the request that it takes
 DIALECTS = {
-    "openai renames": (
-        has("max_tokens"),
-        400,
-        error(
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
-            "instead.",
-            param="max_tokens",
-            code="unsupported_parameter",
-        ),
-        {"max_tokens": LEFT_OUT, "max_completion_tokens": 4096},
-    ),
-    "openai takes the default alone": (
-        is_not("temperature", 1),
-        400,
+    "openai renames": (has("max_tokens"), 400,
+        error("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", param="max_tokens", code="unsupported_parameter"),
+        {"max_tokens": LEFT_OUT, "max_completion_tokens": 4096}),
+    "openai takes the default alone": (is_not("temperature", 1), 400,
         error("Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported."),
-        {"temperature": LEFT_OUT},
-    ),
-    "azure does not know the argument": (
-        has("seed"),
-        400,
+        {"temperature": LEFT_OUT}),
+    "azure does not know the argument": (has("seed"), 400,
         error("Unrecognized request argument supplied: seed", type="invalid_request_error"),
-        {"seed": LEFT_OUT, "random_seed": 7},
-    ),
-    "anthropic takes one of two": (
-        lambda body: "temperature" in body and "top_p" in body,
-        400,
+        {"seed": LEFT_OUT, "random_seed": 7}),
+    "anthropic takes one of two": (lambda body: "temperature" in body and "top_p" in body, 400,
         error("`temperature` and `top_p` cannot both be specified for this model. Please use only one."),
-        {"top_p": LEFT_OUT},
-    ),
-    "anthropic has a maximum": (
-        lambda body: body.get("max_tokens", 0) > 2048,
-        400,
+        {"top_p": LEFT_OUT}),
+    "anthropic has a maximum": (lambda body: body.get("max_tokens", 0) > 2048, 400,
         {"type": "error", **error("max_tokens: 4096 > 2048, which is the maximum allowed number of output tokens for m")},
-        {"max_tokens": 2048},
-    ),
-    "anthropic takes no system message": (
-        system,
-        400,
+        {"max_tokens": 2048}),
+    "anthropic takes no system message": (system, 400,
         error('messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" as an input message role.'),
-        {"messages": FOLDED},
-    ),
-    "google in a list, unknown name": (
-        has("min_p"),
-        400,
+        {"messages": FOLDED}),
+    "google in a list, unknown name": (has("min_p"), 400,
         [error('Invalid JSON payload received. Unknown name "min_p": Cannot find field.', code=400, status="INVALID_ARGUMENT")],
-        {"min_p": LEFT_OUT},
-    ),
-    "google in camel case": (
-        is_not("top_k", -1),
-        400,
-        [error("Invalid value at 'generation_config.topK' (TYPE_INT32), 0", code=400)],
-        {"top_k": -1},
-    ),
-    "google's gemma": (
-        system,
-        400,
+        {"min_p": LEFT_OUT}),
+    "google in camel case": (is_not("top_k", -1), 400,
+        [error("Invalid value at 'generation_config.topK' (TYPE_INT32), 0", code=400)], {"top_k": -1}),
+    "google's gemma": (system, 400,
         [error("Developer instruction is not enabled for models/gemma-3-27b-it", code=400)],
-        {"messages": FOLDED},
-    ),
-    "google points at a field": (
-        has("seed"),
-        400,
+        {"messages": FOLDED}),
+    "google points at a field": (has("seed"), 400,
         error("Request contains an invalid argument.", details=[{"fieldViolations": [{"field": "generation_config.seed", "description": "not supported"}]}]),
-        {"seed": LEFT_OUT, "random_seed": 7},
-    ),
-    "mistral, pydantic in a message": (
-        has("seed"),
-        422,
+        {"seed": LEFT_OUT, "random_seed": 7}),
+    "mistral, pydantic in a message": (has("seed"), 422,
         {"object": "error", "message": {"detail": extra("body", "seed")}, "type": "invalid_request_error"},
-        {"seed": LEFT_OUT, "random_seed": 7},
-    ),
-    "fastapi, two at once": (
-        lambda body: "top_k" in body or "min_p" in body,
-        422,
+        {"seed": LEFT_OUT, "random_seed": 7}),
+    "fastapi, two at once": (lambda body: "top_k" in body or "min_p" in body, 422,
         {"detail": [*extra("body", "top_k"), *extra("body", "min_p")]},
-        {"top_k": LEFT_OUT, "min_p": LEFT_OUT},
-    ),
-    "pydantic on roles": (
-        system,
-        422,
+        {"top_k": LEFT_OUT, "min_p": LEFT_OUT}),
+    "pydantic on roles": (system, 422,
         {"detail": [{"type": "literal_error", "loc": ["body", "messages", 0, "role"], "msg": "Input should be 'user' or 'assistant'"}]},
-        {"messages": FOLDED},
-    ),
-    "vllm, written by Python": (
-        has("min_p"),
-        400,
+        {"messages": FOLDED}),
+    "vllm, written by Python": (has("min_p"), 400,
         {"object": "error", "message": "[{'type': 'extra_forbidden', 'loc': ('body', 'min_p'), 'msg': 'Extra inputs are not permitted'}]", "code": 400},
-        {"min_p": LEFT_OUT},
-    ),
-    "vllm of earlier days": (
-        is_not("top_k", -1),
-        400,
-        error("top_k must be -1 (disable), or at least 1, got 0."),
-        {"top_k": -1},
-    ),
+        {"min_p": LEFT_OUT}),
+    "vllm of earlier days": (is_not("top_k", -1), 400,
+        error("top_k must be -1 (disable), or at least 1, got 0."), {"top_k": -1}),
     "groq": (has("top_k"), 400, error("property 'top_k' is unsupported"), {"top_k": LEFT_OUT}),
-    "cerebras": (
-        has("repetition_penalty"),
-        400,
+    "cerebras": (has("repetition_penalty"), 400,
         {"message": "body.repetition_penalty: property 'body.repetition_penalty' is unsupported", "type": "invalid_request_error", "param": "validation_error"},
-        {"repetition_penalty": LEFT_OUT, "repeat_penalty": 1.0},
-    ),
-    "xai": (has("top_k"), 400, {"code": "Client specified an invalid argument", "error": "Argument not supported on this model: topK"}, {"top_k": LEFT_OUT}),
-    "fireworks": (has("min_p"), 400, error("Extra inputs are not permitted, field: 'min_p', value: 0.0"), {"min_p": LEFT_OUT}),
-    "openrouter passes an error on": (
-        is_not("temperature", 1),
-        400,
+        {"repetition_penalty": LEFT_OUT, "repeat_penalty": 1.0}),
+    "xai": (has("top_k"), 400,
+        {"code": "Client specified an invalid argument", "error": "Argument not supported on this model: topK"},
+        {"top_k": LEFT_OUT}),
+    "fireworks": (has("min_p"), 400, error("Extra inputs are not permitted, field: 'min_p', value: 0.0"),
+        {"min_p": LEFT_OUT}),
+    "openrouter passes an error on": (is_not("temperature", 1), 400,
         error("Provider returned error", code=400, metadata={"raw": json.dumps(error("`temperature` is deprecated for this model.")), "provider_name": "P"}),
-        {"temperature": LEFT_OUT},
-    ),
-    "tgi": (
-        lambda body: body.get("temperature") == 0,
-        422,
+        {"temperature": LEFT_OUT}),
+    "tgi": (lambda body: body.get("temperature") == 0, 422,
         {"error": "Input validation error: `temperature` must be strictly positive", "error_type": "validation"},
-        {"temperature": LEFT_OUT},
-    ),
-    "a server in Rust": (
-        has("repetition_penalty"),
-        422,
+        {"temperature": LEFT_OUT}),
+    "a server in Rust": (has("repetition_penalty"), 422,
         "Failed to deserialize the JSON body into the target type: unknown field `repetition_penalty`, expected one of `temperature`, `repeat_penalty`",
-        {"repetition_penalty": LEFT_OUT, "repeat_penalty": 1.0},
-    ),
-    "a template without system role": (system, 400, error("System role not supported System role not supported"), {"messages": FOLDED}),
-    "a template of two roles": (
-        system,
-        400,
-        error("Only user and assistant roles are supported!"),
-        {"messages": FOLDED},
-    ),
-    "llama.cpp's template fails": (system, 500, error("Jinja Exception: System role not supported", type="server_error"), {"messages": FOLDED}),
-    "a template that alternates": (
-        lambda body: body["messages"][0]["role"] != "user",
-        400,
-        error("Conversation roles must alternate user/assistant/user/assistant/..."),
-        {"messages": FOLDED},
-    ),
-    "a range": (
-        lambda body: body.get("max_tokens", 0) > 1024,
-        400,
+        {"repetition_penalty": LEFT_OUT, "repeat_penalty": 1.0}),
+    "a template without system role": (system, 400,
+        error("System role not supported System role not supported"), {"messages": FOLDED}),
+    "a template of two roles": (system, 400, error("Only user and assistant roles are supported!"),
+        {"messages": FOLDED}),
+    "llama.cpp's template fails": (system, 500,
+        error("Jinja Exception: System role not supported", type="server_error"), {"messages": FOLDED}),
+    "a template that alternates": (lambda body: body["messages"][0]["role"] != "user", 400,
+        error("Conversation roles must alternate user/assistant/user/assistant/..."), {"messages": FOLDED}),
+    "a range": (lambda body: body.get("max_tokens", 0) > 1024, 400,
         error("Range of max_tokens should be [1, 1024]", code="invalid_parameter_error"),
-        {"max_tokens": 1024},
-    ),
-    "seeds of 31 bits": (
-        lambda body: body.get("seed", 0) > 5,
-        400,
-        error("seed must be less than or equal to 5"),
-        {"seed": 1},
-    ),
+        {"max_tokens": 1024}),
+    "seeds of 31 bits": (lambda body: body.get("seed", 0) > 5, 400,
+        error("seed must be less than or equal to 5"), {"seed": 1}),
 }  # fmt: skip
 
 
 def talk(refuses, status, words, *, body=BODY, attempts=2):
     """One request to a server that refuses; (reply or error, bodies seen, what is said of it)."""
+    words = {"text": words} if isinstance(words, str) else {"body": words}
 
     async def answer(request):
-        seen = await request.json()
-        if refuses(seen):
-            if isinstance(words, str):
-                return await says(text=words, status=status)(request)
-            return await says(words, status=status)(request)
-        return await says(OK)(request)
+        refused = refuses(await request.json())
+        return await (says(status=status, **words) if refused else says(OK))(request)
 
     async def main():
-        async with serve(answer) as (url, asked):
-            client = OpenAIClient(
-                [url], retry=RetryPolicy(attempts=attempts), sleep=lambda _: asyncio.sleep(0)
-            )
+        retry = RetryPolicy(attempts=attempts)
+        async with client_of(answer, retry=retry, sleep=no_wait) as (client, asked):
             try:
                 result = await client.chat(body)
-                again = await client.chat(body)
-                assert again == result
+                assert await client.chat(body) == result
             except (RequestFailed, ServiceError) as failed:
                 result = failed
-            finally:
-                await client.close()
             return result, [seen for _, seen in asked], client.stats.changes
 
     return asyncio.run(main())
@@ -288,7 +206,7 @@ def test_a_server_that_refuses_whatever_it_is_sent_ends():
     assert len(bodies) < 10
 
 
-def test_many_requests_at_once_teach_a_server_once():
+async def test_many_requests_at_once_teach_a_server_once():
     async def answer(request):
         body = await request.json()
         await asyncio.sleep(0.01)
@@ -296,14 +214,9 @@ def test_many_requests_at_once_teach_a_server_once():
             return await says(error("`seed`: Extra inputs are not permitted"), status=400)(request)
         return await says(OK)(request)
 
-    async def main():
-        async with serve(answer) as (url, asked):
-            client = OpenAIClient([url])
-            replies = await asyncio.gather(*(client.chat({"model": "m", "seed": n}) for n in range(20)))
-            await client.close()
-            return replies, asked, client.stats
-
-    replies, asked, stats = asyncio.run(main())
+    async with client_of(answer) as (client, asked):
+        replies = await asyncio.gather(*(client.chat({"model": "m", "seed": n}) for n in range(20)))
+        stats = client.stats
     assert [reply.content for reply in replies] == ["hello"] * 20
     assert len(asked) == stats.requests <= 40
     assert stats.changes == [change for change in stats.changes if "seed is sent as random_seed" in change]
@@ -365,22 +278,17 @@ def test_an_empty_account_ends_the_run(status, words):
     assert len(bodies) == 1
 
 
-def chat(*answers, any_reply=True, attempts=2):
+def chat(*answers, any_reply=True, attempts=2, server_wait_s=0, sleep=no_wait):
+    """What one request comes to, and how often it was sent."""
+
     async def main():
-        async with serve(*answers) as (url, asked):
-            client = OpenAIClient(
-                [url],
-                retry=RetryPolicy(attempts=attempts),
-                sleep=lambda _: asyncio.sleep(0),
-                jitter=random.Random(0),
-            )
+        retry = RetryPolicy(attempts=attempts, server_wait_s=server_wait_s)
+        async with client_of(*answers, retry=retry, sleep=sleep) as (client, asked):
             try:
                 reply = await client.chat(BODY, any_reply=any_reply)
                 return (reply.content, reply.finish_reason.value, reply.thoughts), len(asked)
             except RequestFailed as failed:
                 return failed.failure.kind, len(asked)
-            finally:
-                await client.close()
 
     return asyncio.run(main())
 
@@ -404,6 +312,11 @@ REPLIES = {
         ("Hi", "stop", "hm"),
         None,
     ),
+    "a field of thoughts": (choice(content="Which?", reasoning_content="hm"), ("Which?", "stop", "hm"), None),
+    "openrouter's field of thoughts": (choice(content="Which?", reasoning="hm"), ("Which?", "stop", "hm"), None),
+    "thoughts between tags": (choice(content="<think>hm</think>\n\nWhich?", reasoning_content=None), ("Which?", "stop", "hm"), None),
+    "thoughts that the prompt opened": (choice(content="hm\n</think>\n\nWhich?"), ("Which?", "stop", "hm"), None),
+    "thoughts that never end": (choice("length", content="<think>on and on"), ("", "length", "on and on"), "only_thoughts"),
     "no reason": (choice(None, content="Hi"), ("Hi", "other", None), None),
     "google's reason": (choice("MAX_TOKENS", content="Hi"), ("Hi", "length", None), None),
     "silence": (choice(content=""), ("", "stop", None), "empty_reply"),
@@ -469,23 +382,16 @@ def test_a_reply_in_pieces_is_put_together():
     assert chat(says(text=half, headers=headers)) == ("malformed_reply", 2)
 
 
-def test_fields_and_headers_of_ones_own_are_sent_and_null_leaves_a_field_out():
+async def test_fields_and_headers_of_ones_own_are_sent_and_null_leaves_a_field_out():
+    heard = []
+
     async def answer(request):
         heard.append((dict(request.headers), await request.json()))
         return await says(OK)(request)
 
-    async def main():
-        async with serve(answer) as (url, _):
-            client = OpenAIClient(
-                [url],
-                request={"top_p": None, "reasoning_effort": "low"},
-                headers={"api-key": "k", "X-Title": "t"},
-            )
-            await client.chat(BODY)
-            await client.close()
-
-    heard = []
-    asyncio.run(main())
+    fields, headers = {"top_p": None, "reasoning_effort": "low"}, {"api-key": "k", "X-Title": "t"}
+    async with client_of(answer, request=fields, headers=headers) as (client, _):
+        await client.chat(BODY)
     ((headers, body),) = heard
     assert body == {
         **{key: value for key, value in BODY.items() if key != "top_p"},
@@ -496,69 +402,57 @@ def test_fields_and_headers_of_ones_own_are_sent_and_null_leaves_a_field_out():
 
 def test_a_server_that_loads_is_waited_for_and_one_that_never_comes_up_is_not(capsys):
     loading = says(error("Loading model", code=503), status=503)
+    hello = ("hello", "stop", None)
 
-    async def main(wait_s, *answers, attempts=2):
-        async with serve(*answers) as (url, asked):
-            retry = RetryPolicy(attempts=attempts, server_wait_s=wait_s)
-            client = OpenAIClient([url], retry=retry, sleep=lambda _: asyncio.sleep(0.01))
-            try:
-                return (await client.chat(BODY)).content, len(asked)
-            except RequestFailed as failed:
-                return failed.failure.kind, len(asked)
-            finally:
-                await client.close()
+    def after(wait_s, *answers, **settings):
+        return chat(*answers, server_wait_s=wait_s, sleep=lambda _: asyncio.sleep(0.01), **settings)
 
-    assert asyncio.run(main(5, *[loading] * 8, says())) == ("hello", 9)
+    assert after(5, *[loading] * 8, says()) == (hello, 9)
     assert "waiting for it, at most 5 s (--server_wait_s)" in capsys.readouterr().err
-    assert asyncio.run(main(0, *[loading] * 8, says())) == ("server_error", 2)
-    kind, asked = asyncio.run(main(0.1, loading))
+    assert after(0, *[loading] * 8, says()) == ("server_error", 2)
+    kind, asked = after(0.1, loading)
     assert (kind, asked > 3) == ("server_error", True)
-    kind, asked = asyncio.run(main(0.1, loading, attempts=100))
+    kind, asked = after(0.1, loading, attempts=100)
     assert (kind, asked < 60) == ("server_error", True)  # and when it is over, it is over
 
 
-def test_a_server_whose_process_starts_is_waited_for():
+@asynccontextmanager
+async def listening(app, port=0):
+    """An application's address."""
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_server_whose_process_starts_is_waited_for():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
-    async def main():
-        client = OpenAIClient(
-            [f"http://127.0.0.1:{port}/v1"],
-            retry=RetryPolicy(attempts=1, server_wait_s=20),
-            sleep=lambda _: asyncio.sleep(0.05),
-        )
-        asking = asyncio.create_task(client.chat(BODY))
-        await asyncio.sleep(0.3)
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", says())
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        try:
-            return (await asking).content
-        finally:
-            await client.close()
-            await runner.cleanup()
-
-    assert asyncio.run(main()) == "hello"
+    retry = RetryPolicy(attempts=1, server_wait_s=20)
+    url = f"http://127.0.0.1:{port}/v1"
+    client = OpenAIClient([url], retry=retry, sleep=lambda _: asyncio.sleep(0.05))
+    asking = asyncio.create_task(client.chat(BODY))
+    await asyncio.sleep(0.3)
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", says())
+    async with listening(app, port):
+        reply = await asking
+        await client.close()
+    assert reply.content == "hello"
 
 
-def test_a_server_without_a_list_of_models_is_asked_all_the_same():
-    async def main(needed):
-        runner = web.AppRunner(web.Application())
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        client = OpenAIClient([f"http://127.0.0.1:{runner.addresses[0][1]}/v1"])
-        try:
-            return await client.models(needed=needed)
-        finally:
-            await client.close()
-            await runner.cleanup()
-
-    assert asyncio.run(main(needed=False)) == []
-    with pytest.raises(ServiceError, match="404"):
-        asyncio.run(main(needed=True))
+async def test_a_server_without_a_list_of_models_is_asked_all_the_same():
+    async with listening(web.Application()) as url:
+        client = OpenAIClient([f"{url}/v1"])
+        assert await client.models(needed=False) == []
+        with pytest.raises(ServiceError, match="404"):
+            await client.models(needed=True)
+        await client.close()
 
 
 @pytest.mark.parametrize(
@@ -573,80 +467,49 @@ def test_a_server_without_a_list_of_models_is_asked_all_the_same():
         ({}, False),
     ],
 )
-def test_proxies_of_the_environment_are_honoured(variables, through, monkeypatch):
+async def test_proxies_of_the_environment_are_honoured(variables, through, monkeypatch):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
 
+    forwarded = []
+
     async def forward(request):
         forwarded.append(str(request.url))
-        return web.json_response({"choices": [{"message": {"content": "by proxy"}, "finish_reason": "stop"}]})
+        return await says()(request)
 
-    async def main():
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", forward)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", forward)
+    async with listening(app) as proxy:
         for name, value in variables.items():
-            monkeypatch.setenv(name, value.replace("PROXY", f"http://127.0.0.1:{runner.addresses[0][1]}"))
-        async with serve(says()) as (url, _):
-            client = OpenAIClient([url])
-            try:
-                return (await client.chat(BODY)).content
-            finally:
-                await client.close()
-                await runner.cleanup()
-
-    forwarded = []
-    assert asyncio.run(main()) == ("by proxy" if through else "hello")
+            monkeypatch.setenv(name, value.replace("PROXY", proxy))
+        async with client_of(says()) as (client, asked):
+            await client.chat(BODY)
+            assert len(asked) == (not through)
     assert bool(forwarded) == through
 
 
 LEFT = "the server's own default holds"
 # a quirk of the stub server among the inputs that failed once; what comes of one turn of an agent, and what is said of it
 QUIRKS = {
-    "abort": "server_error",
-    "alternate": "stop",
+    **dict.fromkeys("abort load or_choice_err or_err or_partial".split(), ("server_error",)),
+    **dict.fromkeys(
+        """alternate ctx_some_gemini ctx_some_groq ctx_some_tgi empty int32 list list_think
+        loading nomodels nousage or_mixed textcompl usagenull vllm_lpinf vllm_lpnan
+        vllm_lpnull vllm_lpok""".split(), ("stop",)
+    ),
+    **dict.fromkeys("content_filter refusal".split(), ("refused",)),
+    **dict.fromkeys("ctx_all ctx_gemini ctx_groq ctx_tgi".split(), ("context_full",)),
+    **dict.fromkeys("finishnull sse".split(), ("other",)),
+    "html": ("malformed_reply",),
+    **dict.fromkeys("lmstudio_nov1 redirect".split(), ("ServiceError",)),
+    "toolcalls": ("tool_calls",),
     "claude": ("stop", f"top_p 1.0 is left out: {LEFT}"),
-    "content_filter": "refused",
-    "ctx_all": "context_full",
-    "ctx_gemini": "context_full",
-    "ctx_groq": "context_full",
-    "ctx_tgi": "context_full",
-    "ctx_some_gemini": "stop",
-    "ctx_some_groq": "stop",
-    "ctx_some_tgi": "stop",
-    "empty": "stop",
-    "finishnull": "other",
     "gemma": ("stop", "the system text opens the first user message"),
     "gpt5": ("stop", "max_tokens is sent as max_completion_tokens", f"temperature 0 is left out: {LEFT}"),
-    "html": "malformed_reply",
-    "int32": "stop",
-    "list": "stop",
-    "list_think": "stop",
-    "lmstudio_nov1": "ServiceError",
-    "load": "server_error",
-    "loading": "stop",
-    "nomodels": "stop",
     "noseed": ("stop", "seed is sent as random_seed"),
-    "nousage": "stop",
-    "or_choice_err": "server_error",
-    "or_err": "server_error",
-    "or_mixed": "stop",
-    "or_partial": "server_error",
-    "redirect": "ServiceError",
-    "refusal": "refused",
-    "sse": "other",
-    "textcompl": "stop",
-    "toolcalls": "tool_calls",
-    "usagenull": "stop",
-    "vllm_lpinf": "stop",
-    "vllm_lpnan": "stop",
-    "vllm_lpnull": "stop",
-    "vllm_lpok": "stop",
     "vllm_topk": ("stop", "top_k 0 is sent as -1"),
-}
+}  # fmt: skip
 
 
 async def one_turn(quirk, port):
@@ -688,4 +551,4 @@ def test_every_quirk_of_the_stub_server_has_its_cure(shared):
         for server in servers.values():
             server.kill()
             server.communicate()
-    assert found == {quirk: (it,) if isinstance(it, str) else it for quirk, it in QUIRKS.items()}
+    assert found == QUIRKS

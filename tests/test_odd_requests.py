@@ -152,24 +152,20 @@ def of_here(name):
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_an_odd_request_is_answered(name, caplog, capfd):
+async def test_an_odd_request_is_answered(name, caplog, capfd):
     post, get = of_here(name)
 
-    async def main():
-        found = {}
-        async with running(name) as port:
-            for request in REQUESTS:
-                said = await answered(port, request, post, get)
-                status = re.match(rb"(?:HTTP/1.1 100 Continue\r\n\r\n)?HTTP/(?:1\.[01]|0\.9) (\d+)", said)
-                if status is None or not 200 <= int(status[1]) < 500 or b"Traceback" in said:
-                    found[request[0][:150] + request[1][:80]] = said[:300]
-            for piece in GONE:
-                await answered(port, (piece, b""), post, get, leave=True)
-            good = (f"GET {get} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode(), b"")
-            assert (await answered(port, good, post, get)).startswith(b"HTTP/1.1 200")
-        return found
-
-    found = asyncio.run(main())
+    found = {}
+    async with running(name) as port:
+        for request in REQUESTS:
+            said = await answered(port, request, post, get)
+            status = re.match(rb"(?:HTTP/1.1 100 Continue\r\n\r\n)?HTTP/(?:1\.[01]|0\.9) (\d+)", said)
+            if status is None or not 200 <= int(status[1]) < 500 or b"Traceback" in said:
+                found[request[0][:150] + request[1][:80]] = said[:300]
+        for piece in GONE:
+            await answered(port, (piece, b""), post, get, leave=True)
+        good = (f"GET {get} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode(), b"")
+        assert (await answered(port, good, post, get)).startswith(b"HTTP/1.1 200")
     logged = caplog.text + capfd.readouterr().err
     assert not found
     assert "Traceback" not in logged
@@ -200,7 +196,7 @@ FRAMES = {
 }  # fmt: skip
 
 
-def test_odd_frames_of_a_websocket_are_answered(capfd):
+async def test_odd_frames_of_a_websocket_are_answered(capfd):
     of_here("serve_env")
 
     async def talk(port, frames, *, leave=False, origin="", host="localhost"):
@@ -217,26 +213,20 @@ def test_odd_frames_of_a_websocket_are_answered(capfd):
         writer.close()
         return said
 
-    async def main():
-        async with running("serve_env") as port:
-            for host, origin in (
-                ("evil.example", ""),
-                ("localhost", "Origin: http://evil.example\r\n"),
-                ("localhost", "Origin: null\r\n"),
-            ):
-                assert (
-                    b" 403 "
-                    in (await talk(port, b"", leave=True, host=host, origin=origin)).partition(b"\r\n")[0]
-                )
-            assert b" 101 " in await talk(port, b"", leave=True, origin="Origin: http://localhost\r\n")
-            said = await asyncio.gather(*(talk(port, each) for each in FRAMES.values()))
-            await asyncio.gather(*(talk(port, each, leave=True) for each in FRAMES.values()))
-            assert b"200 OK" in await answered(
-                port, (b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b""), "", ""
-            )
-            return dict(zip(FRAMES, said, strict=True))
-
-    said = asyncio.run(main())
+    async with running("serve_env") as port:
+        for host, origin in (
+            ("evil.example", ""),
+            ("localhost", "Origin: http://evil.example\r\n"),
+            ("localhost", "Origin: null\r\n"),
+        ):
+            refused = await talk(port, b"", leave=True, host=host, origin=origin)
+            assert b" 403 " in refused.partition(b"\r\n")[0]
+        assert b" 101 " in await talk(port, b"", leave=True, origin="Origin: http://localhost\r\n")
+        said = await asyncio.gather(*(talk(port, each) for each in FRAMES.values()))
+        await asyncio.gather(*(talk(port, each, leave=True) for each in FRAMES.values()))
+        good = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert b"200 OK" in await answered(port, (good, b""), "", "")
+        said = dict(zip(FRAMES, said, strict=True))
     logged = capfd.readouterr().err
     assert all(b" 101 " in one.partition(b"\r\n")[0] and b"\x88" in one for one in said.values()), said
     assert b"Nothing was said for 2 s" in said["silence"]
@@ -245,15 +235,15 @@ def test_odd_frames_of_a_websocket_are_answered(capfd):
     assert len(logged.splitlines()) <= 2 * len(FRAMES) + 4
 
 
-def test_a_key_that_is_not_ascii_is_taken_and_another_refused():
+async def test_a_key_that_is_not_ascii_is_taken_and_another_refused():
     post, get = SERVERS["simulator with a key"][1:]
     body = json.dumps({"model": "echo", "prompt": "hello"}).encode()
 
-    async def main():
-        async with running("simulator with a key") as port:
-            return [
-                await answered(port, (f"POST {post} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nAuthorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n".encode(), body), post, get)
-                for key in (KEY, "другой", "plain")
-            ]  # fmt: skip
-
-    assert [said.split(b" ")[1] for said in asyncio.run(main())] == [b"200", b"401", b"401"]
+    head = (
+        f"POST {post} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    )
+    head += f"Content-Length: {len(body)}\r\nAuthorization: Bearer "
+    async with running("simulator with a key") as port:
+        for key, status in ((KEY, b"200"), ("другой", b"401"), ("plain", b"401")):
+            said = await answered(port, (f"{head}{key}\r\n\r\n".encode(), body), post, get)
+            assert said.split(b" ")[1] == status

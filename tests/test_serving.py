@@ -121,21 +121,17 @@ def test_huge_headers_and_paths_are_refused():
         assert at("shop", piece)[0].startswith("HTTP/1.1 400") or "400 Bad Request" in at("shop", piece)[0]
 
 
-def test_many_slow_ones_do_not_hold_up_another():
-    async def main():
-        app = SimulatorServer({}, limits=QUICK).application()
-        async with listening(app, "127.0.0.1", 0, QUICK) as port:
-            slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-            for _, writer in slow:
-                writer.write(b"GET / HTTP/1.1\r\n")
-            said, _ = await spoken(port, get("simulator"))
-            async with asyncio.timeout(30):
-                ends = await asyncio.gather(*(reader.read() for reader, _ in slow))
-            for _, writer in slow:
-                writer.close()
-            return said, ends
-
-    said, ends = asyncio.run(main())
+async def test_many_slow_ones_do_not_hold_up_another():
+    app = SimulatorServer({}, limits=QUICK).application()
+    async with listening(app, "127.0.0.1", 0, QUICK) as port:
+        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        for _, writer in slow:
+            writer.write(b"GET / HTTP/1.1\r\n")
+        said, _ = await spoken(port, get("simulator"))
+        async with asyncio.timeout(30):
+            ends = await asyncio.gather(*(reader.read() for reader, _ in slow))
+        for _, writer in slow:
+            writer.close()
     assert "200 OK" in said
     assert ends == [b""] * 200
 

@@ -44,16 +44,8 @@ def agent_turns(row):
 def graded(folder):
     """Dialogues of a scripted agent in the model's template, graded; and their pairs, with the solution and without."""
     path = folder / "expert.jsonl"
-    load("simulate_interactions")(
-        TASKS,
-        str(path),
-        agent_model="expert",
-        tokenizer=SMOLLM2,
-        num_tasks=2,
-        best_of_n=4,
-        max_turns=6,
-        **TURNS,
-    )
+    flags = {"agent_model": "expert", "tokenizer": SMOLLM2, "num_tasks": 2, "best_of_n": 4, "max_turns": 6}
+    load("simulate_interactions")(TASKS, str(path), **flags, **TURNS)
     pairs, hidden = folder / "pairs.jsonl", folder / "hidden.jsonl"
     load("evaluate_code")(
         str(path), k=4, preference_path=str(pairs), ground_truth_preference_path=str(hidden), quiet=True
@@ -69,10 +61,9 @@ def trained(stage, folder, dataset, **flags):
     steps = rows_of(folder / "metrics.jsonl")
     assert [step["step"] for step in steps] == [1, 2]
     assert all(0 < step["grad_norm"] < 100 for step in steps)
-    loaded = TokenizerChat.from_pretrained(folder)
-    assert loaded.render([Message("user", "1 + 1?")]) == TokenizerChat.from_pretrained(SMOLLM2).render(
-        [Message("user", "1 + 1?")]
-    )
+    asked = [Message("user", "1 + 1?")]
+    rendered = [TokenizerChat.from_pretrained(model).render(asked) for model in (folder, SMOLLM2)]
+    assert rendered[0] == rendered[1]
     return steps
 
 
@@ -99,16 +90,8 @@ def test_it_plays_in_its_template_and_records_the_log_probabilities_it_sampled_w
     from transformers import AutoModelForCausalLM
 
     path = folder / "played.jsonl"
-    load("simulate_interactions")(
-        TASKS,
-        str(path),
-        agent_model=SMOLLM2,
-        num_tasks=2,
-        max_turns=2,
-        max_tokens=12,
-        dtype="float32",
-        **TURNS,
-    )
+    flags = {"agent_model": SMOLLM2, "num_tasks": 2, "max_turns": 2, "max_tokens": 12, "dtype": "float32"}
+    load("simulate_interactions")(TASKS, str(path), **flags, **TURNS)
     turns = [turn for row in rows_of(path) for turn in agent_turns(row)]
     assert len(turns) == 4
     model = AutoModelForCausalLM.from_pretrained(model_path(SMOLLM2), dtype=torch.float32).eval()

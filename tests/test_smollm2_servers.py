@@ -18,7 +18,7 @@ from sweet_rl.chat.formats import SMOLLM2_GGUF, user_cache
 from sweet_rl.cli import load
 from sweet_rl.policies.vllm import VLLMServer
 from tests.test_smollm2 import TASKS, agent_turns, rows_of
-from tests.vllm.test_vllm import ARGS, PYTHON
+from tests.vllm.test_vllm import ARGS, PYTHON, small_and_offline  # noqa: F401
 
 pytestmark = [pytest.mark.smollm2, pytest.mark.timeout(600)]
 
@@ -54,21 +54,12 @@ def llama():
 @pytest.fixture(scope="module")
 def vllm(tmp_path_factory):
     """The address of a vLLM server, which is given the name alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_NO_USAGE_STATS": "1",
-        }.items():
-            patch.setenv(name, value)
-        # the human is greedy, as published, and this one then repeats itself up to the 4,096 tokens that it is asked for
-        args = (*ARGS, "--override-generation-config", '{"max_new_tokens": 64}')
-        server = VLLMServer(
-            SMOLLM2, python=PYTHON, args=args, log_path=tmp_path_factory.mktemp("vllm") / "log"
-        )
-        asyncio.run(server.start())
-        yield server.base_url.removesuffix("/v1")
-        asyncio.run(server.stop())
+    # the human is greedy, as published, and this one then repeats itself up to the 4,096 tokens that it is asked for
+    args = (*ARGS, "--override-generation-config", '{"max_new_tokens": 64}')
+    server = VLLMServer(SMOLLM2, python=PYTHON, args=args, log_path=tmp_path_factory.mktemp("vllm") / "log")
+    asyncio.run(server.start())
+    yield server.base_url.removesuffix("/v1")
+    asyncio.run(server.stop())
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,6 @@ __all__ = [
     "Span",
     "TokenizerChat",
     "Turn",
-    "TurnTemplate",
-    "UnparsableError",
-    "as_json",
-    "fold_system",
-    "load_tokenizer",
-    "model_path",
-    "tokenizer_digest",
-    "with_system",
 ]
+__all__ += ["TurnTemplate", "UnparsableError", "as_json", "fold_system", "load_tokenizer", "model_path"]
+__all__ += ["tokenizer_digest", "with_system"]

@@ -8,12 +8,16 @@ Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes; docs/publis
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -43,19 +47,12 @@ class PlainChat:
 
     `[Message("user", "Hi")]` becomes `"### user:\nHi\n\n### assistant:\n"`. Contents are written as they
     are: text that looks like a header is not escaped.
-
-    Args:
-        begin_token: written first. Servers add a model's begin-of-text token themselves; a model in process
-            that was trained with one needs it here.
     """
-
-    def __init__(self, begin_token: str = "") -> None:
-        self._begin_token = begin_token
 
     def render(self, messages: Sequence[Message]) -> str:
         """The dialogue under headings, then the open heading of the assistant."""
         entries = "".join(f"### {message.role}:\n{message.content}\n\n" for message in messages)
-        return f"{self._begin_token}{entries}### assistant:\n"
+        return f"{entries}### assistant:\n"
 
 
 class TokenizerChat:
@@ -77,15 +74,13 @@ class TokenizerChat:
             )
         self.tokenizer = tokenizer
         self._in_parts = self.folds_system = False
-        question, system = Message("user", "Hi."), Message("system", _PROBE)
-        if not self._shows(Message("user", _PROBE)):
-            self._in_parts = True
-            if not self._shows(Message("user", _PROBE)):
-                raise UsageError(
-                    f"The chat template of {tokenizer.name_or_path!r} does not show a user's message, neither "
-                    "a text nor a list of parts. Repair chat_template.jinja, or choose another model."
-                )
-        self.folds_system = not self._shows(system, question)
+        self._in_parts = not self._shows(Message("user", _PROBE))
+        if self._in_parts and not self._shows(Message("user", _PROBE)):
+            raise UsageError(
+                f"The chat template of {tokenizer.name_or_path!r} does not show a user's message, neither "
+                "a text nor a list of parts. Repair chat_template.jinja, or choose another model."
+            )
+        self.folds_system = not self._shows(Message("system", _PROBE), Message("user", "Hi."))
 
     @classmethod
     def from_pretrained(cls, model: str | Path) -> TokenizerChat:
@@ -105,13 +100,11 @@ class TokenizerChat:
         try:
             return self._apply(messages, open_turn=open_turn)
         except (_template_error(), TypeError, ValueError, ArithmeticError) as error:
-            roles = ", ".join(str(entry["role"]) for entry in map(_entry, messages))
-            shown = any(isinstance(entry["content"], list) for entry in map(_entry, messages))
-            repair = (
-                "Messages with pictures need a vision-language model."
-                if shown
-                else "Repair its chat_template.jinja, or choose another model."
-            )
+            entries = list(map(as_entry, messages))
+            roles = ", ".join(str(entry["role"]) for entry in entries)
+            repair = "Repair its chat_template.jinja, or choose another model."
+            if any(isinstance(entry["content"], list) for entry in entries):
+                repair = "Messages with pictures need a vision-language model."
             raise UsageError(
                 f"The chat template of {self.tokenizer.name_or_path!r} refuses a dialogue with the roles "
                 f"{roles}: {error}. {repair}"
@@ -134,17 +127,15 @@ class TokenizerChat:
             return False
 
     def _apply(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
-        entries = [_entry(message) for message in messages]
+        entries = list(map(as_entry, messages))
         if self.folds_system:
             entries = fold_system(entries)
         if self._in_parts:
             for entry in entries:
                 if isinstance(entry["content"], str):
                     entry["content"] = [{"type": "text", "text": entry["content"]}]
-        from sweet_rl.chat.rendering import LARGEST, RanAway, bounded
-
         try:
-            with bounded():
+            with _bounded():
                 prompt: str = self.tokenizer.apply_chat_template(
                     entries, add_generation_prompt=open_turn, tokenize=False
                 )
@@ -159,25 +150,89 @@ class TokenizerChat:
         )
 
 
+SECONDS: Final = 10.0
+"""That one rendering may take; a template of a model takes less than a thousandth of one."""
+LARGEST: Final = 50_000_000
+"""Characters of a text, entries of a list, or a number, in a template."""
+MEMORY: Final = 2 * 2**30
+"""Bytes by which the process may grow while one is made."""
+_running: Final[dict[int, float]] = {}
+_lock: Final = threading.Lock()
+_begun: Final = threading.Event()
+
+
+class RanAway(Exception):
+    """A template, which is a stranger's program, takes too long or too much memory."""
+
+
+@cache
+def _guard_templates() -> None:
+    """From now on: no operator makes what no memory can hold, and a thread watches what is rendered."""
+    from jinja2.sandbox import SandboxedEnvironment
+
+    apply = SandboxedEnvironment.call_binop
+
+    def limited(self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:
+        sizes = [len(one) if hasattr(one, "__len__") else abs(one) for one in (left, right)]
+        if sizes[0] * sizes[1] > LARGEST or (operator == "**" and sizes[1] > 16):
+            raise RanAway(f"it makes a value of more than {LARGEST:,} characters, or such a number")
+        return apply(self, context, operator, left, right)
+
+    SandboxedEnvironment.intercepted_binops = frozenset({"*", "**"})
+    SandboxedEnvironment.call_binop = limited  # type: ignore[method-assign]
+    threading.Thread(target=_watch, daemon=True, name="chat templates").start()
+
+
+def _watch() -> None:
+    """Stop what has run for too long, or made the process grow; sleeps while nothing is rendered."""
+    grown_from: dict[tuple[int, float], int] = {}
+    while _begun.wait():
+        time.sleep(0.25)
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+        except OSError:  # not on Linux
+            pages = 0
+        with _lock:
+            grown_from = {one: grown_from.get(one, pages) for one in _running.items()}
+            for thread, began in grown_from:
+                late = time.monotonic() - began > SECONDS
+                if late or (pages - grown_from[thread, began]) * 4096 > MEMORY:
+                    del _running[thread]
+                    stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
+                    stop(ctypes.c_ulong(thread), ctypes.py_object(RanAway))
+            if not _running:
+                _begun.clear()
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """A block in which a template is rendered."""
+    _guard_templates()
+    thread = threading.get_ident()
+    with _lock:
+        _running[thread] = time.monotonic()
+    _begun.set()
+    try:
+        yield
+    except RanAway:
+        raise RanAway(f"it takes more than {SECONDS:g} s, or {MEMORY >> 30} GiB of memory") from None
+    finally:
+        with _lock:
+            _running.pop(thread, None)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)  # what came too late
+
+
 class InstructedChat:
     """A model's chat template with the same system prompt before every dialogue, and room for so many tokens.
 
     Of a dialogue that is too long the oldest exchanges are left out, not the first message, which says what
     it is about, and not the last. Where these alone are too long, the prompt is, and a warning says so once.
-
-    Args:
-        chat: the template.
-        system_prompt: verbatim; empty: none.
-        max_context: tokens of a prompt at most.
-
-    Raises:
-        UsageError: they leave no room for a dialogue.
     """
 
     def __init__(self, chat: TokenizerChat, system_prompt: str, max_context: int) -> None:
         self._chat, self._system_prompt, self._max_context = chat, system_prompt, max_context
         self._told = False
-        least = len(chat.encode(self._whole([Message("user", "?")])))
+        least = len(chat.encode(chat.render(with_system(system_prompt, [Message("user", "?")]))))
         if least > max_context:
             raise UsageError(
                 f"max_context={max_context} has no room for a dialogue: with the instructions it begins with "
@@ -188,29 +243,21 @@ class InstructedChat:
         """The prompt string, which begins with the system prompt."""
         kept = list(messages)
         while True:
-            text = self._whole(kept)
+            text = self._chat.render(with_system(self._system_prompt, kept))
             length = len(self._chat.encode(text))
-            if length <= self._max_context:
-                return text
-            if len(kept) <= 3:
-                self._tell(length, messages[0])
-                return text
+            if length <= self._max_context or len(kept) <= 3:
+                break
             del kept[1:3]
-
-    def _tell(self, length: int, first: Message) -> None:
-        """Once, that of a prompt the beginning is not read."""
-        if not self._told:
+        if length > self._max_context and not self._told:
+            self._told = True
             _LOG.warning(
                 "A dialogue that begins %r has %d tokens without its oldest exchanges, of which max_context "
                 "reads the last %d: not the instructions. Raise it, or leave out such tasks. (Said once.)",
-                first.content[:60],
+                messages[0].content[:60],
                 length,
                 self._max_context,
             )
-        self._told = True
-
-    def _whole(self, messages: Sequence[Message]) -> str:
-        return self._chat.render(with_system(self._system_prompt, messages))
+        return text
 
 
 def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message]:
@@ -220,7 +267,7 @@ def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message
 
 def as_json(messages: Sequence[Message | Entry]) -> str:
     """What is recorded as the input of a model whose server renders the prompt: the messages it was sent."""
-    plain = [{"role": entry["role"], "content": entry["content"]} for entry in map(_entry, messages)]
+    plain = [{"role": entry["role"], "content": entry["content"]} for entry in map(as_entry, messages)]
     return json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
@@ -249,7 +296,7 @@ def read_back(text: str) -> tuple[str, list[Entry], str] | None:
     return text[: first.start()], messages, behind
 
 
-def _entry(message: Message | Entry) -> dict[str, Any]:
+def as_entry(message: Message | Entry) -> dict[str, Any]:
     """A message as templates read it; a list of nothing but text parts is a text."""
     if isinstance(message, Message):
         return {"role": message.role, "content": message.content}
@@ -286,9 +333,11 @@ def load_tokenizer(model: str | Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model_path(model))
     except (OSError, ValueError) as error:
+        line = first_line(error)
         raise UsageError(
-            f"No tokenizer could be loaded from {str(model)!r}: {_sentence(error)} Name a folder with "
-            "tokenizer.json and tokenizer_config.json, or a model that is in the local cache or on the hub."
+            f"No tokenizer could be loaded from {str(model)!r}: {line}{'' if line.endswith(('.', '!', '?')) else '.'} "
+            "Name a folder with tokenizer.json and tokenizer_config.json, or a model that is in the local cache "
+            "or on the hub."
         ) from error
 
 
@@ -301,11 +350,6 @@ def _template_error() -> type[Exception]:
     from jinja2 import TemplateError  # comes with transformers
 
     return TemplateError
-
-
-def _sentence(error: Exception) -> str:
-    line = first_line(error)
-    return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
 EMBEDDED: Final = "embedded"
@@ -404,10 +448,7 @@ class WholeTranscript:
 
 
 class LastObservation:
-    """The world's last message only.
-
-    For worlds that say the whole state each time: text adventures, Reflect-RL's.
-    """
+    """The world's last message only, for worlds that say the whole state each time."""
 
     def render(self, messages: Sequence[Message]) -> str:
         """The world's last message; empty when there is none."""

@@ -15,11 +15,7 @@ import string
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-CHOICES: Final[tuple[str, ...]] = (
-    *(str(number) for number in range(200)),
-    *string.ascii_lowercase,
-    *string.ascii_uppercase,
-)
+CHOICES: Final[tuple[str, ...]] = (*map(str, range(200)), *string.ascii_lowercase, *string.ascii_uppercase)
 """The 252 action labels in their order; each is a single token of GPT-2, alone and after a line break."""
 
 ANALYSE_MARKER: Final = " # Analyze:\n"
@@ -36,53 +32,35 @@ _OFFER: Final = re.compile(r"^(?:Action )?(\w+)[.:] (.+)$", re.MULTILINE)
 
 
 class PromptParts(NamedTuple):
-    """A prompt cut in two: `before + after` is the whole of it."""
+    """A prompt cut in two: what the reflection model may see, and the list of actions with its head, if any."""
 
     before: str
-    """What the reflection model may see."""
     after: str
-    """The list of actions with its head; empty in a prompt that has none."""
 
 
 class SftTexts(NamedTuple):
     """The three training texts of one step."""
 
-    plain: str
-    """A policy's that acts without reflecting: prompt, action marker, label."""
-    reflection: str
-    """The reflection model's: what stands before the list, analyse marker, reflection."""
-    policy: str
-    """The policy's that reads a reflection: the text above, the list, action marker, label."""
+    plain: str  # a policy's that acts without reflecting: prompt, action marker, label
+    reflection: str  # the reflection model's: what stands before the list, analyse marker, reflection
+    policy: str  # the policy's that reads a reflection: the text above, the list, action marker, label
 
 
 def split_prompt(text: str, head: str | None) -> PromptParts:
-    """Cut a prompt where its list of actions begins: at the last `head` in it.
-
-    Args:
-        text: the whole prompt of a state.
-        head: of the world (`World.action_head`); None or "" for a world without one.
-    """
+    """Cut a state's prompt where its list of actions begins: at the last `head` (`World.action_head`) in it."""
     at = text.rfind(head) if head else -1
     return PromptParts(text, "") if at < 0 else PromptParts(text[:at], text[at:])
 
 
 def offered_commands(text: str, head: str | None) -> dict[str, str]:
-    """The commands on offer in a prompt, by their labels, in the order of its list.
-
-    Args:
-        text: the whole prompt of a state, or its list of actions.
-        head: what begins the list.
-    """
+    """The commands on offer in a prompt, or in its list of actions, by their labels, in order."""
     return dict(_OFFER.findall(split_prompt(text, head).after))
 
 
 def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> str:
     """What the reflection model is given: everything but the actions, and the analyse marker.
 
-    Args:
-        text: the whole prompt of a state.
-        head: what begins its list of actions.
-        instruction: put on a line of its own in front.
+    An `instruction` stands on a line of its own in front.
     """
     front = f"{instruction}\n" if instruction else ""
     return f"{front}{split_prompt(text, head).before}{ANALYSE_MARKER}"
@@ -98,12 +76,8 @@ def policy_prompt(
 ) -> str:
     """What the policy is given; behind it comes the label.
 
-    Args:
-        text: the whole prompt of a state.
-        head: what begins its list of actions.
-        reflection: what the reflection model wrote, cut; "" where it was asked not to; None for an agent that
-            does not reflect at all, whose prompt has no analyse marker and no instruction.
-        instruction: as in `reflection_prompt`.
+    The `reflection` is "" where the model was not asked for one; None for an agent that does not reflect at all,
+    whose prompt has no analyse marker and no instruction.
     """
     if reflection is None:
         return f"{text}{ACTION_MARKER}"
@@ -121,17 +95,11 @@ def sft_texts(text: str, head: str | None, reflection: str, label: str, *, instr
 
 
 def resolve_label(text: str, offered: Mapping[str, str]) -> str | None:
-    """The label that an agent meant; None where it is not on offer.
+    """The label that an agent meant, of the commands on offer by label; None where it is none of them.
 
     The command itself is understood, and so is the label as the list writes it (`1. id x`).
-
-    Args:
-        text: the agent's text.
-        offered: commands by label.
     """
     text = text.strip()
-    for label, command in offered.items():
-        if text == command:
-            return label
+    known = next((label for label, command in offered.items() if text == command), None)
     label = text.strip(".").partition(".")[0].strip()
-    return label if label in offered else None
+    return known if known is not None else label if label in offered else None

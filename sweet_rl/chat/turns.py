@@ -10,12 +10,12 @@ Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sweet_rl.chat.formats import Entry, TokenizerChat
+from sweet_rl.chat.formats import Entry, TokenizerChat, as_entry
 from sweet_rl.errors import UsageError
 from sweet_rl.thoughts import closing_tag, split_thoughts
 from sweet_rl.types import Message, Role
@@ -80,9 +80,7 @@ class _Marks(NamedTuple):
 class TurnTemplate:
     """A chat template, asked for single turns.
 
-    Args:
-        chat: the template.
-        learn_thoughts: what a model thought before it spoke is learned, too; else it is only read.
+    Without `learn_thoughts` what a model thought before it spoke is only read.
     """
 
     def __init__(self, chat: TokenizerChat, *, learn_thoughts: bool = True) -> None:
@@ -104,21 +102,17 @@ class TurnTemplate:
         A message's thoughts are its `reasoning_content`, or stand in its content between tags.
         """
         found: list[Turn] = []
-        for place, message in enumerate(messages):
-            entry = (
-                message
-                if isinstance(message, Mapping)
-                else {"role": message.role, "content": message.content}
-            )
+        entries = list(map(as_entry, messages))
+        for place, entry in enumerate(entries):
             unlearned = entry.get("weight") == 0 or entry.get("train") is False  # as chat APIs mark them
             if entry["role"] != "assistant" or place < first or unlearned:
                 continue
-            prompt, text = self.chat.render(messages[:place]), _plain(entry["content"])
-            own = next(
-                (entry[key] for key in ("reasoning_content", "thinking", "reasoning") if entry.get(key)), None
-            )
+            prompt, text = self.chat.render(messages[:place]), entry["content"]
+            text = text if isinstance(text, str) else "".join(part["text"] for part in text)
+            fields = ("reasoning_content", "thinking", "reasoning")
+            own = next((entry[key] for key in fields if entry.get(key)), None)
             spoken = split_thoughts(text)
-            roles = tuple(str(m["role"] if isinstance(m, Mapping) else m.role) for m in messages[:place])
+            roles = tuple(str(one["role"]) for one in entries[:place])
             lead, between, end = self._around(roles, thinks=bool(own or spoken.thoughts))
             closes, thoughts = closing_tag(prompt), own
             if own is None and (between is not None or closes):  # else what stands between tags is text
@@ -219,7 +213,8 @@ class TurnTemplate:
         if behind is not None and not self._goes_on(behind) and not (self.end and self.end in behind):
             return prompt  # the assistant has begun to speak
         asked = opens.removesuffix(header).strip()  # what ends the message before
-        if asked and bare.endswith(asked) and not self._closed_by_assistant(bare):
+        closed_by_assistant = bare.rfind(half) > bare.rfind(self._marks.to_user.strip() or bare)
+        if asked and bare.endswith(asked) and not closed_by_assistant:
             return bare.removesuffix(asked) + opens
         start = max(0, prompt.find(self._marks.begin))
         for open_one in (bare + opens, prompt + opens, bare + opens.lstrip()):
@@ -230,10 +225,6 @@ class TurnTemplate:
         raise UnparsableError(
             f"the prompt ends with {prompt[-30:]!r}, not where the assistant is about to speak"
         )
-
-    def _closed_by_assistant(self, prompt: str) -> bool:
-        """Whether the last message of a prompt is the assistant's."""
-        return prompt.rfind(self.header.strip()) > prompt.rfind(self._marks.to_user.strip() or prompt)
 
     def _goes_on(self, text: str) -> bool:
         """Whether a further message of the user stands in a text."""
@@ -303,22 +294,15 @@ class TurnTemplate:
         if not text.startswith(begin):
             return None
         rest = text[len(begin) :]
-        if open_turn:
-            rest = rest.removesuffix(marks.opens)
+        if open_turn or rest.endswith(marks.end):
+            rest = rest.removesuffix(marks.opens if open_turn else marks.end)
         else:
-            rest = (
-                rest.removesuffix(marks.end)
-                if rest.endswith(marks.end)
-                else rest.rstrip().removesuffix(marks.end.rstrip())
-            )
+            rest = rest.rstrip().removesuffix(marks.end.rstrip())
         role: Role = "user"
         while True:
             forms = marks.to_assistant if role == "user" else (marks.to_user,)
-            at, mark = min(
-                ((rest.find(form), form) for form in forms if form in rest),
-                key=lambda f: (f[0], -len(f[1])),
-                default=(-1, ""),
-            )
+            places = ((rest.find(form), form) for form in forms if form in rest)
+            at, mark = min(places, key=lambda one: (one[0], -len(one[1])), default=(-1, ""))
             if at < 0:
                 messages.append(Message(role, rest))
                 return messages
@@ -384,10 +368,5 @@ def common_beginning(first: str, second: str) -> str:
     """The longest text that both begin with."""
     if second.startswith(first):
         return first
-    pairs = zip(first, second, strict=False)
-    return first[: next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))]
-
-
-def _plain(content: Any) -> str:
-    """A content as one text; the assistant's holds nothing but text."""
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+    pairs = enumerate(zip(first, second, strict=False))
+    return first[: next((place for place, (one, other) in pairs if one != other), len(second))]

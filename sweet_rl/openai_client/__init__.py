@@ -86,11 +86,13 @@ def _without_secrets(address: re.Match[str]) -> str:
     path, query, values = (
         re.split(r"([?#])", whole, maxsplit=1) if re.search("[?#]", whole) else (whole, "", "")
     )
-    parts, before = path.split("/"), ""
-    for number, part in enumerate(parts):
-        if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I)):
-            parts[number] = "[secret]"
-        before = part
+    parts = path.split("/")
+    parts = [
+        "[secret]"
+        if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I))
+        else part
+        for before, part in zip(["", *parts], parts, strict=False)
+    ]
     pairs = [value.partition("=") for value in re.split("[&;#]", values)] if query else []
     kept = [
         f"{name}={value}" if name.lower() in _PLAIN else f"{name}=[secret]" if equals else "[secret]"

@@ -31,7 +31,6 @@ from sweet_rl.openai_client.replies import ChatReply, body_of, failed_status, re
 from sweet_rl.openai_client.retries import (
     AttemptFailed,
     Limiter,
-    Refusals,
     RequestFailed,
     RetryPolicy,
     Spent,
@@ -50,6 +49,10 @@ _START_S: Final = 1.0
 _REST_S: Final = 5.0
 """How long an endpoint that could not be reached is passed over. A dead one fails at once, so it would
 always have the fewest outstanding requests, and draw them all."""
+_OWN: Final = {"context_full", "only_thoughts", "model_refused", "tool_call"}
+"""Failures of one request that say nothing about the others."""
+_HANDFUL: Final = 5
+"""So many failures and nothing accepted: the server refuses everything."""
 
 
 @dataclass(slots=True)
@@ -129,10 +132,11 @@ class OpenAIClient:
         self._jitter = jitter or random.Random()
         self._session: aiohttp.ClientSession | None = None
         self._named_by = f" {named_by}" if named_by else ""
-        self._refusals = Refusals()
         self._request, self._headers = dict(request or {}), dict(headers or {})
         self._dialects: dict[str, Dialect] = {}
-        self._heard = False
+        self._heard = self._accepted = False
+        self._under_way: dict[object, float] = {}  # when each was sent
+        self._refused_at: list[float] = []
         self._waits_until: float | None = None
 
     async def chat(self, body: Mapping[str, Json], *, any_reply: bool = False) -> ChatReply:
@@ -170,10 +174,9 @@ class OpenAIClient:
             ServiceError: it does not answer, or refuses.
         """
         try:
-            found, _ = await self._send(
-                "models", None, lambda data: [dict(model) for model in data["data"]], needed=needed
-            )
-            return found
+            return (
+                await self._send("models", None, lambda data: list(map(dict, data["data"])), needed=needed)
+            )[0]
         except RequestFailed as error:
             if not needed:
                 return []
@@ -204,21 +207,28 @@ class OpenAIClient:
         wanted = {
             name: value for name, value in wanted.items() if value is not None or name not in self._request
         }
-        model = str(wanted.get("model", ""))
-        dialect = self._dialects.setdefault(model, Dialect())
+        dialect = self._dialects.setdefault(str(wanted.get("model", "")), Dialect())
         if asking:
-            self.stats.model = model
+            self.stats.model = str(wanted.get("model", ""))
         tried: set[_Endpoint] = set()
-        spent = self._retry.begin(asyncio.get_running_loop().time())
+        spent = Spent(self._retry, asyncio.get_running_loop().time())
         async with self._free:
             while True:
-                endpoint = self._choose(tried)
-                sent = dialect.applied(wanted)
-                payload = json.dumps(sent).encode() if asking else None
+                if len(tried) == len(self._endpoints):
+                    tried.clear()
+                now = time.monotonic()
+                endpoint = min(
+                    self._endpoints,
+                    key=lambda one: (
+                        one in tried,
+                        one.resting_until > now,
+                        one.outstanding / one.limiter.level,
+                    ),
+                )
+                limiter, sent = endpoint.limiter, dialect.applied(wanted)
                 try:
-                    result = await self._attempt(endpoint, route, payload, read, spent)
+                    result = await self._attempt(endpoint, route, sent if asking else None, read, spent)
                 except AttemptFailed as failed:
-                    limiter = endpoint.limiter
                     change = dialect.learn(wanted, sent, failed) if asking else None
                     if change is not None:
                         self.stats.retries["adapted"] += 1
@@ -244,8 +254,7 @@ class OpenAIClient:
                     if failed.kind == "connection" and not alive:
                         endpoint.resting_until = time.monotonic() + _REST_S
                 else:
-                    self._heard = True
-                    self._refusals.accepted = self._refusals.accepted or asking
+                    self._heard, self._accepted = True, self._accepted or asking
                     return result, sent
                 with limiter.rest():
                     await self._sleep(wait_s)
@@ -264,96 +273,84 @@ class OpenAIClient:
             )
         return _START_S if now < self._waits_until else None
 
-    def _choose(self, tried: set[_Endpoint]) -> _Endpoint:
-        if len(tried) == len(self._endpoints):
-            tried.clear()
-        now = time.monotonic()
-        return min(
-            self._endpoints,
-            key=lambda endpoint: (
-                endpoint in tried,
-                endpoint.resting_until > now,
-                endpoint.outstanding / endpoint.limiter.level,
-            ),
-        )
-
     async def _attempt(
         self,
         endpoint: _Endpoint,
         route: str,
-        payload: bytes | None,
+        body: dict[str, Json] | None,
         read: Callable[[dict[str, Json]], T],
         spent: Spent,
     ) -> T:
         """Wait for a place and send once; the server's limiter learns from what becomes of it."""
-        limiter = endpoint.limiter
-        if spent.ticket is None:
-            spent.ticket = limiter.ticket()
+        limiter, payload, mark = (
+            endpoint.limiter,
+            None if body is None else json.dumps(body).encode(),
+            object(),
+        )
+        spent.ticket = spent.ticket or limiter.ticket()
         endpoint.outstanding += 1
         try:
             async with limiter.place(spent.ticket, again=spent.requests > 0) as sent_at:
                 tracking.asks(self.stats)
                 spent.requests += 1
-                with self._refusals.under_way(sent_at):
-                    try:
-                        result, seconds = await self._exchange(endpoint, route, payload, read)
-                    except AttemptFailed as failed:
-                        if failed.overload:
-                            limiter.push_back(sent_at, turned_away=failed.back_pressure)
-                        raise
+                self._under_way[mark] = sent_at
+                started = time.perf_counter()
+                try:
+                    data, result = await self._exchange(endpoint, route, payload, read)
+                except AttemptFailed as failed:
+                    if failed.overload:
+                        limiter.push_back(sent_at)
+                    raise
+                finally:
+                    del self._under_way[mark]
+                seconds = time.perf_counter() - started
                 limiter.served(seconds, self._retry.timeout_s, sent_at)
-                return result
         finally:
             endpoint.outstanding -= 1
+        self.stats.service_s += seconds
+        if payload is not None:  # tokens as the server counts them; unknown where it does not say
+            usage = data.get("usage")
+            counts = usage if isinstance(usage, dict) else {}
+            details = counts.get("completion_tokens_details")
+            numbers = [counts.get("prompt_tokens"), counts.get("completion_tokens")]
+            numbers.append(details.get("reasoning_tokens") if isinstance(details, dict) else 0)
+            prompt, completion, thought = (number if isinstance(number, int) else None for number in numbers)
+            self.stats.add(prompt, completion)
+            self.stats.reasoning_tokens += thought or 0
+        return result
 
     async def _exchange(
         self, endpoint: _Endpoint, route: str, payload: bytes | None, read: Callable[[dict[str, Json]], T]
-    ) -> tuple[T, float]:
-        """Send once; sort whatever goes wrong. Returns what was read and the seconds that it took."""
-        started = time.perf_counter()
-        try:
-            async with self._open_session().request(
-                "GET" if payload is None else "POST",
-                endpoint.url(route),
-                data=payload,
-                allow_redirects=False,
-                proxy=endpoint.proxy,
-            ) as response:
-                content = await response.read()
-                status, headers = response.status, response.headers
-        except TimeoutError:
-            raise AttemptFailed(
-                "timeout", f"no whole answer within {self._retry.timeout_s:g} s", can_pass=True
-            ) from None
-        except (aiohttp.ClientError, OSError) as error:
-            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            detail = str(cause) or type(cause).__name__
-            by = f" through the proxy {urlsplit(endpoint.proxy).hostname}" if endpoint.proxy else ""
-            starting = isinstance(cause, ConnectionRefusedError)
-            raise AttemptFailed("connection", detail + by, can_pass=True, starting=starting) from error
-        if status >= 300:
-            raise failed_status(status, headers, self._without_key(content))
-        try:
-            data = body_of(content)
-            result = read(data)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            begins = self._without_key(content)[:100].decode("utf-8", "replace")
-            raise AttemptFailed(
-                "malformed_reply",
-                f"{type(error).__name__}: {error}; the reply begins {begins!r}",
-                can_pass=True,
-            ) from error
-        seconds = time.perf_counter() - started
-        self.stats.service_s += seconds
-        if payload is not None:
-            self._count(data)
-        return result, seconds
-
-    def _open_session(self) -> aiohttp.ClientSession:
+    ) -> tuple[dict[str, Json], T]:
+        """Send once; sort whatever goes wrong. Returns the reply, and what was read of it."""
         if self._session is None:
             self._session = self._new_session(self._retry.timeout_s)
             weakref.finalize(self, _close_behind, self._session, asyncio.get_running_loop())
-        return self._session
+        method = "GET" if payload is None else "POST"
+        try:
+            async with self._session.request(
+                method, endpoint.url(route), data=payload, allow_redirects=False, proxy=endpoint.proxy
+            ) as response:
+                content = await response.read()
+        except TimeoutError:
+            raise AttemptFailed("timeout", f"no whole answer within {self._retry.timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            by = f" through the proxy {urlsplit(endpoint.proxy).hostname}" if endpoint.proxy else ""
+            detail, starting = str(cause) or type(cause).__name__, isinstance(cause, ConnectionRefusedError)
+            raise AttemptFailed("connection", detail + by, starting=starting) from error
+        clean = content  # some servers repeat the key in their messages
+        if self._key != "EMPTY":
+            clean = content.replace(self._key.encode(), b"[key]")
+        if response.status >= 300:
+            raise failed_status(response.status, response.headers, clean)
+        try:
+            data = body_of(content)
+            return data, read(data)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            begins = clean[:100].decode("utf-8", "replace")
+            detail = f"{type(error).__name__}: {error}; the reply begins {begins!r}"
+            raise AttemptFailed("malformed_reply", detail) from error
 
     def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -367,24 +364,14 @@ class OpenAIClient:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-    def _without_key(self, content: bytes) -> bytes:
-        """A server's message, without the key that some servers repeat in it."""
-        return content if self._key == "EMPTY" else content.replace(self._key.encode(), b"[key]")
-
-    def _count(self, data: dict[str, Json]) -> None:
-        """Tokens as the server counts them; unknown where it does not say."""
-        usage = data.get("usage")
-        counts = usage if isinstance(usage, dict) else {}
-        prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
-        self.stats.add(
-            prompt if isinstance(prompt, int) else None, completion if isinstance(completion, int) else None
-        )
-        details = counts.get("completion_tokens_details")
-        thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
-        self.stats.reasoning_tokens += thought if isinstance(thought, int) else 0
-
     async def _give_up(self, failure: Failure, *, asking: bool) -> None:
-        """Count a request that failed for good."""
+        """Count a request that failed for good.
+
+        Raises:
+            ServiceError: the run cannot continue: nobody answers, our identity is refused, the account is empty, or
+                a handful failed and nothing was ever accepted. Requests that were under way when the first of those
+                failed are waited for; what says nothing about other requests does not count.
+        """
         self.stats.failed[failure.kind] += 1
         self.stats.first_failure = self.stats.first_failure or failure
         if failure.kind == "quota":
@@ -396,29 +383,32 @@ class OpenAIClient:
                     f"No server answers at {self._urls} ({failure.attempts} attempts; the last one: "
                     f"{failure}). Correct the address or start it.{self._named_by} {_RESUME}"
                 )
-        if self._refusals.final(failure, asyncio.get_running_loop().time(), asking=asking):
-            offered = await self._offer(self._endpoints[0])
-            said = str(failure)  # some servers list their models themselves
-            models = (
-                ""
-                if all(name in said for name in offered or ())
-                else f" It offers {', '.join(offered or ())}."
-            )
-            elsewhere = await self._other_address() if failure.status == 404 and not offered else ""
-            raise ServiceError(
-                f"{self._urls} refuses our requests ({failure}).{elsewhere} Check the model's name, the key "
-                f"and the address.{self._named_by}{models}"
-            )
-
-    async def _other_address(self) -> str:
-        """What to try where nothing is found at the address: most servers have their routes under /v1."""
+        if self._accepted or failure.kind in _OWN or not (asking or failure.kind == "refused"):
+            return
+        if failure.kind != "refused":
+            self._refused_at.append(asyncio.get_running_loop().time())
+            oldest = next(iter(self._under_way.values()), self._refused_at[0])
+            if len(self._refused_at) < _HANDFUL or oldest < self._refused_at[0]:
+                return
         here = self._endpoints[0]
-        if here.base_url.partition("?")[0].rstrip("/").endswith("/v1"):
-            return ""
-        other = replace(here, base_url=here.url("v1"))
-        if await self._offer(other):
-            return f" A server of models answers at {shown(other.base_url)}: use that address."
-        return f" The addresses of most servers end in /v1: try {shown(other.base_url)}."
+        offered = await self._offer(here)
+        told = all(name in str(failure) for name in offered or ())  # some servers list them themselves
+        models = "" if told else f" It offers {', '.join(offered or ())}."
+        elsewhere = ""
+        if (
+            failure.status == 404
+            and not offered
+            and not here.base_url.partition("?")[0].rstrip("/").endswith("/v1")
+        ):
+            other = replace(here, base_url=here.url("v1"))  # most servers have their routes under /v1
+            address = shown(other.base_url)
+            elsewhere = f" The addresses of most servers end in /v1: try {address}."
+            if await self._offer(other):
+                elsewhere = f" A server of models answers at {address}: use that address."
+        raise ServiceError(
+            f"{self._urls} refuses our requests ({failure}).{elsewhere} Check the model's name, the key "
+            f"and the address.{self._named_by}{models}"
+        )
 
     async def _offer(self, endpoint: _Endpoint) -> list[str] | None:
         """Names of an endpoint's models, none where it does not say; None if there is no HTTP server."""

@@ -9,8 +9,7 @@ names nothing is a failure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -25,28 +24,17 @@ _ESSENTIAL: Final = frozenset(("model", "messages", "prompt", "echo", "prompt_lo
 
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "max_tokens": ("max_completion_tokens", "max_new_tokens", "max_output_tokens", "max_tokens_to_sample"),
-    "max_completion_tokens": ("max_tokens",),
-    "seed": ("random_seed",),
-    "stop": ("stop_sequences",),
-    "repetition_penalty": ("repeat_penalty",),
-    "repeat_penalty": ("repetition_penalty",),
-}
+    "max_completion_tokens": ("max_tokens",), "seed": ("random_seed",), "stop": ("stop_sequences",),
+    "repetition_penalty": ("repeat_penalty",), "repeat_penalty": ("repetition_penalty",),
+}  # fmt: skip
 """What servers call the same thing."""
 
 _NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
-    "top_k": (0, -1),
-    "top_p": (1.0,),
-    "min_p": (0.0,),
-    "repetition_penalty": (1.0,),
-    "repeat_penalty": (1.0,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "n": (1,),
-    "logprobs": (0,),
-}
+    "top_k": (0, -1), "top_p": (1.0,), "min_p": (0.0,), "repetition_penalty": (1.0,), "repeat_penalty": (1.0,),
+    "frequency_penalty": (0,), "presence_penalty": (0,), "n": (1,), "logprobs": (0,),
+}  # fmt: skip
 """Values that turn a field off, in the order in which they are tried."""
 
-_WORD_OF_ITS_OWN: Final = re.compile(r"[a-z]+")
 _REFUSES: Final = re.compile(
     r"unsupported|not (be )?(support|permit|allow|recogni|accept|implement|available|valid|found|find)|unknown|"
     r"unrecogni|unexpected|forbid|invalid|extra|deprecated|must|only|cannot|can't|should|range|default|greater|"
@@ -79,27 +67,45 @@ _NO_SYSTEM: Final = re.compile(
     r"|first message|(does|do) not support.{0,10}system",
     re.IGNORECASE | re.DOTALL,
 )
-_ALTERNATE: Final = re.compile(r"\balternat", re.IGNORECASE)
 
 
 class Change(NamedTuple):
     """One thing that is done to every request from now on, and how it is said."""
 
-    key: tuple[str, Json]
-    apply: Callable[[Fields], None]
+    how: str
+    field: str
+    value: Json
     words: str
+
+    def apply(self, body: Fields) -> None:
+        """Do it to a request, where it concerns it."""
+        field, value = self.field, self.value
+        if field not in body:
+            return
+        if self.how == "fold":
+            body[field] = fold_system(body[field])
+        elif self.how == "merge":
+            body[field] = _merged(body[field])
+        elif self.how == "drop":
+            del body[field]
+        elif self.how == "rename":
+            body[value] = body.pop(field)
+        elif self.how == "replace" and body[field] == value[0]:
+            body[field] = value[1]
+        elif self.how == "limit" and body[field] > value:  # seeds stay different
+            body[field] = body[field] % (int(value) + 1) if "seed" in field else value
 
 
 class Dialect:
     """What a server takes; it learns."""
 
     def __init__(self) -> None:
-        self._changes: dict[tuple[str, Json], Change] = {}
+        self._changes: list[Change] = []
 
     def applied(self, body: Mapping[str, Json]) -> Fields:
         """The request as this server takes it."""
         sent = dict(body)
-        for change in self._changes.values():
+        for change in self._changes:
             change.apply(sent)
         return sent
 
@@ -109,49 +115,50 @@ class Dialect:
             return None
         if self.applied(body) != sent:
             return ""
+        known = {change[:3] for change in self._changes}
         for change in _changes_for(
             sent, failed.error.words, failed.error.fields, refused=failed.kind == "bad_request"
         ):
-            if change.key not in self._changes:
-                self._changes[change.key] = change
+            if change[:3] not in known:
+                self._changes.append(change)
                 return change.words
         return None
 
 
 def _changes_for(sent: Fields, words: str, fields: tuple[str, ...], *, refused: bool) -> Iterator[Change]:
     """What may make a server take the request, the likeliest first."""
+
+    def left_out(field: str) -> Change:
+        value = "" if "seed" in field else f" {sent[field]}"
+        return Change("drop", field, None, f"{field}{value} is left out: the server's own default holds")
+
     roles = [message.get("role") for message in sent.get("messages") or () if isinstance(message, dict)]
     about_roles = any(re.search(r"\brole\b", field.partition("messages")[2]) for field in fields)
     about_roles |= re.search(r"\broles\b", words) is not None
-    alternate = _ALTERNATE.search(words) is not None
+    alternate = re.search(r"\balternat", words, re.IGNORECASE) is not None
     if "system" in roles and (alternate or about_roles or _NO_SYSTEM.search(words)):
-        yield Change(("fold", None), _fold_system, "the system text opens the first user message")
+        yield Change("fold", "messages", None, "the system text opens the first user message")
     if alternate and any(one == other for one, other in pairwise(roles)):
-        yield Change(("merge", None), _merge, "neighbouring messages of one role are joined")
+        yield Change("merge", "messages", None, "neighbouring messages of one role are joined")
     if "logprobs" in sent and "json compliant" in words.lower():  # a log-probability of minus infinity
-        yield _left_out("logprobs", sent)
+        yield left_out("logprobs")
     if not refused:
         return
     named = _named(sent, words, fields)
     if len(named) > 1 and _NOT_BOTH.search(words):
-        named.sort(key=lambda field: sent[field] not in _NEUTRAL.get(field, ()))
-        yield _left_out(named[0], sent)
+        yield left_out(min(named, key=lambda field: sent[field] not in _NEUTRAL.get(field, ())))
         return
     for field in named:
+        value, neutral = sent[field], _NEUTRAL.get(field, ())
         for other in _other_names(field, sent, words):
-            yield Change((field, other), partial(_rename, field, other), f"{field} is sent as {other}")
-        neutral = _NEUTRAL.get(field, ())
-        if sent[field] in neutral and not (_UNKNOWN.search(words) and "value" not in words.lower()):
-            for value in neutral[neutral.index(sent[field]) + 1 :]:
-                yield Change(
-                    (field, value),
-                    partial(_replace, field, sent[field], value),
-                    f"{field} {sent[field]} is sent as {value}",
-                )
-        elif sent[field] not in neutral and (most := _most(sent[field], words)) is not None:
-            yield Change((f"{field} <=", most), partial(_limit, field, most), f"{field} is at most {most:,}")
+            yield Change("rename", field, other, f"{field} is sent as {other}")
+        if value in neutral and not (_UNKNOWN.search(words) and "value" not in words.lower()):
+            for other in neutral[neutral.index(value) + 1 :]:
+                yield Change("replace", field, (value, other), f"{field} {value} is sent as {other}")
+        elif value not in neutral and (most := _most(value, words)) is not None:
+            yield Change("limit", field, most, f"{field} is at most {most:,}")
         if not field.startswith("max_") or _UNKNOWN.search(words):
-            yield _left_out(field, sent)
+            yield left_out(field)
 
 
 def _named(sent: Fields, words: str, fields: tuple[str, ...]) -> list[str]:
@@ -159,7 +166,7 @@ def _named(sent: Fields, words: str, fields: tuple[str, ...]) -> list[str]:
     ours = [field for field in sent if field not in _ESSENTIAL]
     places: dict[str, int] = {}
     for field in ours:
-        bare = _WORD_OF_ITS_OWN.fullmatch(field) is not None
+        bare = re.fullmatch("[a-z]+", field) is not None
         called = [field, *(name for name, others in _NAMES.items() if field in others and name not in sent)]
         name = f"(?:{'|'.join(called)})".replace("_", "[ _-]?")
         if any(re.search(rf"(^|\W|_){name}$", path, re.IGNORECASE) for path in fields):
@@ -199,41 +206,12 @@ def _most(value: Json, words: str) -> float | int | None:
     return None
 
 
-def _left_out(field: str, sent: Fields) -> Change:
-    value = "" if "seed" in field else f" {sent[field]}"
-    words = f"{field}{value} is left out: the server's own default holds"
-    return Change((field, None), partial(_drop, field), words)
-
-
-def _drop(name: str, body: Fields) -> None:
-    body.pop(name, None)
-
-
-def _rename(old: str, new: str, body: Fields) -> None:
-    if old in body:
-        body[new] = body.pop(old)
-
-
-def _replace(name: str, old: Json, new: Json, body: Fields) -> None:
-    if body.get(name) == old:
-        body[name] = new
-
-
-def _limit(name: str, most: float, body: Fields) -> None:
-    if name in body and body[name] > most:  # seeds stay different
-        body[name] = body[name] % (int(most) + 1) if "seed" in name else most
-
-
-def _fold_system(body: Fields) -> None:
-    body["messages"] = fold_system(body["messages"])
-
-
-def _merge(body: Fields) -> None:
+def _merged(messages: list[Fields]) -> list[Fields]:
     merged: list[Fields] = []
-    for message in body["messages"]:
+    for message in messages:
         same = merged and merged[-1].get("role") == message.get("role")
         if same and isinstance(message["content"], str) and isinstance(merged[-1]["content"], str):
             merged[-1] = {**merged[-1], "content": f"{merged[-1]['content']}\n\n{message['content']}"}
         else:
             merged.append(dict(message))
-    body["messages"] = merged
+    return merged

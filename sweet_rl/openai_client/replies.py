@@ -17,29 +17,19 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
     word: reason
     for reason, words in (
         (FinishReason.STOP, "stop eos eos_token end_turn stop_sequence stop_token complete"),
-        (
-            FinishReason.LENGTH,
-            "length max_tokens max_output_tokens max_length model_length model_context_window_exceeded",
-        ),
-        (
-            FinishReason.REFUSED,
-            "refusal content_filter content_filtered guardrail_intervened safety sensitive recitation blocklist "
-            "prohibited_content spii",
-        ),
+        (FinishReason.LENGTH, "length max_tokens max_output_tokens max_length model_length model_context_window_exceeded"),
+        (FinishReason.REFUSED, """refusal content_filter content_filtered guardrail_intervened safety sensitive recitation
+            blocklist prohibited_content spii"""),
         (FinishReason.TOOL_CALLS, "tool_calls tool_use function_call malformed_function_call"),
     )
     for word in words.split()
-}
+}  # fmt: skip
 """`finish_reason` as OpenAI, Anthropic, Google, Mistral, Cohere, TGI and others write it, in lower case."""
 
-_FAULTS: Final = (
-    "error", "load", "abort", "aborted", "cancelled", "canceled", "failed", "insufficient_system_resource",
-    "network_error",
-)  # fmt: skip
+_FAULTS: Final = frozenset(
+    "error load abort aborted cancelled canceled failed insufficient_system_resource network_error".split()
+)
 """Reasons for which a reply ended because of the server: it was loading, shutting down, out of resources."""
-
-_THOUGHTS: Final = ("reasoning_content", "reasoning")
-"""Where servers put what a model thought: vLLM and DeepSeek, and OpenRouter and newer vLLMs."""
 
 _CONTEXT_FULL: Final = re.compile(
     r"context[ _]?(length|window|size|limit)|tokens_limit_reached|max_prompt_tokens"
@@ -52,10 +42,7 @@ _CONTEXT_FULL: Final = re.compile(
 _TAGS: Final = re.compile(r"<(style|script).*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL)
 _RATE: Final = re.compile(r"per (minute|day|hour)|rate.?limit|\bTPM\b", re.IGNORECASE)
 _UNPAID: Final = re.compile(r"insufficient[_ ](quota|balance|credits?|funds)|credit balance", re.IGNORECASE)
-_WORDS: Final = (
-    "error", "errors", "message", "msg", "detail", "details", "fieldViolations", "description", "reason",
-    "metadata", "raw", "exception",
-)  # fmt: skip
+_WORDS: Final = "error errors message msg detail details fieldViolations description reason metadata raw exception".split()
 """Where an error's sentences stand, in the order in which they are read."""
 
 _KINDS: Final = {408: "timeout", 429: "rate_limited"} | dict.fromkeys((400, 413, 422), "bad_request")
@@ -85,25 +72,16 @@ class ServerError:
     codes: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
 
-    @property
-    def context_full(self) -> bool:
-        """Whether the request does not fit the model's context."""
-        return is_context_full(" ".join((self.words, *self.codes)))
-
-
-def is_context_full(words: str) -> bool:
-    """Whether these are the words, or the code, of a server whose model's context is too small."""
-    return _CONTEXT_FULL.search(words) is not None and _RATE.search(words) is None
-
 
 def failed_status(status: int, headers: Mapping[str, str], body: Json) -> AttemptFailed:
     """Sort an error: 408, 409, 425, 429 and 5xx can pass; what the request itself causes cannot."""
     error = server_error(body)
+    said = " ".join((error.words, *error.codes))
     can_pass = status in _PASSING or status >= 500
     kind = _KINDS.get(status, "server_error" if status >= 500 else "refused")
-    if status != 429 and error.context_full:
+    if status != 429 and _CONTEXT_FULL.search(said) and not _RATE.search(said):
         kind, can_pass = "context_full", False
-    elif status == 402 or (status < 500 and _UNPAID.search(" ".join((error.words, *error.codes)))):
+    elif status == 402 or (status < 500 and _UNPAID.search(said)):
         kind, can_pass = "quota", False  # may come with 429, but waiting does not fill an account
     detail = error.words[:300]
     if location := headers.get("Location"):
@@ -169,9 +147,7 @@ def body_of(content: bytes) -> dict[str, Json]:
     """The object of a successful response."""
     if content.lstrip()[:1] == b"<":
         raise AttemptFailed(
-            "malformed_reply",
-            f"a web page came, no JSON: {server_error(content).words[:200]!r}",
-            can_pass=True,
+            "malformed_reply", f"a web page came, no JSON: {server_error(content).words[:200]!r}"
         )
     streamed = content.lstrip().startswith((b"data:", b"event:", b":"))
     data = _joined(content.decode()) if streamed else json.loads(content)
@@ -180,8 +156,7 @@ def body_of(content: bytes) -> dict[str, Json]:
     data = data[0] if isinstance(data, list) and len(data) == 1 else data
     if not data.get("choices") and data.get("error"):
         raise _failed_within(data["error"])
-    found: dict[str, Json] = data
-    return found
+    return dict(data)
 
 
 def _failed_within(error: Json) -> AttemptFailed:
@@ -232,7 +207,7 @@ def read_texts(data: Mapping[str, Json]) -> list[dict[str, Json]]:
         reason = _finish(choice)
         text = choice.get("text")
         if text is None or (not text and reason is FinishReason.OTHER):
-            raise AttemptFailed("empty_reply", f"the text of a choice is {text!r}", can_pass=True)
+            raise AttemptFailed("empty_reply", f"the text of a choice is {text!r}")
         choices.append({**choice, "finish_reason": reason})
     return choices
 
@@ -242,7 +217,7 @@ def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
     choice = _choices(data)[0]
     reason, message = _finish(choice), choice["message"]
     if message is None:
-        raise AttemptFailed("empty_reply", "the message is null", can_pass=True)
+        raise AttemptFailed("empty_reply", "the message is null")
     text, aside, refusal = _parts(message)
     spoken = split_thoughts(text or "")
     thoughts = aside or spoken.thoughts
@@ -259,7 +234,7 @@ def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
         and (reason is FinishReason.OTHER or (text is None and reason is FinishReason.STOP))
     ):
         said = f"the content is {'null' if text is None else 'empty'} (finish_reason {choice.get('finish_reason')})"
-        raise AttemptFailed("empty_reply", said, can_pass=True)
+        raise AttemptFailed("empty_reply", said)
     if any_reply:
         return ChatReply(content, reason, thoughts)
     kind = ""
@@ -285,7 +260,7 @@ def _choices(data: Mapping[str, Json]) -> list[dict[str, Json]]:
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise TypeError("choices is not a list of objects")
     if not choices:
-        raise AttemptFailed("empty_reply", "the list of choices is empty", can_pass=True)
+        raise AttemptFailed("empty_reply", "the list of choices is empty")
     return choices
 
 
@@ -295,16 +270,15 @@ def _finish(choice: Mapping[str, Json]) -> FinishReason:
         raise _failed_within(choice["error"])
     said = str(choice.get("finish_reason") or "").lower()
     if said in _FAULTS:
-        raise AttemptFailed(
-            "server_error", f"the server broke the reply off (finish_reason {said})", can_pass=True
-        )
+        raise AttemptFailed("server_error", f"the server broke the reply off (finish_reason {said})")
     return _REASONS.get(said, FinishReason.OTHER)
 
 
 def _parts(message: Mapping[str, Json]) -> tuple[str | None, str | None, str | None]:
     """Text, thoughts and refusal of a message; None for what it has not. Contents may come in parts."""
     content, refusal = message.get("content"), message.get("refusal")
-    thoughts = [next((text for text in map(message.get, _THOUGHTS) if isinstance(text, str)), "")]
+    fields = ("reasoning_content", "reasoning")  # vLLM's and DeepSeek's; OpenRouter's and newer vLLMs'
+    thoughts = [next((text for text in map(message.get, fields) if isinstance(text, str)), "")]
     if content is None or isinstance(content, str):
         text = content
     else:

@@ -24,15 +24,8 @@ if TYPE_CHECKING:
 
 _OVERLOADED = {502, 503, 504, 529}
 
-_OWN = {"context_full", "only_thoughts", "model_refused", "tool_call"}
-"""Failures of one request that say nothing about the others."""
-
 MOST_LOST: Final = 12
 """Connections that one request may lose while its server answers others."""
-
-HANDFUL: Final = 5
-"""So many failures and nothing accepted: the server refuses everything."""
-
 _CROWDED_WAIT_S: Final = 5.0
 """The longest wait of our own choosing while the server accepts others: a place may be free any moment."""
 
@@ -55,31 +48,18 @@ class AttemptFailed(Exception):
     """
 
     def __init__(
-        self,
-        kind: str,
-        detail: str,
-        *,
-        can_pass: bool,
-        status: int | None = None,
-        retry_after_s: float | None = None,
-        error: ServerError | None = None,
-        starting: bool = False,
-    ) -> None:
+        self, kind: str, detail: str, *, can_pass: bool = True, status: int | None = None,
+        retry_after_s: float | None = None, error: ServerError | None = None, starting: bool = False,
+    ) -> None:  # fmt: skip
         self.kind, self.detail, self.can_pass = kind, detail, can_pass
         self.status, self.retry_after_s, self.error = status, retry_after_s, error
         self.starting = starting or status == 503
+        asks = status is not None and status >= 500 and retry_after_s is not None
+        self.back_pressure = can_pass and (
+            kind == "rate_limited" or asks
+        )  # it is well, and asks for patience
+        self.overload = self.back_pressure or kind in {"connection", "timeout"} or status in _OVERLOADED
         super().__init__(f"{kind}: {detail}")
-
-    @property
-    def back_pressure(self) -> bool:
-        """The server is well and asks for patience: 429, or a 5xx that says when to come again."""
-        asks = self.status is not None and self.status >= 500 and self.retry_after_s is not None
-        return self.can_pass and (self.kind == "rate_limited" or asks)
-
-    @property
-    def overload(self) -> bool:
-        """Fewer requests at once may help."""
-        return self.back_pressure or self.kind in {"connection", "timeout"} or self.status in _OVERLOADED
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +105,7 @@ class RetryPolicy:
         """Seconds to wait: exponential with jitter, but never less than the server asked for."""
         doublings = min(failed_attempts - 1, 64)  # beyond that a float overflows sooner or later
         longest = min(self.max_wait_s if most_s is None else most_s, self.first_wait_s * 2.0**doublings)
-        own = longest * source.uniform(0.5, 1.0)
-        return max(own, min(asked_s or 0.0, self.max_retry_after_s))
-
-    def begin(self, now: float) -> Spent:
-        """The account of one request that begins now."""
-        return Spent(self, now)
+        return max(longest * source.uniform(0.5, 1.0), min(asked_s or 0.0, self.max_retry_after_s))
 
 
 @dataclass(slots=True)
@@ -150,11 +125,7 @@ class Spent:
     ) -> float | None:
         """Charge a failed attempt; the seconds to wait before the next one, None where there is none.
 
-        Args:
-            failed: the result of the attempt.
-            source: of the wait's randomness.
-            alive: the server has answered others meanwhile.
-            closed: it turns away even single requests.
+        `alive`: the server has answered others meanwhile; `closed`: it turns away even single requests.
         """
         if not failed.can_pass:
             return None
@@ -168,43 +139,6 @@ class Spent:
         if self._charged >= self.policy.attempts or (patient and self._waited_s > self.policy.patience_s):
             return None
         return wait_s
-
-
-class Refusals:
-    """Distinguishes a server that never accepts anything from one that refused a request or two."""
-
-    def __init__(self) -> None:
-        self.accepted = False
-        self._count = 0
-        self._first_at = 0.0
-        self._sent: dict[object, float] = {}
-
-    @contextmanager
-    def under_way(self, sent_at: float) -> Iterator[None]:
-        """Around a request, which may be the first that is accepted."""
-        mark = object()
-        self._sent[mark] = sent_at
-        try:
-            yield
-        finally:
-            del self._sent[mark]
-
-    def final(self, failure: Failure, now: float, *, asking: bool) -> bool:
-        """Whether the run cannot continue: a refusal of our identity, or a handful of any other failures.
-
-        Requests that were under way when the first of them failed are waited for. A request that is too long
-        for the model says nothing about the others.
-        """
-        if self.accepted or failure.kind in _OWN:
-            return False
-        if failure.kind == "refused":
-            return True
-        if not asking:
-            return False
-        self._first_at = self._first_at if self._count else now
-        self._count += 1
-        oldest = next(iter(self._sent.values()), now)
-        return self._count >= HANDFUL and oldest >= self._first_at
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -236,20 +170,17 @@ _limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = We
 class Limiter:
     """Places at one server. Those who wait are served by age: of the episode, then of the request.
 
-    So episodes (what `for_each` works on) end one after the other, and who was turned away comes first.
-
-    While even single requests fail, only those that have failed are sent again, each when its own wait is
-    over.
+    So episodes (what `for_each` works on) end one after the other, and who was turned away comes first. While even
+    single requests fail, only those that have failed are sent again, each when its own wait is over.
     """
 
     def __init__(self) -> None:
         self.level = FIRST_LEVEL
-        self.turned_away = 0
         self.accepted_at = float("-inf")
         self._in_flight = 0
         self._resting = 0
         self._steep = True
-        self._closed = False
+        self.closed = False  # the address refuses even single requests
         self._changed_at = float("-inf")
         self._accepted = 0
         self._tickets = itertools.count()
@@ -259,19 +190,9 @@ class Limiter:
         """The age of a request among all that are sent here."""
         return place_in_order(), next(self._tickets)
 
-    @property
-    def closed(self) -> bool:
-        """Whether the address refuses even single requests."""
-        return self._closed
-
     @asynccontextmanager
     async def place(self, ticket: Ticket, *, again: bool = False) -> AsyncIterator[float]:
-        """Wait for a place and hold it; yields the time, in seconds of the loop's clock, at which it was got.
-
-        Args:
-            ticket: the age of the request.
-            again: it was turned away before.
-        """
+        """Wait for a place and hold it; yields the loop's time at which it was got. `again`: turned away before."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         heapq.heappush(self._waiting, (ticket, again, future))
@@ -302,8 +223,8 @@ class Limiter:
         now = asyncio.get_running_loop().time()
         self.accepted_at = now
         self._accepted += 1
-        if self._closed:
-            self._closed, self._steep = False, True
+        if self.closed:
+            self.closed, self._steep = False, True
         if seconds > _TOO_SLOW * timeout_s:
             self._steep = False
             self.push_back(sent_at)
@@ -311,16 +232,10 @@ class Limiter:
             self.level += 2.0 if self._steep else 0.5 / self.level
         self._admit()
 
-    def push_back(self, sent_at: float, *, turned_away: bool = False) -> None:
-        """The server had too much to do. Requests sent before the last change of the level show nothing new.
-
-        Args:
-            sent_at: when the request was sent.
-            turned_away: the server refused the request (429) rather than failing.
-        """
-        self.turned_away += turned_away
+    def push_back(self, sent_at: float) -> None:
+        """The server had too much to do. Requests sent before the last change of the level show nothing new."""
         if self.level <= 1:
-            self._closed = True
+            self.closed = True
         if sent_at < self._changed_at:
             return
         share = _GENTLE if 2 * self._accepted >= self.level else _STEEP
@@ -335,7 +250,7 @@ class Limiter:
     def _admit(self) -> None:
         while self._waiting and self._in_flight < int(self.level):
             _, again, future = self._waiting[0]
-            if not future.done() and self._closed and self._resting and not again:
+            if not future.done() and self.closed and self._resting and not again:
                 return
             heapq.heappop(self._waiting)
             if not future.done():

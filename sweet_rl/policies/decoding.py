@@ -88,31 +88,26 @@ class Decoder:
             yield batch.write(self._end_ids, self._ends)
             if not batch.living:
                 return
-            self._read_on(batch)
+            with torch.inference_mode():  # read the tokens that were written last
+                tokens_P = batch.part()
+                batch.mask_PT = torch.cat([batch.mask_PT, torch.ones_like(batch.mask_PT[:, :1])], dim=1)
+                batch.logits_PV, batch.cache = self._forward(tokens_P[:, None], batch.mask_PT, batch.cache)
 
     @torch.inference_mode()
     def _start(self, requests: Sequence[Request]) -> _Batch:
-        """Read the distinct prompts."""
+        """Read the distinct prompts beside each other."""
         places = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt_ids for r in requests))}
-        logits_PV, mask_PT, cache = self._prefill(list(places)) or self._read(list(places))
+        if read := self._prefill(list(places)):
+            logits_PV, mask_PT, cache = read
+        else:
+            width, device = max(map(len, places)), self._model.device
+            ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in places], device=device)
+            mask_PT = torch.tensor(
+                [[0] * (width - len(ids)) + [1] * len(ids) for ids in places], device=device
+            )
+            logits_PV, cache = self._forward(ids_PT, mask_PT, None)
         with_room(cache)
         return _Batch(requests, [places[r.prompt_ids] for r in requests], logits_PV, mask_PT, cache)
-
-    def _read(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
-        """Read prompts beside each other."""
-        width = max(map(len, prompts))
-        device = self._model.device
-        ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in prompts], device=device)
-        mask_PT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
-        logits_PV, cache = self._forward(ids_PT, mask_PT, None)
-        return logits_PV, mask_PT, cache
-
-    @torch.inference_mode()
-    def _read_on(self, batch: _Batch) -> None:
-        """Read the tokens that were written last."""
-        tokens_P = batch.part()
-        batch.mask_PT = torch.cat([batch.mask_PT, torch.ones_like(batch.mask_PT[:, :1])], dim=1)
-        batch.logits_PV, batch.cache = self._forward(tokens_P[:, None], batch.mask_PT, batch.cache)
 
     def _forward(self, ids_BT: Tensor, mask_BT: Tensor, cache: Any) -> tuple[Tensor, Any]:
         """Logits after the last position, and the cache."""

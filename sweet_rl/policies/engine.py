@@ -1,9 +1,9 @@
 """Continuous batches: texts are written side by side, and a new one begins as soon as another one has ended.
 
 Every step is one forward pass over what is new: the last token of each text that is being written, and the
-prompts that are not yet read, without padding. What was read stays (`PrefixCache`) until the model's weights change, so a turn
-of a dialogue reads what was said since the last one. Requests with the same prompt are one text as long as
-the same is written for them. Importing this module imports torch.
+prompts that are not yet read, without padding. What was read stays (`PrefixCache`), so a turn of a dialogue
+reads what was said since the last one: the model's weights must stay, too. Requests with the same prompt are
+one text as long as the same is written for them. Importing this module imports torch.
 
 Axes: N tokens read in a step, I texts that are read to their end, R requests that get a token, V vocabulary.
 """
@@ -13,8 +13,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from array import array
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -22,9 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from sweet_rl.errors import ServiceError
 from sweet_rl.policies.decoding import Request, Written, draws_of, write_tokens
 from sweet_rl.policies.slots import NAME, Reading, Segment, Slots
 
@@ -61,16 +58,14 @@ class Engine:
         self,
         model: Any,
         end_ids: Collection[int],
-        ends: Callable[[Sequence[int]], bool] = lambda _: False,
         *,
         max_rows: int = 64,
         max_texts: int = 128,
         max_bytes: float = 2**31,
     ) -> None:
-        self._model, self._end_ids, self._ends = model, frozenset(end_ids), ends
+        self._model, self._end_ids = model, frozenset(end_ids)
         self._max_rows = max_rows
         self._cache = PrefixCache(max_rows=max_rows, max_texts=max_texts, max_bytes=max_bytes)
-        self._weights = WeightsState(model)
         self._waiting: dict[int, Request] = {}
         self._rows: dict[int, _Row] = {}
         self._numbers = itertools.count()
@@ -104,15 +99,6 @@ class Engine:
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Written]]:
         """One forward pass; the requests that it finished, by their numbers."""
-        try:
-            return self._step()
-        except torch.OutOfMemoryError as error:
-            raise ServiceError(
-                f"Out of GPU memory with {len(self._rows)} turns in one batch. Lower the largest batch "
-                "(--max_batch), the tokens of a turn or --cache_gib, and continue the run."
-            ) from error
-
-    def _step(self) -> list[tuple[int, Written]]:
         self._begin()
         parts = self._parts()
         self._cache.make_room(max(end for _, end in parts.values()))
@@ -120,36 +106,17 @@ class Engine:
         ids = [token for text, part in parts.items() for token in text.ids[slice(*part)]]
         whole = [text for text, (_, end) in parts.items() if end == len(text.ids)]
         asked_I = torch.tensor([end == len(text.ids) for text, (_, end) in parts.items()]).nonzero()[:, 0]
-        logits_IV = self._read(ids, segments, asked_I)
+        self.read += len(ids)
+        logits_IV = read(self._model, self._cache.slots, ids, segments, asked_I)
         for text, (_, end) in parts.items():
             text.read = end
         return self._write(whole, logits_IV) if whole else []
-
-    def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
-        """Work until these are finished; yield after every step those that it finished, by their places.
-
-        Where the generator is closed before, the others are dropped.
-        """
-        places = {self.add(request): place for place, request in enumerate(requests)}
-        try:
-            while places:
-                finished = [(number, written) for number, written in self.step() if number in places]
-                yield [(places.pop(number), written) for number, written in finished]
-        finally:
-            for number in places:
-                self.drop(number)
 
     def _begin(self) -> None:
         """Give places to those who wait."""
         if not self._waiting:
             return
-        if self._weights.changed():
-            self._cache.forget()
-        found = {
-            row.request.prompt_ids: row.text
-            for row in self._rows.values()
-            if not row.token_ids and not row.text.outdated
-        }
+        found = {row.request.prompt_ids: row.text for row in self._rows.values() if not row.token_ids}
         unread: set[tuple[int, ...]] = set()
         for number, request in list(self._waiting.items()):
             ids = request.prompt_ids
@@ -177,11 +144,6 @@ class Engine:
                 parts[text] = begin, end
         return parts
 
-    def _read(self, ids: Sequence[int], segments: Sequence[Segment], asked_I: Tensor) -> Tensor:
-        """Logits behind the segments that are asked."""
-        self.read += len(ids)
-        return read(self._model, self._cache.slots, ids, segments, asked_I)
-
     def _write(self, texts: Sequence[Text], logits_IV: Tensor) -> list[tuple[int, Written]]:
         """A token for each request of these texts; the requests that end with it."""
         places = {text: place for place, text in enumerate(texts)}
@@ -198,27 +160,23 @@ class Engine:
         ):
             row.token_ids.append(token)
             row.logprobs.append(logprob)
-            ended = token in self._end_ids or self._ends(row.token_ids)
+            ended = token in self._end_ids
             if ended or len(row.token_ids) == row.request.max_new_tokens:
                 finished.append((number, Written(tuple(row.token_ids), tuple(row.logprobs), ended)))
                 del self._rows[number]
             else:
                 going[row.text].setdefault(token, []).append(row)
-        for text, ways in going.items():
-            self._go_on(text, ways)
+        for text, ways in going.items():  # it goes on with the first token; who wrote another one, in a copy
+            for token, others in list(ways.items())[1:]:
+                other = self._cache.fork(text)
+                other.ids.append(token)
+                for row in others:
+                    row.text = other
+            if ways:
+                text.ids.append(next(iter(ways)))
+            else:
+                self._cache.release(text)
         return finished
-
-    def _go_on(self, text: Text, ways: dict[int, list[_Row]]) -> None:
-        """The text goes on with the first of these tokens; those who wrote another one go on in a copy."""
-        for token, rows in list(ways.items())[1:]:
-            other = self._cache.fork(text)
-            other.ids.append(token)
-            for row in rows:
-                row.text = other
-        if ways:
-            text.ids.append(next(iter(ways)))
-        else:
-            self._cache.release(text)
 
 
 def read(
@@ -227,8 +185,11 @@ def read(
     """One forward pass over the segments' tokens; logits [I, V] behind the segments that are asked."""
     reading = Reading(slots, segments, model.device)
     last_I = reading.last_I[asked_I]
-    keeps = _keeps(type(_bare(model)).forward)
-    with _attention_to_slots(model):
+    keeps = _keeps(type(model).forward)
+    config = model.config.get_text_config()
+    before = config._attn_implementation
+    config._attn_implementation = NAME  # it has no public name
+    try:
         output = model(
             input_ids=torch.tensor([ids], device=model.device),
             position_ids=reading.places_N[None],
@@ -236,6 +197,8 @@ def read(
             reading=reading,
             **({"logits_to_keep": last_I} if keeps else {}),
         )
+    finally:
+        config._attn_implementation = before
     logits: Tensor = output.logits[0] if keeps else output.logits[0, last_I]
     return logits
 
@@ -248,7 +211,7 @@ def serves(model: Any) -> bool:
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
-    if not _attention(config).startswith("sdpa") or not kinds <= _ATTENTION:
+    if not config._attn_implementation.startswith("sdpa") or not kinds <= _ATTENTION:
         return False
     one, other = (torch.arange(first, first + 8) % config.vocab_size for first in (1, 4))
     slots = Slots()
@@ -273,28 +236,6 @@ def _keeps(forward: Any) -> bool:
     return "logits_to_keep" in inspect.signature(forward).parameters
 
 
-def _attention(config: Any) -> str:
-    name: str = config._attn_implementation  # it has no public name
-    return name
-
-
-def _bare(model: Any) -> Any:
-    """The model itself, where there is an adapter around it."""
-    return getattr(model, "get_base_model", lambda: model)()
-
-
-@contextmanager
-def _attention_to_slots(model: Any) -> Iterator[None]:
-    """The model attends to slots; outside it computes as ever."""
-    config = model.config.get_text_config()
-    before = _attention(config)
-    config._attn_implementation = NAME  # it has no public name
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
-
-
 _WORTH_WAITING = 32
 """Tokens that must be saved for a text to wait while another one reads them."""
 
@@ -307,7 +248,7 @@ class Text:
     """A text in a slot: its tokens, of which the first `read` are in memory.
 
     `prompt` is the number of its first tokens that were given and not written. `at_work` says that somebody
-    reads or writes it; `outdated`, that the weights have changed since it was begun.
+    reads or writes it.
     """
 
     slot: int
@@ -315,7 +256,6 @@ class Text:
     read: int = 0
     prompt: int = 0
     at_work: bool = True
-    outdated: bool = False
 
     @property
     def key(self) -> bytes:
@@ -350,7 +290,7 @@ class PrefixCache:
             if known == len(wanted):
                 break
             more_is_read = text.read > known and _goes_on(text.ids, wanted, known)
-            if text.outdated or not (more_is_read or _goes_on(text.ids, wanted, coming)):
+            if not (more_is_read or _goes_on(text.ids, wanted, coming)):
                 continue  # it shares no more than what is found
             shared = _shared(text.ids, wanted)
             coming = max(coming, shared)
@@ -372,7 +312,7 @@ class PrefixCache:
 
     def fork(self, text: Text) -> Text:
         """Another text with the same tokens, of which as many are read."""
-        other = Text(self._free_slot(), text.ids[:], text.read, text.prompt, outdated=text.outdated)
+        other = Text(self._free_slot(), text.ids[:], text.read, text.prompt)
         self.slots.copy(text.slot, other.slot, text.read)
         self._working.append(other)
         return other
@@ -382,7 +322,7 @@ class PrefixCache:
         self._working.remove(text)
         if self._begun.get(text.key) is text:
             del self._begun[text.key]
-        if text.outdated or not text.read or self._max_bytes <= 0:
+        if not text.read or self._max_bytes <= 0:
             self._free.append(text.slot)
             return
         del text.ids[text.read :]
@@ -393,11 +333,9 @@ class PrefixCache:
         self._resting[text.key] = text
 
     def forget(self) -> None:
-        """Drop what is kept. What is being written stays, and is dropped at its end."""
+        """Drop what is kept of texts that nobody writes."""
         self._free += [text.slot for text in self._resting.values()]
         self._resting.clear()
-        for text in self._working:
-            text.outdated = True
 
     def make_room(self, places: int) -> None:
         """Let every slot have so many places."""
@@ -440,50 +378,3 @@ def _shared(ids: array[int], wanted: array[int]) -> int:
     one, other = (np.frombuffer(each, dtype=np.int64, count=length) for each in (ids, wanted))
     differ = one != other
     return int(differ.argmax()) if differ.any() else length
-
-
-class WeightsState:
-    """Tells whether what a model computes may have changed since it was last asked."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._seen = self._now()
-
-    def changed(self) -> bool:
-        """Whether weights were replaced or written to, an optimizer made a step, or adapters changed."""
-        now = self._now()
-        changed, self._seen = now != self._seen, now
-        return changed
-
-    def _now(self) -> tuple[object, ...]:
-        weights = [(one.data_ptr(), _version(one)) for one in self._model.parameters()]
-        adapters = [
-            (
-                tuple(module.active_adapters),
-                module.disable_adapters,
-                tuple(module.merged_adapters),
-                tuple(getattr(module, "scaling", {}).items()),
-            )
-            for module in self._model.modules()
-            if hasattr(module, "merged_adapters")
-        ]
-        return _steps.count, weights, adapters
-
-
-def _version(parameter: Any) -> int:
-    """How often a tensor was written to; those of inference mode do not count, and are not trained."""
-    return 0 if parameter.is_inference() else parameter._version
-
-
-@dataclass
-class _Steps:
-    """Steps of all optimizers of this process: fused ones write to weights without being counted by them."""
-
-    count: int = field(default=0)
-
-    def __call__(self, *_: object) -> None:
-        self.count += 1
-
-
-_steps = _Steps()
-register_optimizer_step_post_hook(_steps)

@@ -13,8 +13,7 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sweet_rl.chat import ChatFormat, PlainChat, TokenizerChat, as_json, with_system
 from sweet_rl.errors import EpisodeError, UsageError
@@ -22,18 +21,15 @@ from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.types import Completion, Failure, Generation, Json, Observation, StopReason, derive_seed
 
 _SAMPLES_IN_FLIGHT = 64
-_VLLM, _LLAMA_CPP, _LLAMA_CPP_PYTHON = "vllm", "llamacpp", "me"
-"""Who these servers say owns their models."""
-_BY_TEMPERATURE_ALONE: Mapping[str, Mapping[str, Json]] = {
-    _VLLM: {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
-    _LLAMA_CPP: {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
-    _LLAMA_CPP_PYTHON: {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
+_PENALTIES: Mapping[str, str] = {
+    "vllm": "repetition_penalty",
+    "llamacpp": "repeat_penalty",
+    "me": "repeat_penalty",
 }
-"""Fields that turn off all else that a server samples by."""
+"""What servers call theirs, by whom they say owns their models: vLLM, llama.cpp, llama-cpp-python."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
+class _Server(NamedTuple):
     """What the list of models shows about the server; `context` is in tokens."""
 
     owner: str
@@ -46,10 +42,10 @@ class OpenAIPolicy:
     Sampling is by temperature alone: `top_p` is sent as 1, vLLM is also asked to ignore what the model's
     generation_config.json says, and llama.cpp's servers their defaults (`top_k` 40, a repetition penalty).
 
-    The begin-of-text token: a server adds one to a prompt *string*, and most chat
-    templates have written one already. With the tokenizer's chat format, vLLM is asked to add nothing, and
-    another server gets such a prompt as token ids where the tokenizer would add a second one
-    (llama-cpp-python, which takes no ids, without the first). With the plain format the server adds its own.
+    A server adds a begin-of-text token to a prompt *string*, and most chat templates have written one already.
+    With the tokenizer's chat format, vLLM is asked to add nothing, and another server gets such a prompt as
+    token ids where the tokenizer would add a second one (llama-cpp-python, which takes no ids, without the
+    first). With the plain format the server adds its own.
 
     Args:
         client: of the server; closed with the policy.
@@ -164,15 +160,15 @@ class OpenAIPolicy:
         ids: list[int] | None = None
         if isinstance(self._format, TokenizerChat):
             ids = self._format.encode(prompt)
-            if server.owner == _VLLM:
+            if server.owner == "vllm":
                 body["add_special_tokens"] = False
             elif (
                 self._format.writes_begin_token(prompt) and self._format.tokenizer(prompt)["input_ids"] != ids
             ):
                 # the server would add a second begin token to the text; llama-cpp-python takes no token ids
                 text = prompt.removeprefix(self._format.tokenizer.bos_token)
-                body["prompt"] = text if server.owner == _LLAMA_CPP_PYTHON else ids
-        if server.owner == _VLLM:
+                body["prompt"] = text if server.owner == "me" else ids
+        if server.owner == "vllm":
             body |= {"logprobs": 0, "return_token_ids": True}
         if server.context is not None:  # a larger number would be refused instead of cut
             body["max_tokens"] = max(1, min(self._max_tokens, server.context - len(ids or [])))
@@ -196,7 +192,11 @@ class OpenAIPolicy:
             "top_p": 1.0,
             "max_tokens": self._max_tokens,
             "seed": seed,
-            **_BY_TEMPERATURE_ALONE.get(server.owner, {}),
+            **(
+                {"top_k": 0, "min_p": 0.0, _PENALTIES[server.owner]: 1.0}
+                if server.owner in _PENALTIES
+                else {}
+            ),
         }
 
     async def _discover(self) -> _Server:
@@ -206,11 +206,11 @@ class OpenAIPolicy:
                 models = await self._client.models(needed=False)
                 ours = next((model for model in models if model.get("id") == self.name), None)
                 owners = [str(model.get("owned_by")) for model in ([ours] if ours else models)]
-                if _VLLM in owners and ours is None:
+                if "vllm" in owners and ours is None:
                     offered = ", ".join(repr(model.get("id")) for model in models)
                     raise UsageError(f"The vLLM server does not serve {self.name!r}, but {offered}.")
                 context = (ours or {}).get("max_model_len")
-                owner = next((owner for owner in owners if owner in _BY_TEMPERATURE_ALONE), "")
+                owner = next((owner for owner in owners if owner in _PENALTIES), "")
                 self._server = _Server(owner, context if isinstance(context, int) else None)
             return self._server
 

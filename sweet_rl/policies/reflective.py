@@ -140,7 +140,9 @@ class ReflectivePolicy:
         last = observation.messages[-1].content
         before, after = split_prompt(last, self._head)
         written, failures = await self._reflect(observation, before)
-        reflection = "" if written is None else cut_reflection(_said(written))
+        reflection = ""
+        if written is not None:  # without the thoughts of a model that thinks first
+            reflection = cut_reflection(split_thoughts(written.completion.text, written.input).text)
         shown = f"{self._instruction}{before}{ANALYSE_MARKER}{reflection}{after}"
         generation = await self.policy.act(_with_last(observation, shown))
         return replace(
@@ -175,11 +177,6 @@ class ReflectivePolicy:
         except EpisodeError as error:
             failure = error.failure
             return None, (replace(failure, detail=f"reflection: {failure.detail}"),)
-
-
-def _said(written: Generation) -> str:
-    """What the reflection model wrote, without the thoughts of one that thinks first."""
-    return split_thoughts(written.completion.text, written.input).text
 
 
 def _with_last(observation: Observation, content: str) -> Observation:

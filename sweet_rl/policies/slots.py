@@ -25,15 +25,10 @@ _CALL_BYTES = 70_000
 """Keys and values that a CPU reads in the time that a call of its own takes; a GPU reads more."""
 _CALL_BYTES_ON_GPU = 20_000_000
 
-_HARMLESS = {
-    "is_causal",
-    "position_ids",
-    "position_embeddings",
-    "use_cache",
-    "cache_position",
-    "output_attentions",
-    "output_router_logits",
-}
+_HARMLESS = frozenset(
+    """is_causal position_ids position_embeddings use_cache cache_position output_attentions
+    output_router_logits""".split()
+)
 """What models hand to every attention and what changes nothing here."""
 
 
@@ -132,7 +127,10 @@ class Reading:
             self._join(memory, query_NHGD, result_NHGD, scale, window)
         else:
             for one, at in self._singles:
-                result_NHGD[at] = _of_token(memory, query_NHGD[at], one, scale, window)
+                first = max(0, one.end - window)
+                keys, values = (states[one.slot, :, first : one.end][None] for states in memory)
+                found_1HGD = scaled_dot_product_attention(query_NHGD[at][None], keys, values, scale=scale)
+                result_NHGD[at] = found_1HGD[0]
         return result_NHGD
 
     def _of_segment(
@@ -195,15 +193,6 @@ class Reading:
             query_SHGD, keys, values, attn_mask=self._masks[window,], scale=scale
         )
         result_NHGD[at_I] = found_SHGD[rows_I]
-
-
-def _of_token(
-    memory: tuple[Tensor, Tensor], query_HGD: Tensor, one: Segment, scale: float, window: int
-) -> Tensor:
-    """What a text's last token finds [H, G, D]."""
-    first = max(0, one.end - window)
-    keys, values = (states[one.slot, :, first : one.end][None] for states in memory)
-    return scaled_dot_product_attention(query_HGD[None], keys, values, scale=scale)[0]
 
 
 def attention_to_slots(

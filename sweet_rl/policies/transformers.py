@@ -8,10 +8,10 @@ Published behaviour: docs/published/sweet_rl.md#agent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
 from sweet_rl.batching import ContinuousBatcher, MicroBatcher
@@ -20,7 +20,7 @@ from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_pack
 from sweet_rl.types import Completion, Failure, FinishReason, Generation, Observation, StopReason, derive_seed
 
 if TYPE_CHECKING:
-    from sweet_rl.policies.decoding import Decoder, Request, Written
+    from sweet_rl.policies.decoding import Request, Written
 
 
 class TransformersPolicy:
@@ -72,20 +72,29 @@ class TransformersPolicy:
                 f"temperature must be at least 0 and max_new_tokens at least 1, got {temperature} and {max_new_tokens}."
             )
         try:
+            from sweet_rl.policies.decoding import Decoder, end_tokens
+            from sweet_rl.policies.engine import Engine, serves
             from sweet_rl.policies.weights import context_length, loaded_on
         except ImportError as error:
             raise missing_package("torch", "transformers", needed_for="a model in process") from error
         self.name = str(model)
         self.system_prompt = system_prompt
         self._temperature = temperature
-        self._max_new_tokens = max_new_tokens
+        self._max_new_tokens, self._max_batch = max_new_tokens, max_batch
         self._seed = seed
         self._tokenizer = load_tokenizer(model)
         self._format = chat_format or TokenizerChat(self._tokenizer)
         self._model = loaded_on(str(model), device=device, dtype=dtype)
         self._context = context_length(self._model)
         self._usage = tracking.meter(self.name, "agent")
-        self._batcher = self._make_batcher(max_batch, max_dialogues, cache_gib if continuous else None)
+        end_ids = end_tokens(self._model, self._tokenizer)
+        self._batcher: ContinuousBatcher[Request, Written] | MicroBatcher[Request, Written]
+        if continuous and serves(self._model):
+            texts, most = max(max_dialogues, max_batch), cache_gib * 2**30
+            engine = Engine(self._model, end_ids, max_rows=max_batch, max_texts=texts, max_bytes=most)
+            self._batcher = ContinuousBatcher(engine)
+        else:
+            self._batcher = MicroBatcher(Decoder(self._model, end_ids), max_batch=max_batch)
 
     async def act(self, observation: Observation) -> Generation:
         """One turn.
@@ -98,7 +107,8 @@ class TransformersPolicy:
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         request = self._request(prompt, seed)
         self._usage.requests += 1
-        completion = self._complete(await self._batcher.submit(request))
+        (written,) = await self._write([request])
+        completion = self._complete(written)
         self._usage.add(len(request.prompt_ids), len(completion.token_ids or ()))
         return Generation(prompt, completion)
 
@@ -125,7 +135,7 @@ class TransformersPolicy:
             for i in range(n)
         ]
         self._usage.requests += len(prompts)
-        written = await asyncio.gather(*map(self._batcher.submit, requests))
+        written = await self._write(requests)
         completions = [self._complete(one) for one in written]
         for first in range(0, len(requests), n):  # a prompt counts once, as servers count it
             tokens = sum(len(one.token_ids) for one in written[first : first + n])
@@ -136,21 +146,16 @@ class TransformersPolicy:
         """Stop after the batch at hand; requests that still wait fail."""
         await self._batcher.close()
 
-    def _make_batcher(
-        self, max_batch: int, max_dialogues: int, cache_gib: float | None
-    ) -> ContinuousBatcher[Request, Written] | MicroBatcher[Request, Written]:
-        """Continuous batches where they are wanted and possible; else one batch after the other."""
-        from sweet_rl.policies.decoding import Decoder, end_tokens  # imports torch
-        from sweet_rl.policies.engine import Engine, serves  # imports torch
+    async def _write(self, requests: Sequence[Request]) -> list[Written]:
+        import torch  # loaded by now
 
-        end_ids = end_tokens(self._model, self._tokenizer)
-        if cache_gib is None or not serves(self._model):
-            return MicroBatcher(_explained(Decoder(self._model, end_ids)), max_batch=max_batch)
-        texts = max(max_dialogues, max_batch)
-        engine = Engine(
-            self._model, end_ids, max_rows=max_batch, max_texts=texts, max_bytes=cache_gib * 2**30
-        )
-        return ContinuousBatcher(engine)
+        try:
+            return await asyncio.gather(*map(self._batcher.submit, requests))
+        except torch.OutOfMemoryError as error:
+            raise ServiceError(
+                f"Out of GPU memory with up to {self._max_batch} turns in one batch. Lower the largest batch "
+                "(--max_batch), the tokens of a turn or --cache_gib, and continue the run."
+            ) from error
 
     def _request(self, prompt: str, seed: int) -> Request:
         from sweet_rl.policies.decoding import Request  # imports torch
@@ -172,19 +177,3 @@ class TransformersPolicy:
         text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         reason = FinishReason.STOP if written.ended else FinishReason.LENGTH
         return Completion(text, written.token_ids, written.logprobs, reason)
-
-
-def _explained(decoder: Decoder) -> Any:
-    """The decoder, with memory trouble turned into words."""
-    import torch  # loaded by now
-
-    def engine(requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
-        try:
-            yield from decoder(requests)
-        except torch.OutOfMemoryError as error:
-            raise ServiceError(
-                f"Out of GPU memory with {len(requests)} turns in one batch. Lower the largest batch "
-                "(max_batch) or the tokens of a turn, and continue the run."
-            ) from error
-
-    return engine

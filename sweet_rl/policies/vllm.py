@@ -18,8 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 
@@ -31,12 +30,9 @@ from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.types import Completion, Generation, Observation
 
 _HOST = "127.0.0.1"
-_POLL_S = 0.25
-_PROGRESS_S = 5.0
-_STOP_S = 20.0
-_DYING_S = 5.0
-_TAIL_LINES = 15
-_CAUSE_LINES = 400
+_POLL_S, _PROGRESS_S, _STOP_S, _DYING_S = 0.25, 5.0, 20.0, 5.0
+
+T = TypeVar("T")
 
 
 class VLLMServer:
@@ -91,10 +87,6 @@ class VLLMServer:
         return f"http://{_HOST}:{self._port}/v1"
 
     @property
-    def _health_url(self) -> str:
-        return f"http://{_HOST}:{self._port}/health"
-
-    @property
     def running(self) -> bool:
         """Whether the server's process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
@@ -103,9 +95,7 @@ class VLLMServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -116,8 +106,23 @@ class VLLMServer:
                 self._port = probe.getsockname()[1]
         self._launch()
         self.starts += 1
+        began = shown = time.monotonic()
         try:
-            await self._wait_until_healthy()
+            while not (self.running and await self._healthy()):
+                now = time.monotonic()
+                late = now - began > self._start_timeout_s
+                if late or not self.running:
+                    problem = (
+                        f"was not ready after {self._start_timeout_s:g} s"
+                        if self.running
+                        else "did not start"
+                    )
+                    raise ServiceError(f"The vLLM server for {self.model!r} {problem}. {self._log_tail()}")
+                if now - shown >= _PROGRESS_S:
+                    shown = now
+                    last = (self._last_lines(1) or [""])[0]
+                    self._on_progress(f"vLLM is loading {self.model} ({now - began:.0f} s): {last}")
+                await asyncio.sleep(_POLL_S)
         except BaseException:
             await self.stop()
             raise
@@ -127,11 +132,10 @@ class VLLMServer:
 
         One that no longer answers is given a few seconds to end: its sockets close before its processes do.
         """
-        async with _session() as session:
-            for _ in range(round(_DYING_S / _POLL_S)):
-                if not self.running or await _answers(session, self._health_url):
-                    break
-                await asyncio.sleep(_POLL_S)
+        for _ in range(round(_DYING_S / _POLL_S)):
+            if not self.running or await self._healthy():
+                break
+            await asyncio.sleep(_POLL_S)
         return not self.running
 
     async def recover(self, starts_seen: int) -> None:
@@ -186,31 +190,21 @@ class VLLMServer:
                 f"The log of vLLM cannot be written to {str(self.log_path)!r}: {error}"
             ) from error
 
-    async def _wait_until_healthy(self) -> None:
-        began = shown = time.monotonic()
-        async with _session() as session:
-            while not (self.running and await _answers(session, self._health_url)):
-                if not self.running:
-                    raise ServiceError(
-                        f"The vLLM server for {self.model!r} did not start. {self._log_tail()}"
-                    )
-                now = time.monotonic()
-                if now - began > self._start_timeout_s:
-                    raise ServiceError(
-                        f"The vLLM server for {self.model!r} was not ready after "
-                        f"{self._start_timeout_s:g} s. {self._log_tail()}"
-                    )
-                if now - shown >= _PROGRESS_S:
-                    shown = now
-                    last = (self._last_lines(1) or [""])[0]
-                    self._on_progress(f"vLLM is loading {self.model} ({now - began:.0f} s): {last}")
-                await asyncio.sleep(_POLL_S)
+    async def _healthy(self) -> bool:
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+                session.get(f"http://{_HOST}:{self._port}/health") as response,
+            ):
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
 
     def _log_tail(self) -> str:
         """The end of the log in words, with what to do about the commonest cause."""
-        lines = self._last_lines(_TAIL_LINES)
+        lines = self._last_lines(15)
         hint = ""
-        if any("Available memory" in line for line in self._last_lines(_CAUSE_LINES)):
+        if any("Available memory" in line for line in self._last_lines(400)):
             hint = (
                 "Too little memory is free for the share that vLLM wants. On a CPU set the environment "
                 "variable VLLM_CPU_KVCACHE_SPACE=2 (GiB); on a GPU pass --vllm_args="
@@ -226,21 +220,6 @@ class VLLMServer:
     def _last_lines(self, count: int) -> list[str]:
         text = self.log_path.read_bytes()[-65536:].decode("utf-8", "replace")
         return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
-
-
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
-
-
-async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
-    try:
-        async with session.get(url) as response:
-            return response.status == 200
-    except (aiohttp.ClientError, TimeoutError):
-        return False
-
-
-T = TypeVar("T")
 
 
 class VLLMPolicy:
@@ -261,11 +240,9 @@ class VLLMPolicy:
         *,
         system_prompt: str | None = None,
         chat_format: ChatFormat | None = None,
-        temperature: float = 1.0,
-        max_tokens: int = 1024,
-        seed: int = 0,
         retry: RetryPolicy | None = None,
         max_connections: int = 1000,
+        **sampling: Any,
     ) -> VLLMPolicy:
         """Start the server and wait until it is ready.
 
@@ -273,11 +250,9 @@ class VLLMPolicy:
             server: not started yet; stopped with the policy.
             system_prompt: as of `OpenAIPolicy`.
             chat_format: how dialogues become prompts; default is the chat template of the model's tokenizer.
-            temperature: 0 is greedy.
-            max_tokens: tokens of one turn at most (published: 1024).
-            seed: of the whole run.
             retry: patience with single requests.
             max_connections: requests in flight at most.
+            sampling: `temperature`, `max_tokens` and `seed`, as of `OpenAIPolicy`.
 
         Raises:
             UsageError: no tokenizer or chat template; no interpreter to run vLLM with.
@@ -287,13 +262,7 @@ class VLLMPolicy:
         await server.start()
         client = OpenAIClient([server.base_url], retry=retry, direct=True, max_connections=max_connections)
         policy = OpenAIPolicy(
-            client,
-            server.model,
-            system_prompt=system_prompt,
-            chat_format=chat_format,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            seed=seed,
+            client, server.model, system_prompt=system_prompt, chat_format=chat_format, **sampling
         )
         return cls(server, policy)
 

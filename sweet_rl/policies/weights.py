@@ -1,4 +1,4 @@
-"""Models of a folder or of the hub, loaded with clear errors, and put on a device. Imports torch."""
+"""Models of a folder or of the hub, loaded with clear errors, on a device; have they changed? Imports torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
@@ -83,3 +84,44 @@ def context_length(model: Any) -> int | None:
     """Positions that a model was made for; None where its configuration has no limit."""
     length: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return length
+
+
+class WeightsState:
+    """Tells whether what a model computes may have changed since it was last asked."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._seen = self._now()
+
+    def changed(self) -> bool:
+        """Whether weights were replaced or written to, an optimizer made a step, or adapters changed."""
+        now = self._now()
+        changed, self._seen = now != self._seen, now
+        return changed
+
+    def _now(self) -> tuple[object, ...]:
+        weights = [  # what inference mode writes does not count, and is not trained
+            (one.data_ptr(), 0 if one.is_inference() else one._version) for one in self._model.parameters()
+        ]
+        adapters = [
+            (
+                tuple(module.active_adapters),
+                module.disable_adapters,
+                tuple(module.merged_adapters),
+                tuple(getattr(module, "scaling", {}).items()),
+            )
+            for module in self._model.modules()
+            if hasattr(module, "merged_adapters")
+        ]
+        return _steps[0], weights, adapters
+
+
+_steps = [0]
+"""Of all optimizers of this process: fused ones write to weights without being counted by them."""
+
+
+def _count_step(*_: object) -> None:
+    _steps[0] += 1
+
+
+register_optimizer_step_post_hook(_count_step)

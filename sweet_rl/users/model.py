@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from sweet_rl.browsers import PageContext
 from sweet_rl.errors import UsageError
@@ -87,9 +87,8 @@ class VisionUser(OpenAIUser):
         prompt_template: sent as it is, but for `{problem_description}` and `{dialogue_history}` where it
             has them (the published one has neither).
         image_url: one of `DATA_URLS`.
-        temperature: 0 as published.
-        max_tokens: of the reply; what the agent sees of it is cut by the world.
         system_prompt: the system message; none as published.
+        settings: `temperature` and `max_tokens`, as of `OpenAIUser`.
 
     Raises:
         TypeError: from `reply`, for a context without pictures.
@@ -102,17 +101,11 @@ class VisionUser(OpenAIUser):
         *,
         prompt_template: str,
         image_url: str = "png",
-        temperature: float = 0,
-        max_tokens: int = MAX_TOKENS,
         system_prompt: str = "",
+        **settings: Any,
     ) -> None:
         super().__init__(
-            client,
-            model,
-            prompt_template=prompt_template,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            system_prompt=system_prompt,
+            client, model, prompt_template=prompt_template, system_prompt=system_prompt, **settings
         )
         self._url = DATA_URLS[image_url]
 
@@ -124,11 +117,11 @@ class VisionUser(OpenAIUser):
             problem_description=context.problem_description,
             dialogue_history=dialogue_string(context.messages),
         )
-        draft = None if context.draft is None else self._picture(context.draft.image)
-        return vision_content(prompt, target=self._picture(context.target.image), draft=draft)
-
-    def _picture(self, png: bytes) -> str:
-        return self._url + base64.b64encode(png).decode("ascii")
+        target, draft = (
+            None if page is None else self._url + base64.b64encode(page.image).decode("ascii")
+            for page in (context.target, context.draft)
+        )
+        return vision_content(prompt, target=str(target), draft=draft)
 
 
 async def ask(client: OpenAIClient, body: Mapping[str, Json]) -> UserReply:
@@ -143,13 +136,15 @@ async def ask(client: OpenAIClient, body: Mapping[str, Json]) -> UserReply:
 def vision_content(prompt: str, *, target: str, draft: str | None) -> list[dict[str, Json]]:
     """The content of the one message that a human with eyes is sent.
 
-    Args:
-        prompt: what it is asked.
-        target: address of the picture that is wanted, with the picture in it.
-        draft: of the agent's; None: it has made no page yet.
+    `target` and `draft` are addresses with the pictures in them; None: the agent has made no page yet.
     """
-    shown = [_text(NO_DRAFT)] if draft is None else [_text(DRAFT_CAPTION), _picture(draft)]
-    return [_text(prompt), *shown, _text(TARGET_CAPTION), _picture(target)]
+    shown = [NO_DRAFT] if draft is None else [DRAFT_CAPTION, draft]
+    return [
+        {"type": "image_url", "image_url": {"url": one}}
+        if one in {target, draft}
+        else {"type": "text", "text": one}
+        for one in (prompt, *shown, TARGET_CAPTION, target)
+    ]
 
 
 def check_vision_prompt(template: str, path: str) -> None:
@@ -163,11 +158,3 @@ def check_vision_prompt(template: str, path: str) -> None:
             f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages is shown "
             "pictures and no source. Take it out; {problem_description} and {dialogue_history} may stay."
         )
-
-
-def _text(text: str) -> dict[str, Json]:
-    return {"type": "text", "text": text}
-
-
-def _picture(url: str) -> dict[str, Json]:
-    return {"type": "image_url", "image_url": {"url": url}}

@@ -26,28 +26,17 @@ MAX_CHOICES: Final = 1024
 """Choices of one request: prompts times n."""
 
 HARMLESS: Final = frozenset(
-    {
-        "temperature", "top_p", "top_k", "min_p", "seed", "user", "presence_penalty", "frequency_penalty",
-        "repetition_penalty", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-        "prompt_cache_retention", "parallel_tool_calls", "reasoning_effort", "verbosity",
-    }
-)  # fmt: skip
+    """temperature top_p top_k min_p seed user presence_penalty frequency_penalty repetition_penalty metadata store
+    service_tier safety_identifier prompt_cache_key prompt_cache_retention parallel_tool_calls reasoning_effort
+    verbosity""".split()
+)
 """Accepted without effect: replies are not sampled, and nothing is kept."""
 
 _NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "logit_bias": ({},),
-    "echo": (False,),
-    "suffix": ("",),
-    "best_of": (1,),
-}
+    "logprobs": (False,), "top_logprobs": (0,), "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],),
+    "function_call": ("none", "auto"), "response_format": ({"type": "text"},), "modalities": (["text"],),
+    "logit_bias": ({},), "echo": (False,), "suffix": ("",), "best_of": (1,),
+}  # fmt: skip
 """Not supported: accepted with a value that asks for nothing."""
 
 _BOTH: Final = frozenset({"model", "n", "stream", "stream_options", "stop", "max_tokens"})
@@ -58,22 +47,12 @@ class RequestProblem(Exception):
     """Why a request gets no reply, as an OpenAI error."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
-        retry_after: str | None = None,
+        self, status: int, message: str, param: str | None = None, code: str | None = None, wait: Json = None
     ) -> None:
-        self.status, self.message, self.param, self.code = status, message, param, code
-        self.retry_after = retry_after
+        self.status, self.retry_after = status, wait
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
         super().__init__(message)
-
-    def body(self) -> dict[str, Json]:
-        """The error as a JSON object in OpenAI's form."""
-        kind = "server_error" if self.status >= 500 else "invalid_request_error"
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
 class ServedMessage(NamedTuple):
@@ -89,51 +68,42 @@ Speaker = Callable[[Sequence[ServedMessage]], str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What both kinds of completion ask for: a reply to each prompt, `n` times.
+    """What both kinds of completion ask for: a reply to each prompt, `n` times."""
 
-    Attributes:
-        chat: whether messages came; they are one prompt.
-        model: its name.
-        prompts: what is replied to: chats, or texts as chats of one message.
-        n: replies to each.
-        stream: in pieces.
-        usage_in_stream: with a last piece that holds the usage.
-        stop: texts before which a reply ends.
-        max_tokens: words at most; None: as many as there are.
-    """
-
-    chat: bool
+    chat: bool  # messages came; they are one prompt
     model: str
-    prompts: tuple[tuple[ServedMessage, ...], ...]
+    prompts: tuple[tuple[ServedMessage, ...], ...]  # chats, or texts as chats of one message
     n: int
     stream: bool
-    usage_in_stream: bool = False
-    stop: tuple[str, ...] = ()
-    max_tokens: int | None = None
+    usage_in_stream: bool = False  # a last piece holds the usage
+    stop: tuple[str, ...] = ()  # texts before which a reply ends
+    max_tokens: int | None = None  # words at most
 
 
 def read_chat(content: bytes) -> Request:
     """Body of /chat/completions."""
     body = _object(content)
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise RequestProblem(400, "messages must be a list with at least one message.", param="messages")
-    return _request(body, (tuple(map(_message, range(len(messages)), messages)),), chat=True)
+    messages: Json = body.get("messages")
+    _require(
+        isinstance(messages, list) and messages,
+        "messages must be a list with at least one message.",
+        "messages",
+    )
+    return _request(
+        body, (tuple(_message(place, message) for place, message in enumerate(messages)),), chat=True
+    )
 
 
 def read_completion(content: bytes) -> Request:
     """Body of /completions."""
     body = _object(content)
-    prompt = body.get("prompt")
+    prompt: Json = body.get("prompt")
     given = prompt if isinstance(prompt, list) else [prompt]
-    prompts = tuple((ServedMessage("user", text),) for text in given if isinstance(text, str))
-    if not prompts or len(prompts) < len(given):
-        raise RequestProblem(
-            400,
-            "prompt must be a string or a list of strings; token ids have no meaning here.",
-            param="prompt",
-        )
-    return _request(body, prompts, chat=False)
+    texts_only = given and all(isinstance(text, str) for text in given)
+    _require(
+        texts_only, "prompt must be a string or a list of strings; token ids have no meaning here.", "prompt"
+    )
+    return _request(body, tuple((ServedMessage("user", text),) for text in given), chat=False)
 
 
 def ended(text: str, asked: Request) -> tuple[str, str]:
@@ -185,7 +155,7 @@ def stream_body(asked: Request, reply: Mapping[str, Json]) -> bytes:
 
 
 def _pieces(choice: Mapping[str, Any]) -> Iterator[dict[str, Json]]:
-    """A choice as one piece of a stream."""
+    """A choice in the pieces of a stream."""
     frame = {"index": choice["index"], "logprobs": None, "finish_reason": None}
     chat = "message" in choice
     text = choice["message"]["content"] if chat else choice["text"]
@@ -197,116 +167,79 @@ def _pieces(choice: Mapping[str, Any]) -> Iterator[dict[str, Json]]:
     yield frame | end | {"finish_reason": choice["finish_reason"]}
 
 
+def _require(holds: object, message: str, param: str | None = None) -> None:
+    if not holds:
+        raise RequestProblem(400, message, param)
+
+
 def _object(content: bytes) -> dict[str, Json]:
     try:
         body = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise RequestProblem(400, f"The request body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RequestProblem(400, "The request body must be a JSON object.")
+    _require(isinstance(body, dict), "The request body must be a JSON object.")
     return {key: value for key, value in body.items() if value is not None}
 
 
 def _request(body: dict[str, Json], prompts: tuple[tuple[ServedMessage, ...], ...], *, chat: bool) -> Request:
-    own = {"messages", "max_completion_tokens"} if chat else {"prompt"}
-    for name, value in body.items():
-        if name in _NEUTRAL and value not in _NEUTRAL[name]:
-            raise RequestProblem(400, f"{name} is not supported by this server; leave it out.", param=name)
-        if name not in _BOTH | own | HARMLESS and name not in _NEUTRAL:
-            raise RequestProblem(400, f"Unrecognized request argument supplied: {name}", param=name)
-    if not isinstance(body.get("model"), str):
-        raise RequestProblem(400, "model must be a string.", param="model")
-    n = _whole(body, "n", most=128) or 1
-    if n * len(prompts) > MAX_CHOICES:
-        raise RequestProblem(400, f"n times the prompts must be at most {MAX_CHOICES}.", param="n")
-    if "max_tokens" in body and "max_completion_tokens" in body:
-        raise RequestProblem(
-            400, "max_tokens and max_completion_tokens exclude each other.", param="max_tokens"
-        )
-    options = body.get("stream_options", {})
-    if not isinstance(options, dict) or (options and not body.get("stream")):
-        raise RequestProblem(
-            400, "stream_options is an object, and only allowed with stream.", param="stream_options"
-        )
-    return Request(
-        chat,
-        body["model"],
-        prompts,
-        n,
-        _switch(body, "stream"),
-        _switch(options, "include_usage", "stream_options.include_usage"),
-        _stops(body.get("stop", [])),
-        _whole(body, "max_completion_tokens") or _whole(body, "max_tokens"),
+    own = (
+        _BOTH | HARMLESS | {"messages" if chat else "prompt"} | ({"max_completion_tokens"} if chat else set())
     )
-
-
-def _whole(body: Mapping[str, Json], name: str, most: int = 2**31) -> int | None:
-    value = body.get(name)
-    if value is not None and (type(value) is not int or not 1 <= value <= most):
-        raise RequestProblem(400, f"{name} must be a whole number from 1 to {most}.", param=name)
-    return value
-
-
-def _switch(body: Mapping[str, Json], name: str, param: str = "") -> bool:
-    value = body.get(name, False)
-    if not isinstance(value, bool):
-        raise RequestProblem(400, f"{param or name} must be true or false.", param=param or name)
-    return value
-
-
-def _stops(value: Json) -> tuple[str, ...]:
-    stops = [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(s, str) and s for s in stops):
-        raise RequestProblem(400, "stop must be a text, or up to four of them, none empty.", param="stop")
-    return tuple(stops)
+    for name, value in body.items():
+        if name in _NEUTRAL:
+            _require(value in _NEUTRAL[name], f"{name} is not supported by this server; leave it out.", name)
+        else:
+            _require(name in own, f"Unrecognized request argument supplied: {name}", name)
+    _require(isinstance(body.get("model"), str), "model must be a string.", "model")
+    for name, most in (("n", 128), ("max_tokens", 2**31), ("max_completion_tokens", 2**31)):
+        fits = type(body.get(name, 1)) is int and 1 <= body.get(name, 1) <= most
+        _require(fits, f"{name} must be a whole number from 1 to {most}.", name)
+    n, options, stops = body.get("n", 1), body.get("stream_options", {}), body.get("stop", [])
+    _require(n * len(prompts) <= MAX_CHOICES, f"n times the prompts must be at most {MAX_CHOICES}.", "n")
+    limits = [body[name] for name in ("max_tokens", "max_completion_tokens") if name in body]
+    _require(len(limits) < 2, "max_tokens and max_completion_tokens exclude each other.", "max_tokens")
+    sensible = isinstance(options, dict) and (not options or body.get("stream"))
+    _require(sensible, "stream_options is an object, and only allowed with stream.", "stream_options")
+    stream, usage_in_stream = body.get("stream", False), options.get("include_usage", False)
+    for name, value in (("stream", stream), ("stream_options.include_usage", usage_in_stream)):
+        _require(isinstance(value, bool), f"{name} must be true or false.", name)
+    stops = [stops] if isinstance(stops, str) else stops
+    texts = (
+        isinstance(stops, list) and len(stops) <= 4 and all(isinstance(stop, str) and stop for stop in stops)
+    )
+    _require(texts, "stop must be a text, or up to four of them, none empty.", "stop")
+    max_tokens = limits[0] if limits else None
+    return Request(chat, body["model"], prompts, n, stream, usage_in_stream, tuple(stops), max_tokens)
 
 
 def _message(place: int, message: Json) -> ServedMessage:
     """A message, whose content is a text or a list of typed parts."""
     where = f"messages[{place}]"
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        raise RequestProblem(400, f"{where} must be an object with a role.", param=where)
-    content = message.get("content")
-    if content is None:
-        return ServedMessage(message["role"], "")
-    if isinstance(content, str):
-        return ServedMessage(message["role"], content)
-    texts = (
-        [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    )
-    if (
-        not isinstance(content, list)
-        or not all(isinstance(text, str) for text in texts)
-        or len(texts) < len(content)
-    ):
-        raise RequestProblem(
-            400, f"{where}.content must be a text or a list of text parts; this server sees no pictures.",
-            param=f"{where}.content",
-        )  # fmt: skip
-    return ServedMessage(message["role"], "\n".join(map(str, texts)))
+    fits = isinstance(message, dict) and isinstance(message.get("role"), str)
+    _require(fits, f"{where} must be an object with a role.", where)
+    content: Json = "" if message.get("content") is None else message["content"]
+    if not isinstance(content, str):
+        parts = content if isinstance(content, list) else [content]
+        texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
+        readable = isinstance(content, list) and all(isinstance(text, str) for text in texts)
+        problem = f"{where}.content must be a text or a list of text parts; this server sees no pictures."
+        _require(readable, problem, f"{where}.content")
+        content = "\n".join(map(str, texts))
+    return ServedMessage(message["role"], content)
 
 
 class Fault(StrEnum):
     """What a real server does to its clients now and then."""
 
-    RATE_LIMIT = "rate_limit"
-    """429 with Retry-After."""
-    SERVER_ERROR = "server_error"
-    """500 with an OpenAI error body."""
-    BAD_REQUEST = "bad_request"
-    """400 with an OpenAI error body."""
-    RESET = "reset"
-    """The connection breaks before anything is sent."""
-    TIMEOUT = "timeout"
-    """Nothing is sent for `hang_s`."""
-    SLOW_DRIP = "slow_drip"
-    """The body comes a byte at a time over `hang_s`."""
-    MALFORMED_JSON = "malformed_json"
-    """A 200 whose body stops half-way."""
-    EMPTY_CHOICES = "empty_choices"
-    """A 200 without a choice."""
-    NULL_CONTENT = "null_content"
-    """A 200 whose message is null."""
+    RATE_LIMIT = "rate_limit"  # 429 with Retry-After
+    SERVER_ERROR = "server_error"  # 500 with an OpenAI error body
+    BAD_REQUEST = "bad_request"  # 400 with one
+    RESET = "reset"  # the connection breaks before anything is sent
+    TIMEOUT = "timeout"  # nothing is sent for `hang_s`
+    SLOW_DRIP = "slow_drip"  # the body comes a byte at a time over `hang_s`
+    MALFORMED_JSON = "malformed_json"  # a 200 whose body stops half-way
+    EMPTY_CHOICES = "empty_choices"  # a 200 without a choice
+    NULL_CONTENT = "null_content"  # a 200 whose message is null
 
 
 DEFAULT_FAULTS = tuple(fault for fault in Fault if fault is not Fault.BAD_REQUEST)

@@ -18,15 +18,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from sweet_rl.errors import ServiceError
 from sweet_rl.serving import Limits, guard
-from sweet_rl.types import Json
+from sweet_rl.serving import serve as serve_application
 from sweet_rl.users.protocol import (
     Fault,
     FaultProfile,
@@ -40,26 +40,22 @@ from sweet_rl.users.protocol import (
     stream_body,
 )
 
-if TYPE_CHECKING:
-    from sweet_rl.users.protocol import Speaker
-
 _MAX_REPLY: Final = 16 * 2**20
 """Characters of all choices of a reply."""
-
-
 _READ_AT_ONCE: Final = 2**16
 """Bytes of a request whose reply is made in the event loop; that of a larger one is made in a thread."""
+_INJECTED: Final[Mapping[Fault | None, tuple[int, str, None, str | None, str | None]]] = {
+    Fault.RATE_LIMIT: (429, "Too many requests (injected).", None, "rate_limit", "0.05"),
+    Fault.SERVER_ERROR: (500, "The server had an error (injected).", None, None, None),
+    Fault.BAD_REQUEST: (400, "This request is refused (injected).", None, None, None),
+}
+"""Faults that are errors."""
 
 
 class SimulatorServer:
     """The application and its counters.
 
-    Args:
-        speakers: who is served beside echo, by the name of its model: what it says to messages.
-        fault_profile: latency and faults; none by default.
-        host: what the server listens on: whose names it answers to.
-        api_key: what requests under /v1 must bring; None: none.
-        limits: for slow and large requests.
+    `speakers` are served beside echo, by the names of their models, to requests that bring the `api_key`.
     """
 
     def __init__(
@@ -75,9 +71,7 @@ class SimulatorServer:
         self._host, self._api_key, self._limits = host, api_key, limits or Limits()
         self._speakers: dict[str, Speaker] = {**speakers, "echo": _echo}
         self._started = int(time.time())
-        self._requests = 0
-        self._active = 0
-        self._max_active = 0
+        self._requests = self._active = self._max_active = 0
         self._service_s = 0.0
         self._faults: Counter[str] = Counter()
 
@@ -87,32 +81,13 @@ class SimulatorServer:
             client_max_size=self._limits.body_bytes,
             middlewares=[_errors_as_openai_writes_them, guard(self._host, self._limits)],
         )
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/completions", self._complete)
+        app.router.add_post("/v1/chat/completions", partial(self._serve, read=read_chat))
+        app.router.add_post("/v1/completions", partial(self._serve, read=read_completion))
         app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/v1/models/{model}", self._model)
+        app.router.add_get("/v1/models/{model}", self._models)
         app.router.add_get("/health", self._health)
         app.router.add_get("/stats", self._stats)
         return app
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._serve(request, read_chat)
-
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        return await self._serve(request, read_completion)
-
-    async def _models(self, request: web.Request) -> web.Response:
-        self._check_key(request)
-        return web.json_response({"object": "list", "data": list(map(self._card, self._speakers))})
-
-    async def _model(self, request: web.Request) -> web.Response:
-        self._check_key(request)
-        name = request.match_info["model"]
-        self._speaker(name)
-        return web.json_response(self._card(name))
-
-    def _card(self, name: str) -> dict[str, Json]:
-        return {"id": name, "object": "model", "created": self._started, "owned_by": "sweet_rl"}
 
     def _check_key(self, request: web.Request) -> None:
         """Refuse who does not bring the key."""
@@ -125,13 +100,20 @@ class SimulatorServer:
 
     def _speaker(self, name: str) -> Speaker:
         if name not in self._speakers:
-            raise RequestProblem(
-                404,
-                f"The model {name!r} does not exist; this server offers {', '.join(self._speakers)}.",
-                param="model",
-                code="model_not_found",
-            )
+            offered = ", ".join(self._speakers)
+            problem = f"The model {name!r} does not exist; this server offers {offered}."
+            raise RequestProblem(404, problem, "model", "model_not_found")
         return self._speakers[name]
+
+    async def _models(self, request: web.Request) -> web.Response:
+        """The list of models, or the card of the one that is named."""
+        self._check_key(request)
+        name = request.match_info.get("model")
+        if name is not None:
+            self._speaker(name)
+        about = {"object": "model", "created": self._started, "owned_by": "sweet_rl"}
+        cards = [{"id": one, **about} for one in self._speakers if name in {None, one}]
+        return web.json_response({"object": "list", "data": cards} if name is None else cards[0])
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -183,29 +165,33 @@ class SimulatorServer:
             replies = [speaker(prompt) for prompt in asked.prompts]
         except ValueError as error:
             param = "messages" if asked.chat else "prompt"
-            raise RequestProblem(400, f"Cannot play the human: {error}", param=param) from error
+            raise RequestProblem(400, f"Cannot play the human: {error}", param) from error
         if asked.n * sum(map(len, replies)) > _MAX_REPLY:
-            raise RequestProblem(400, f"The reply would have more than {_MAX_REPLY:,} characters.", param="n")
+            raise RequestProblem(400, f"The reply would have more than {_MAX_REPLY:,} characters.", "n")
         return [text for text in replies for _ in range(asked.n)]
 
     async def _respond(
         self, request: web.Request, asked: Request, replies: list[str], number: int, fault: Fault | None
     ) -> web.StreamResponse:
         """The reply, or what the fault makes of it."""
-        if problem := _injected(fault):
-            raise problem
-        texts: list[str | None] = [*replies]
-        if fault is Fault.EMPTY_CHOICES:
-            texts = []
+        if fault in _INJECTED:
+            raise RequestProblem(*_INJECTED[fault])
+        texts: list[str | None] = [] if fault is Fault.EMPTY_CHOICES else [*replies]
         if fault is Fault.NULL_CONTENT:
             texts = [None for _ in replies]
-        body = reply_body(asked, texts, number)
+        body, seconds = reply_body(asked, texts, number), self._fault_profile.hang_s
         content = stream_body(asked, body) if asked.stream else json.dumps(body).encode()
         kind = "text/event-stream" if asked.stream else "application/json"
         if fault is Fault.TIMEOUT:
-            await asyncio.sleep(self._fault_profile.hang_s)
-        if fault is Fault.SLOW_DRIP:
-            return await _drip(request, content, kind, self._fault_profile.hang_s)
+            await asyncio.sleep(seconds)
+        if fault is Fault.SLOW_DRIP:  # headers at once, then a byte at a time
+            response = web.StreamResponse(headers={"Content-Type": kind})
+            response.content_length = len(content)
+            await response.prepare(request)
+            for position in range(len(content)):
+                await response.write(content[position : position + 1])
+                await asyncio.sleep(seconds / len(content))
+            return response
         if fault is Fault.MALFORMED_JSON:
             content = content[: len(content) // 2]
         if fault is Fault.RESET and request.transport is not None:
@@ -221,19 +207,6 @@ def _echo(messages: Sequence[ServedMessage]) -> str:
     return texts[-1]
 
 
-def _injected(fault: Fault | None) -> RequestProblem | None:
-    """The error that a fault is, if it is one."""
-    match fault:
-        case Fault.RATE_LIMIT:
-            return RequestProblem(429, "Too many requests (injected).", code="rate_limit", retry_after="0.05")
-        case Fault.SERVER_ERROR:
-            return RequestProblem(500, "The server had an error (injected).")
-        case Fault.BAD_REQUEST:
-            return RequestProblem(400, "This request is refused (injected).")
-        case _:
-            return None
-
-
 @web.middleware
 async def _errors_as_openai_writes_them(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Also for what never reaches a handler of ours: an unknown path, a wrong method, too large a body."""
@@ -246,19 +219,8 @@ async def _errors_as_openai_writes_them(request: web.Request, handler: Handler) 
         if not words or words == f"{error.status}: {error.reason}":
             words = f"{request.method} {request.path}: {error.reason}"
         problem = RequestProblem(error.status, words)
-    headers = None if problem.retry_after is None else {"Retry-After": problem.retry_after}
-    return web.json_response(problem.body(), status=problem.status, headers=headers)
-
-
-async def _drip(request: web.Request, content: bytes, kind: str, seconds: float) -> web.StreamResponse:
-    """Headers at once, then a byte at a time."""
-    response = web.StreamResponse(headers={"Content-Type": kind})
-    response.content_length = len(content)
-    await response.prepare(request)
-    for position in range(len(content)):
-        await response.write(content[position : position + 1])
-        await asyncio.sleep(seconds / len(content))
-    return response
+    headers = {"Retry-After": problem.retry_after} if problem.retry_after else None
+    return web.json_response(problem.body, status=problem.status, headers=headers)
 
 
 _READY = "Serving "
@@ -274,8 +236,6 @@ async def serve(
     quiet: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM; prints one line once requests are accepted."""
-    from sweet_rl import serving  # the parent of a server process needs none of it
-    from sweet_rl.users.server import SimulatorServer
 
     def ready(actual: int) -> None:
         if not quiet:
@@ -283,11 +243,10 @@ async def serve(
             print(f"{_READY}{models} at http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)
 
     app = SimulatorServer(speakers, fault_profile, host=host, api_key=api_key).application()
-    await serving.serve(app, host, port, on_ready=ready)
+    await serve_application(app, host, port, on_ready=ready)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningServer:
+class RunningServer(NamedTuple):
     """A simulator server in a child process."""
 
     base_url: str

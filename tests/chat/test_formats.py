@@ -11,8 +11,8 @@ from sweet_rl.chat import (
     InstructedChat,
     PlainChat,
     TokenizerChat,
+    formats,
     load_tokenizer,
-    rendering,
     with_system,
 )
 from sweet_rl.chat.formats import LastObservation, WholeTranscript, model_path
@@ -111,10 +111,8 @@ def test_missing_template_and_missing_tokenizer(tmp_path):
 
 
 def test_plain_chat():
-    assert (
-        PlainChat("<s>").render([SYSTEM, USER])
-        == "<s>### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
-    )
+    written = "### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
+    assert PlainChat().render([SYSTEM, USER]) == written
     assert with_system("", [USER]) == [USER]
 
 
@@ -204,7 +202,7 @@ def tokenizer():
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_it_is_stopped(tokenizer, name, monkeypatch):
-    monkeypatch.setattr(rendering, "SECONDS", 0.5)
+    monkeypatch.setattr(formats, "SECONDS", 0.5)
     tokenizer.chat_template = TEMPLATES[name] + SAID
     started = time.monotonic()
     with pytest.raises(UsageError, match=r"The chat template of '.*agent' runs away: .*chat_template\.jinja"):
@@ -213,7 +211,7 @@ def test_it_is_stopped(tokenizer, name, monkeypatch):
 
 
 def test_memory_is_bounded(tokenizer, monkeypatch):
-    monkeypatch.setattr(rendering, "MEMORY", 2**26)
+    monkeypatch.setattr(formats, "MEMORY", 2**26)
     kept = "{% set kept = namespace(all=[]) %}{% for i in range(99999) %}{% for j in range(99999) %}"
     tokenizer.chat_template = kept + "{% set kept.all = kept.all + ['a' * 10000] %}{% endfor %}{% endfor %}"
     with pytest.raises(UsageError, match="runs away"):
@@ -221,7 +219,7 @@ def test_memory_is_bounded(tokenizer, monkeypatch):
 
 
 def test_it_may_run_in_a_thread_and_another_goes_on(tokenizer, monkeypatch):
-    monkeypatch.setattr(rendering, "SECONDS", 0.5)
+    monkeypatch.setattr(formats, "SECONDS", 0.5)
     good = TokenizerChat(tokenizer)
     expected, errors = good.render([Message("user", "Hi.")]), []
     other = load_tokenizer(model_path(EMBEDDED))
@@ -238,7 +236,7 @@ def test_it_may_run_in_a_thread_and_another_goes_on(tokenizer, monkeypatch):
     while thread.is_alive():
         assert good.render([Message("user", "Hi.")]) == expected
     assert len(errors) == 1
-    assert not rendering._running
+    assert not formats._running
 
 
 def test_what_templates_reckon_with_is_as_it_was(tokenizer):

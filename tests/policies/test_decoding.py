@@ -175,7 +175,7 @@ class Reader:
 
     def take(self, prompt):
         kept = [*self.at_work, *self.cache._resting.values()]
-        reads = [(list(one.ids), one.read) for one in kept if not one.outdated]
+        reads = [(list(one.ids), one.read) for one in kept]
         text = self.cache.take(prompt)
         shared = [(common(ids, prompt[:-1]), read) for ids, read in reads]
         known = max((min(both, read) for both, read in shared), default=0)

@@ -16,6 +16,7 @@ from transformers import (
 from sweet_rl.policies import slots
 from sweet_rl.policies.decoding import Decoder, Request
 from sweet_rl.policies.engine import Engine, serves
+from sweet_rl.policies.weights import WeightsState
 
 ENDS = {3, 17}
 
@@ -30,10 +31,16 @@ def llama(tiny_llama):
     return AutoModelForCausalLM.from_pretrained(tiny_llama).eval()
 
 
-def written(engine, requests):
+def written(writer, requests):
+    """What an engine or a plain loop writes for requests, in their order."""
     found = {}
-    for finished in engine(requests):
-        found.update(finished)
+    if isinstance(writer, Engine):
+        places = {writer.add(request): place for place, request in enumerate(requests)}
+        while not writer.idle:
+            found |= {places[number]: one for number, one in writer.step()}
+    else:
+        for finished in writer(requests):
+            found |= finished
     return [found[place] for place in range(len(requests))]
 
 
@@ -273,105 +280,59 @@ def test_dropped_requests_free_their_slots_and_leave_the_others_alone(llama):
     assert engine.read - before < 30
 
 
-def test_a_closed_generator_drops_its_requests(llama):
-    engine = Engine(llama, ())
-    steps = engine(mixed(5))
-    next(steps)
-    steps.close()
-    assert engine.idle
-
-
-def after(change, model, engine):
-    """Whether the engine writes what a fresh one writes after a change of the model, which changes it."""
-    draw = random.Random(0)
-    prompt = words(draw, 60)
-    asked = [Request(prompt, 30, 1.0, seed) for seed in range(4)]
-    before = tokens(engine, asked)
-    change()
-    now = tokens(engine, asked)
-    assert now != before
-    return now == tokens(Decoder(model, ()), asked)
-
-
-@pytest.mark.parametrize("way", [{}, {"foreach": True}, {"fused": True}])
-def test_a_training_step_outdates_what_was_read(llama, way):
-    optimizer = torch.optim.AdamW(llama.parameters(), lr=0.05, **way)
-
-    def step():
-        llama(torch.arange(40)[None], labels=torch.arange(40)[None]).loss.backward()
-        optimizer.step()
-
-    assert after(step, llama, Engine(llama, ()))
-
-
-def test_new_weights_outdate_what_was_read(llama):
-    other = {name: torch.randn_like(one) * 0.2 for name, one in llama.state_dict().items()}
-    assert after(lambda: llama.load_state_dict(other), llama, Engine(llama, ()))
-    replaced = dict(llama.named_parameters())
-
-    def replace():
-        for one in replaced.values():
-            one.data = one.data * 1.5 + 0.01
-
-    assert after(replace, llama, Engine(llama, ()))
-
-
-def test_weights_that_change_while_a_text_is_written_outdate_it(llama):
-    engine = Engine(llama, ())
-    prompt = words(random.Random(0), 60)
-    number = engine.add(Request(prompt, 10, 1.0, 0))
-    engine.step()
-    with torch.no_grad():
-        for one in llama.parameters():
-            one.mul_(1.5)
-    other = Request(prompt, 10, 1.0, 1)
-    engine.add(other)  # goes on from nothing that was read with the old weights
-    found = {}
-    while not engine.idle:
-        found |= dict(engine.step())
-    (expected,) = tokens(Decoder(llama, ()), [other])
-    assert found[number + 1].token_ids == expected
-    assert tokens(engine, [other]) == [expected]
-
-
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`", "ignore:Adapter cannot be set")
-def test_adapters_share_nothing_with_the_model_and_each_other(llama):
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    model = peft.get_peft_model(llama, config).eval()
-    torch.manual_seed(1)
-    model.add_adapter("other", config)
-    engine = Engine(model, ())
-    assert serves(model)
-    assert after(lambda: model.set_adapter("other"), llama, engine)
-    assert after(lambda: model.base_model.disable_adapter_layers(), llama, engine)
-    assert after(lambda: model.base_model.enable_adapter_layers(), llama, engine)
-    with torch.no_grad():
-        weights = next(p for n, p in model.named_parameters() if "lora_B.other" in n)
-        assert after(lambda: weights.add_(1.0), llama, engine)
-    assert after(lambda: model.merge_adapter(["default"]), llama, engine)
-
-
-def test_two_models_in_one_process_share_nothing(tiny_llama):
+def test_two_models_in_one_process_share_nothing_and_compute_as_ever_outside(tiny_llama):
     one, other = (AutoModelForCausalLM.from_pretrained(tiny_llama).eval() for _ in range(2))
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.mul_(1.5)
-    asked = mixed(20)
+    ids = torch.arange(30)[None]
+    before = one(ids).logits
     engines = [Engine(model, ENDS) for model in (one, other)]
-    found = list(zip(*(engine(asked) for engine in engines), strict=False))
-    assert found  # steps of both, in turn
+    for engine in engines:
+        for request in mixed(20):
+            engine.add(request)
+    while at_work := [engine for engine in engines if not engine.idle]:
+        for engine in at_work:  # steps of both, in turn
+            engine.step()
+        assert torch.equal(one(ids).logits, before)
     for engine, model in zip(engines, (one, other), strict=True):
         engine.clear()
-        assert tokens(engine, asked) == tokens(Decoder(model, ENDS), asked)
+        assert tokens(engine, mixed(20)) == tokens(Decoder(model, ENDS), mixed(20))
 
 
-def test_the_model_computes_as_ever_outside_of_the_engine(llama):
-    ids = torch.arange(30)[None]
-    before = llama(ids).logits
-    engine = Engine(llama, ())
-    for _ in engine(mixed(10)):
-        assert torch.equal(llama(ids).logits, before)
+@pytest.mark.parametrize("way", [{}, {"foreach": True}, {"fused": True}])
+def test_a_training_step_changes_the_weights(llama, way):
+    state, optimizer = WeightsState(llama), torch.optim.AdamW(llama.parameters(), lr=0.05, **way)
+    llama(torch.arange(40)[None], labels=torch.arange(40)[None]).loss.backward()
+    assert not state.changed()
+    optimizer.step()
+    assert (state.changed(), state.changed()) == (True, False)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`", "ignore:Adapter cannot be set")
+def test_new_weights_and_other_adapters_change_the_weights(llama):
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    other = {name: torch.randn_like(one) * 0.2 for name, one in llama.state_dict().items()}
+    weight = next(llama.parameters())
+    state = WeightsState(llama)
+    llama.load_state_dict(other)
+    assert (state.changed(), state.changed()) == (True, False)
+    weight.data = weight.data * 1.5
+    assert (state.changed(), state.changed()) == (True, False)
+    model = peft.get_peft_model(llama, config).eval()
+    model.add_adapter("other", config)
+    state, weights = WeightsState(model), dict(model.named_parameters())
+    changes = [
+        lambda: model.set_adapter("other"),
+        model.base_model.disable_adapter_layers,
+        model.base_model.enable_adapter_layers,
+        lambda: torch.nn.init.ones_(next(one for name, one in weights.items() if "lora_B.other" in name)),
+        lambda: model.merge_adapter(["default"]),
+    ]
+    for number, change in enumerate(changes):
+        change()
+        assert (number, state.changed(), state.changed()) == (number, True, False)
 
 
 def sliding(window):

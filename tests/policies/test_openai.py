@@ -78,23 +78,18 @@ def test_the_string_that_is_sent_is_the_one_recorded(observe):
 
 
 def test_vllm_is_told_to_add_no_begin_token_and_asked_for_tokens(observe):
-    choice = {
-        "text": "Fine.",
-        "finish_reason": FinishReason.LENGTH,
-        "token_ids": [5, 3],
-        "logprobs": {"token_logprobs": [-1.5, -0.5]},
-    }
-    server = Server(VLLM, choice)
+    choice = {"text": "Fine.", "finish_reason": FinishReason.LENGTH, "token_ids": [5, 3]}
+    server = Server(VLLM, choice | {"logprobs": {"token_logprobs": [-1.5, -0.5]}})
     (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tiny_tokenizer()), max_tokens=5)
     (body,) = server.bodies
     assert body["prompt"] == generation.input
     assert body["prompt"].startswith(BEGIN)
-    assert body["add_special_tokens"] is False
-    assert (body["top_p"], body["top_k"], body["min_p"], body["repetition_penalty"]) == (1.0, 0, 0.0, 1.0)
-    assert (body["logprobs"], body["return_token_ids"]) == (0, True)
-    assert generation.completion.token_ids == (5, 3)
-    assert generation.completion.logprobs == (-1.5, -0.5)
-    assert generation.completion.finish_reason is FinishReason.LENGTH
+    expected = {"add_special_tokens": False, "logprobs": 0, "return_token_ids": True}
+    expected |= {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+    assert {name: body[name] for name in expected} == expected
+    completion = generation.completion
+    assert (completion.token_ids, completion.logprobs) == ((5, 3), (-1.5, -0.5))
+    assert completion.finish_reason is FinishReason.LENGTH
 
 
 def test_another_server_gets_a_prompt_with_begin_token_as_token_ids(observe):
@@ -145,9 +140,8 @@ def test_vllm_adds_its_own_begin_token_to_the_plain_format(observe):
 def test_the_room_that_is_left_limits_the_turn(observe, words, expected):
     """A context of 64 tokens, 16 of them the template's; beyond it vLLM says so itself."""
     server = Server(VLLM)
-    (generation,) = act(
-        server, observe("ab" * words), chat_format=TokenizerChat(tiny_tokenizer()), max_tokens=5
-    )
+    chat = TokenizerChat(tiny_tokenizer())
+    (generation,) = act(server, observe("ab" * words), chat_format=chat, max_tokens=5)
     used = len(tiny_tokenizer()(generation.input, add_special_tokens=False)["input_ids"])
     assert server.bodies[0]["max_tokens"] == expected == max(1, min(5, 64 - used))
 
@@ -158,8 +152,7 @@ def test_chat_sends_messages_and_records_them(observe):
     assert generation.input == '[{"content":"Rules.","role":"system"},{"content":"Hé.","role":"user"}]'
     assert server.bodies[0]["messages"] == json.loads(generation.input)
     assert "prompt" not in server.bodies[0]
-    assert generation.completion.text == "Yes?"
-    assert generation.completion.finish_reason is FinishReason.LENGTH
+    assert (generation.completion.text, generation.completion.finish_reason) == ("Yes?", FinishReason.LENGTH)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +178,8 @@ def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe):
 
 
 def test_thoughts_that_a_server_tells_apart_are_kept_beside_the_text(observe):
-    ((generation),) = act(
-        Server(chat=ChatReply("Which?", FinishReason.STOP, "hm")), observe("Hi."), api="chat"
-    )
+    server = Server(chat=ChatReply("Which?", FinishReason.STOP, "hm"))
+    (generation,) = act(server, observe("Hi."), api="chat")
     assert (generation.completion.text, generation.completion.thoughts) == ("Which?", "hm")
 
 
@@ -234,11 +226,8 @@ def test_sample_gives_as_many_as_asked_for_whatever_the_server_gives_at_once(api
     prompts = ['[{"content":"a","role":"user"}]', '[{"content":"b","role":"user"}]']
     sampled = asyncio.run(OpenAIPolicy(server, "M", api=api).sample(prompts, 3))
     assert [len(completions) for completions in sampled] == [3, 3]
-    assert (
-        len({body["seed"] for body in server.bodies})
-        == len(server.bodies)
-        == (4 if api == "completions" else 6)
-    )
+    seeds = {body["seed"] for body in server.bodies}
+    assert len(seeds) == len(server.bodies) == (4 if api == "completions" else 6)
     if api == "chat":
         assert [body["messages"][0]["content"] for body in server.bodies].count("a") == 3
     else:

@@ -19,19 +19,11 @@ from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Generation, StopReason
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.backend_programming.world import (
-    ABOUT_FUNCTION,
-    MAX_QUESTIONS,
-    BackendEnv,
-    QuestionerPolicy,
-    plan_questions,
-    read_signature,
-    stub,
-)
+from sweet_rl.worlds.backend_programming import world as backend
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 from sweet_rl.worlds.text_game_env import TextGameEnv
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_game_world import ACTION_HEAD as TAXI
 from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
 
 REQUEST = (
@@ -55,13 +47,12 @@ def test_known_answers_are_handed_in_at_once(kind, observe):
 
 
 def test_questioner_asks_then_hands_in_a_stub(observe):
-    policy = QuestionerPolicy(num_questions=2)
+    policy = backend.QuestionerPolicy(num_questions=2)
     first = act(policy, observe(REQUEST)).completion.text
     second = act(policy, observe(REQUEST, first, "Yes.")).completion.text
     answer = act(policy, observe(REQUEST, first, "Yes.", second, "No.")).completion.text
     assert first != second
-    assert first.endswith("?")
-    assert second.endswith("?")
+    assert first.endswith("?") and second.endswith("?")
     marker, _, code = answer.partition("\n")
     assert marker == "I WANT TO ANSWER:"
     namespace = {}
@@ -70,27 +61,28 @@ def test_questioner_asks_then_hands_in_a_stub(observe):
 
 
 def test_questioner_is_deterministic_and_varies_with_the_seed(observe):
-    openings = [act(QuestionerPolicy(), observe(REQUEST, seed=seed)).completion.text for seed in range(20)]
-    assert openings == [
-        act(QuestionerPolicy(), observe(REQUEST, seed=seed)).completion.text for seed in range(20)
-    ]
-    assert len(set(openings)) > 8
+    def openings():
+        return [
+            act(backend.QuestionerPolicy(), observe(REQUEST, seed=seed)).completion.text for seed in range(20)
+        ]
+
+    assert openings() == openings()
+    assert len(set(openings())) > 8
 
 
 def test_no_questions_and_too_many(observe):
-    assert act(QuestionerPolicy(num_questions=0), observe(REQUEST)).completion.text.startswith(
-        "I WANT TO ANSWER:"
-    )
-    with pytest.raises(UsageError, match=f"0 to {MAX_QUESTIONS} questions"):
-        QuestionerPolicy(num_questions=MAX_QUESTIONS + 1)
+    answer = act(backend.QuestionerPolicy(num_questions=0), observe(REQUEST)).completion.text
+    assert answer.startswith("I WANT TO ANSWER:")
+    with pytest.raises(UsageError, match=f"0 to {backend.MAX_QUESTIONS} questions"):
+        backend.QuestionerPolicy(num_questions=backend.MAX_QUESTIONS + 1)
 
 
 def test_questions_name_the_parameters_and_do_not_repeat():
-    questions = plan_questions(REQUEST, seed=3)
-    assert len(set(questions)) == len(questions) == len(ABOUT_FUNCTION) + 3
+    questions = backend.plan_questions(REQUEST, seed=3)
+    assert len(set(questions)) == len(questions) == len(backend.ABOUT_FUNCTION) + 3
     for name in ("items", "discount", "unit"):
         assert sum(f"`{name}`" in question for question in questions) == 1
-    assert len(plan_questions("No signature here.", seed=3)) == MAX_QUESTIONS
+    assert len(backend.plan_questions("No signature here.", seed=3)) == backend.MAX_QUESTIONS
 
 
 @pytest.mark.parametrize(
@@ -108,30 +100,27 @@ def test_questions_name_the_parameters_and_do_not_repeat():
     ],
 )
 def test_signatures(description, header, parameters):
-    signature = read_signature(description)
+    signature = backend.read_signature(description)
     assert (signature.header, signature.parameters) == (header, parameters)
-    ast.parse(stub(description))
+    ast.parse(backend.stub(description))
 
 
 def test_no_signature():
-    assert read_signature("Write a default function (please).") is None
-    assert ast.parse(stub("Write something.")).body[0].name == "solution"
+    assert backend.read_signature("Write a default function (please).") is None
+    assert ast.parse(backend.stub("Write something.")).body[0].name == "solution"
 
 
 @given(st.text(alphabet="def f(a,b=1)[]{}:'\"*\n\\é0"))
 def test_any_description_gives_a_stub_that_parses(text):
-    ast.parse(stub("def f(" + text))
+    ast.parse(backend.stub("def f(" + text))
 
 
 def test_real_descriptions_give_the_name_of_their_function(shared):
     lines = (shared / "data/colbench/backend_tasks_500.jsonl").read_text().splitlines()
     for row in map(json.loads, lines):
-        wanted = {
-            node.name
-            for node in ast.walk(ast.parse(row["ground_truth"]))
-            if isinstance(node, ast.FunctionDef)
-        }
-        assert ast.parse(stub(row["problem_description"])).body[0].name in wanted
+        nodes = ast.walk(ast.parse(row["ground_truth"]))
+        wanted = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+        assert ast.parse(backend.stub(row["problem_description"])).body[0].name in wanted
 
 
 def test_how_often_a_player_does_what_is_best():
@@ -142,29 +131,6 @@ def test_how_often_a_player_does_what_is_best():
         skill_of("driver", "pilot", None, skills)
     with pytest.raises(UsageError, match=r"skill must be from 0 to 1, got 1.5"):
         skill_of("driver", "random", 1.5, skills)
-
-
-TAXI = ACTION_HEAD
-
-
-class Reflector:
-    """Counts what it has been shown, and says so."""
-
-    name = "thinker"
-
-    def __init__(self, text="Turn {turn}: {last}", trouble=None):
-        self.text, self.trouble, self.seen, self.closed = text, trouble, [], False
-
-    async def act(self, observation):
-        self.seen.append(observation)
-        if self.trouble is not None:
-            raise self.trouble
-        last = observation.messages[-1].content
-        text = self.text.format(turn=observation.turn, last=last.splitlines()[0][:30])
-        return Generation(f"<{last}>", Completion(text))
-
-    async def close(self):
-        self.closed = True
 
 
 class Echo:
@@ -183,17 +149,37 @@ class Echo:
         self.closed = True
 
 
+class Reflector(Echo):
+    """Counts what it has been shown, and says so."""
+
+    name = "thinker"
+
+    def __init__(self, text="Turn {turn}: {last}", trouble=None):
+        super().__init__(text)
+        self.trouble = trouble
+
+    async def act(self, observation):
+        self.seen.append(observation)
+        if self.trouble is not None:
+            raise self.trouble
+        last = observation.messages[-1].content
+        text = self.says.format(turn=observation.turn, last=last.splitlines()[0][:30])
+        return Generation(f"<{last}>", Completion(text))
+
+
 def played(policy: Policy, make_env, source, limit=2):
     done = []
 
     async def keep(trajectory):
         done.append(trajectory)
 
-    tasks = load_tasks(source, num_tasks=limit)
-    asyncio.run(
-        rollout(schedule(tasks, 1), make_env=make_env, policy=policy, on_finished=keep, concurrency=4)
-    )
+    tasks = schedule(load_tasks(source, num_tasks=limit), 1)
+    asyncio.run(rollout(tasks, make_env=make_env, policy=policy, on_finished=keep, concurrency=4))
     return done
+
+
+def taxi(max_turns=2):
+    return lambda: TextGameEnv(lambda: TaxiGame(max_turns=max_turns))
 
 
 def turns(trajectory):
@@ -201,12 +187,12 @@ def turns(trajectory):
 
 
 def test_in_colbench():
-    thinker, agent = Reflector(), QuestionerPolicy(num_questions=2)
+    thinker, agent = Reflector(), backend.QuestionerPolicy(num_questions=2)
     human = ScriptedHuman()
     policy = ReflectivePolicy(agent, thinker, request="Think first.")
     assert policy.name == "questioner after reflections of thinker"
-    plain = played(agent, lambda: BackendEnv(human, max_turns=4), "mini:test")
-    done = played(policy, lambda: BackendEnv(human, max_turns=4), "mini:test")
+    plain = played(agent, lambda: backend.BackendEnv(human, max_turns=4), "mini:test")
+    done = played(policy, lambda: backend.BackendEnv(human, max_turns=4), "mini:test")
     for trajectory, without in zip(done, plain, strict=True):
         first, second, *_ = turns(trajectory)
         description = trajectory.task.problem_description
@@ -218,18 +204,16 @@ def test_in_colbench():
         assert second.reflection.startswith("Turn 1: ")
         assert first.reflection not in second.input  # only the current one is shown
         # neither the human nor the answer knows of it
-        assert [entry.role for entry in trajectory.dialogue_history] == [
-            entry.role for entry in without.dialogue_history
-        ]
+        roles = [[entry.role for entry in one.dialogue_history] for one in (trajectory, without)]
+        assert roles[0] == roles[1]
         assert not any(ANALYSE_MARKER in entry.content for entry in trajectory.dialogue_history)
         assert trajectory.answer is not None
         assert trajectory_from_row(trajectory_to_row(trajectory)) == trajectory
 
 
 def test_in_twenty_questions():
-    guesser = TeacherPolicy(
-        lambda seen: "Is it alive?" if "Turn 0" in seen.messages[-1].content else "Is it big?"
-    )
+    asks = ["Is it big?", "Is it alive?"]
+    guesser = TeacherPolicy(lambda seen: asks["Turn 0" in seen.messages[-1].content])
     policy = ReflectivePolicy(guesser, Reflector())
     oracle = ObjectOracle()
     (trajectory,) = played(policy, lambda: TwentyQuestionsEnv(oracle, max_turns=3), "twenty-questions", 1)
@@ -243,7 +227,7 @@ def test_in_the_taxi_the_reflection_stands_before_the_actions():
     game = TaxiGame()
     text = game.begin(246, "full")
     policy = ReflectivePolicy(agent, thinker, head=TAXI, instruction=game.instruction)
-    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=1)), "taxi:full:any", 1)
+    (trajectory,) = played(policy, taxi(1), "taxi:full:any", 1)
     shown = agent.seen[0].messages[-1].content
     assert "The actions" not in thinker.seen[0].messages[-1].content
     said = trajectory.dialogue_history[0].content
@@ -255,7 +239,7 @@ def test_in_the_taxi_the_reflection_stands_before_the_actions():
 def test_the_reflection_model_never_sees_a_list_of_actions():
     thinker = Reflector()
     policy = ReflectivePolicy(TaxiDriver(), thinker, head=TAXI)
-    played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
+    played(policy, taxi(), "taxi:full:any", 1)
     assert [len(seen.messages) for seen in thinker.seen] == [1, 3]
     for seen in thinker.seen:
         assert not any("The actions" in message.content for message in seen.messages)
@@ -282,7 +266,7 @@ def test_the_published_prompts_from_two_samplers():
         SampledPolicy(thinks, ANALYSE_MARKER, instruction=game.instruction),
         head=TAXI,
     )
-    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
+    (trajectory,) = played(policy, taxi(), "taxi:full:any", 1)
     said = [entry.content for entry in trajectory.dialogue_history if entry.role == "user"]
     for number, turn in enumerate(turns(trajectory)):
         reflect = reflection_prompt(said[number], TAXI, instruction=game.instruction)
@@ -298,11 +282,10 @@ def test_the_published_prompts_from_two_samplers():
 def test_a_reflection_that_fails_is_recorded_and_the_agent_goes_on():
     trouble = EpisodeError(StopReason.CONTEXT_FULL, Failure("context_full", "too long"))
     policy = ReflectivePolicy(TaxiDriver(), Reflector(trouble=trouble), head=TAXI)
-    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
+    (trajectory,) = played(policy, taxi(), "taxi:full:any", 1)
     assert trajectory.error is None
-    assert trajectory.failures == tuple(
-        Failure("context_full", "reflection: too long", turn=turn) for turn in (0, 1)
-    )
+    failed = [Failure("context_full", "reflection: too long", turn=turn) for turn in (0, 1)]
+    assert [*trajectory.failures] == failed
     for turn in turns(trajectory):
         assert (turn.reflection, turn.reflection_input) == (None, None)
         assert f"{ANALYSE_MARKER}{TAXI}" in turn.input  # an empty analysis, as where none is asked for
@@ -318,21 +301,17 @@ def test_a_dead_reflection_model_ends_the_run():
 def test_share_of_turns(share, low, high):
     thinker = Reflector()
     policy = ReflectivePolicy(Echo("fly"), thinker, head=TAXI, reflect_prob=share)
-    done = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=4)), "taxi", 50)
+    done = played(policy, taxi(4), "taxi", 50)
     reflected = sum(turn.reflection is not None for trajectory in done for turn in turns(trajectory))
     assert reflected == len(thinker.seen)
     assert low <= reflected <= high
-    again = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=4)), "taxi", 50)
+    again = played(policy, taxi(4), "taxi", 50)
     assert {one.key: turns(one) for one in again} == {one.key: turns(one) for one in done}
 
 
-def test_no_share():
-    with pytest.raises(UsageError, match="reflect_prob"):
-        ReflectivePolicy(Echo(), Reflector(), reflect_prob=1.2)
-
-
-def test_both_parts_are_closed():
+def test_no_share_and_both_parts_are_closed():
     agent, thinker = Echo(), Reflector()
+    with pytest.raises(UsageError, match="reflect_prob"):
+        ReflectivePolicy(agent, thinker, reflect_prob=1.2)
     asyncio.run(ReflectivePolicy(agent, thinker).close())
-    assert agent.closed
-    assert thinker.closed
+    assert agent.closed and thinker.closed

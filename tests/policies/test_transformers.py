@@ -148,18 +148,14 @@ def test_the_models_generation_config_changes_ends_and_nothing_else(tiny_llama, 
     assert generation.completion.finish_reason is FinishReason.STOP
 
 
-def test_sample(tiny_llama, seen):
+async def test_sample(tiny_llama, seen):
     policy = TransformersPolicy(tiny_llama, max_new_tokens=6)
     prompts = [f"{BEGIN}one", f"{BEGIN}another prompt"]
 
-    async def main():
-        first = await policy.sample(prompts, 3)
-        again = await policy.sample(prompts[1:], 3)
-        other = await policy.sample(prompts[1:], 3, seeds=[1])
-        await policy.close()
-        return first, again, other
-
-    first, again, other = asyncio.run(main())
+    first = await policy.sample(prompts, 3)
+    again = await policy.sample(prompts[1:], 3)
+    other = await policy.sample(prompts[1:], 3, seeds=[1])
+    await policy.close()
     assert [len(completions) for completions in first] == [3, 3]
     assert len({completion.token_ids for completion in first[0]}) == 3
     assert [c.token_ids for c in again[0]] == [c.token_ids for c in first[1]]
@@ -175,20 +171,17 @@ def test_one_prompt_too_long_is_known_before_any_is_computed(tiny_llama, seen):
     assert not seen
 
 
-def test_cancelled_and_closed(tiny_llama, observe):
+async def test_cancelled_and_closed(tiny_llama, observe):
     policy = TransformersPolicy(tiny_llama, max_new_tokens=400, temperature=1.0)
 
-    async def main():
-        turn = asyncio.create_task(policy.act(observe("Hi.")))
-        await asyncio.sleep(0.05)
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turn
-        await policy.close()
-        with pytest.raises(RuntimeError, match="closed"):
-            await policy.act(observe("Hi."))
-
-    asyncio.run(main())
+    turn = asyncio.create_task(policy.act(observe("Hi.")))
+    await asyncio.sleep(0.05)
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    await policy.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await policy.act(observe("Hi."))
 
 
 def test_wrong_settings_name_their_repair(tiny_llama, tmp_path):

@@ -23,9 +23,11 @@ def fake(tmp_path):
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_vllm.py")} "$@"\n')
     python.chmod(0o755)
 
-    def make(*args, **options):
+    def make(*args, model="M", **options):
         pids = ("--pids", str(tmp_path / "pids"))
-        return VLLMServer("M", python=str(python), log_path=tmp_path / "log", args=[*pids, *args], **options)
+        return VLLMServer(
+            model, python=str(python), log_path=tmp_path / "log", args=[*pids, *args], **options
+        )
 
     return make
 
@@ -56,37 +58,38 @@ async def until(condition, timeout_s=10):
         await asyncio.sleep(0.02)
 
 
-def test_start_and_stop_with_everything_it_started(fake, tmp_path):
+async def test_start_and_stop_with_everything_it_started(fake, tmp_path):
     server = fake("--tensor-parallel-size", "2")
 
-    async def main():
-        async with server:
-            assert server.running
-            assert server.base_url.startswith("http://127.0.0.1:")
-            return pids(tmp_path)
-
-    started = asyncio.run(main())
+    async with server:
+        assert server.running
+        assert server.base_url.startswith("http://127.0.0.1:")
+        started = pids(tmp_path)
     assert len(started) == 2
     wait_until_dead(started)
     assert not server.running
     command = (tmp_path / "log").read_text().splitlines()[0]
-    assert (
+    beginning = (
         "-m vllm.entrypoints.openai.api_server --model M --served-model-name M --host 127.0.0.1 --port"
-        in command
     )
+    assert beginning in command
     assert "--data-parallel-size 1" in command
     assert command.endswith("--tensor-parallel-size 2")
 
 
-def test_a_server_that_does_not_start_shows_its_log(fake):
-    with pytest.raises(ServiceError, match=r"(?s)did not start.*the model does not fit"):
-        asyncio.run(fake("--die", "the model does not fit").start())
+MEMORY = "ValueError: Available memory on node 0 (16.6/18.3 GiB)" + "\n".join(map(str, range(50)))
 
 
-def test_too_little_memory_is_told_with_what_to_do(fake):
-    words = "ValueError: Available memory on node 0 (16.6/18.3 GiB)" + "\n".join(map(str, range(50)))
-    with pytest.raises(ServiceError, match="VLLM_CPU_KVCACHE_SPACE"):
-        asyncio.run(fake("--die", words).start())
+@pytest.mark.parametrize(
+    ("last_words", "told"),
+    [
+        ("the model does not fit", r"(?s)did not start.*the model does not fit"),
+        (MEMORY, "VLLM_CPU_KVCACHE_SPACE"),  # with what to do
+    ],
+)
+def test_a_server_that_does_not_start_shows_its_log(fake, last_words, told):
+    with pytest.raises(ServiceError, match=told):
+        asyncio.run(fake("--die", last_words).start())
 
 
 def test_an_interpreter_without_vllm_is_told_what_to_do(tmp_path):
@@ -104,41 +107,35 @@ def test_loading_takes_too_long(fake):
     assert not server.running
 
 
-def test_a_start_tells_the_last_line_of_its_log_and_leaves_nothing_behind_when_cancelled(
+async def test_a_start_tells_the_last_line_of_its_log_and_leaves_nothing_behind_when_cancelled(
     fake, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("sweet_rl.policies.vllm._PROGRESS_S", 0.1)
     said = []
 
-    async def main():
-        start = asyncio.create_task(fake("--never-healthy", on_progress=said.append).start())
-        await until(lambda: said and "--never-healthy" in said[-1], timeout_s=60)
-        await until((tmp_path / "pids").exists, timeout_s=60)
-        start.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await start
-
-    asyncio.run(main())
+    start = asyncio.create_task(fake("--never-healthy", on_progress=said.append).start())
+    await until(lambda: said and "--never-healthy" in said[-1], timeout_s=60)
+    await until((tmp_path / "pids").exists, timeout_s=60)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
     assert all("vLLM is loading M" in each for each in said)
     wait_until_dead(pids(tmp_path))
 
 
-def test_recovery_happens_once_for_all_callers_and_not_twice(fake, tmp_path):
-    async def main():
-        async with fake() as server:
-            address = server.base_url
-            os.kill(pids(tmp_path)[0], signal.SIGKILL)
-            await until(lambda: not server.running)
-            await asyncio.gather(server.recover(1), server.recover(1))
-            assert server.running
-            assert (server.starts, server.base_url) == (2, address)
-            wait_until_dead(pids(tmp_path)[:2])  # the child that was left over, too
-            os.kill(pids(tmp_path)[2], signal.SIGKILL)
-            await until(lambda: not server.running)
-            with pytest.raises(ServiceError, match=r"died \(status 137\), again after a restart"):
-                await server.recover(2)
-
-    asyncio.run(main())
+async def test_recovery_happens_once_for_all_callers_and_not_twice(fake, tmp_path):
+    async with fake() as server:
+        address = server.base_url
+        os.kill(pids(tmp_path)[0], signal.SIGKILL)
+        await until(lambda: not server.running)
+        await asyncio.gather(server.recover(1), server.recover(1))
+        assert server.running
+        assert (server.starts, server.base_url) == (2, address)
+        wait_until_dead(pids(tmp_path)[:2])  # the child that was left over, too
+        os.kill(pids(tmp_path)[2], signal.SIGKILL)
+        await until(lambda: not server.running)
+        with pytest.raises(ServiceError, match=r"died \(status 137\), again after a restart"):
+            await server.recover(2)
 
 
 def test_the_server_does_not_outlive_a_killed_run(fake, tmp_path):
@@ -162,49 +159,36 @@ def test_the_server_does_not_outlive_a_killed_run(fake, tmp_path):
     wait_until_dead(started)
 
 
-@pytest.fixture
-def start(tmp_path):
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_vllm.py")} "$@"\n')
-    python.chmod(0o755)
-
-    def make(model="M"):
-        server = VLLMServer(model, python=str(python), log_path=tmp_path / "log")
-        retry = RetryPolicy(attempts=2, first_wait_s=0.01)
-        return VLLMPolicy.start(server, chat_format=PlainChat(), retry=retry)
-
-    return make
-
-
-def test_a_server_that_dies_once_costs_nobody_a_turn(start, observe):
+def with_policy(server, work):
     async def main():
-        policy = await start()
+        retry = RetryPolicy(attempts=2, first_wait_s=0.01)
+        policy = await VLLMPolicy.start(server, chat_format=PlainChat(), retry=retry)
         try:
-            first = (await policy.act(observe("Hi."))).completion.text
-            (sampled,) = await policy.sample(["Hi."], 1)
-            os.kill(int(first.removeprefix("pid ")), signal.SIGKILL)
-            turns = await asyncio.gather(*(policy.act(observe(f"Hi {i}.")) for i in range(5)))
-            with pytest.raises(ServiceError, match=r"died \(status 7\), again after a restart"):
-                await policy.act(observe("kill yourself"))
+            return await work(policy)
         finally:
             await policy.close()
+
+    return asyncio.run(main())
+
+
+def test_a_server_that_dies_once_costs_nobody_a_turn(fake, observe):
+    async def work(policy):
+        first = (await policy.act(observe("Hi."))).completion.text
+        (sampled,) = await policy.sample(["Hi."], 1)
+        os.kill(int(first.removeprefix("pid ")), signal.SIGKILL)
+        turns = await asyncio.gather(*(policy.act(observe(f"Hi {i}.")) for i in range(5)))
+        with pytest.raises(ServiceError, match=r"died \(status 7\), again after a restart"):
+            await policy.act(observe("kill yourself"))
         return first, sampled[0].text, {turn.completion.text for turn in turns}
 
-    first, sampled, later = asyncio.run(main())
+    first, sampled, later = with_policy(fake(), work)
     assert first == sampled
     assert len(later) == 1  # all by the second server
     assert first not in later
 
 
-def test_a_model_with_a_name_of_ours_is_served_under_that_name(start, observe, tmp_path):
+def test_a_model_with_a_name_of_ours_is_served_under_that_name(fake, observe, tmp_path):
     """The server loads its folder; with no other name it would know nothing but the folder's."""
-
-    async def main():
-        policy = await start(EMBEDDED)
-        try:
-            return (await policy.act(observe("Hi."))).completion.text
-        finally:
-            await policy.close()
-
-    assert asyncio.run(main()).startswith("pid ")
+    generation = with_policy(fake(model=EMBEDDED), lambda policy: policy.act(observe("Hi.")))
+    assert generation.completion.text.startswith("pid ")
     assert f"--model {model_path(EMBEDDED)} " in (tmp_path / "log").read_text()

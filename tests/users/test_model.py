@@ -233,15 +233,8 @@ def test_the_packaged_prompts_say_what_the_protocol_needs():
     human, agent = load_prompt("human_simulator_html_prompt"), load_prompt("llm_agent_html_prompt")
     check_vision_prompt(human, "packaged")
     assert "{" not in human + agent  # never formatted
-    for word in (
-        "OUTPUT:",
-        "I WANT TO ANSWER:",
-        "<html>",
-        "Tailwind",
-        "https://picsum.photos/id/48/W/H",
-        "10",
-    ):
-        assert word in agent
+    words = ["OUTPUT:", "I WANT TO ANSWER:", "<html>", "Tailwind", "https://picsum.photos/id/48/W/H", "10"]
+    assert all(word in agent for word in words)
 
 
 ROLES = {"system", "developer", "user", "assistant"}
@@ -250,31 +243,24 @@ DATA_URL = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/]
 
 def problems(body, *, lenient_type=False):
     """Everything that is wrong with a request; `lenient_type` allows what only vLLM does (no subtype)."""
-    found = []
-    for key in set(body) - {"model", "messages", "max_tokens", "temperature"}:
-        found.append(f"unknown field {key}")
-    if not isinstance(body.get("model"), str):
-        found.append("model")
-    if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
-        found.append("max_tokens")
-    if not isinstance(body.get("temperature"), int | float) or not 0 <= body["temperature"] <= 2:
-        found.append("temperature")
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        return [*found, "messages"]
-    for i, message in enumerate(messages):
-        if set(message) != {"role", "content"} or message["role"] not in ROLES:
-            found.append(f"messages[{i}]")
-            continue
-        parts = message["content"]
-        if isinstance(parts, list) and parts:
-            found += [
-                f"messages[{i}].content[{j}]: {problem}"
-                for j, part in enumerate(parts)
-                for problem in _part(part, message["role"], lenient_type)
-            ]
-        elif not isinstance(parts, str):
-            found.append(f"messages[{i}].content")
+    known = {
+        "model": isinstance(body.get("model"), str),
+        "max_tokens": isinstance(body.get("max_tokens"), int) and body["max_tokens"] >= 1,
+        "temperature": isinstance(body.get("temperature"), int | float) and 0 <= body["temperature"] <= 2,
+        "messages": isinstance(body.get("messages"), list) and bool(body["messages"]),
+    }
+    found = [f"unknown field {key}" for key in body.keys() - known.keys()]
+    found += [key for key, right in known.items() if not right]
+    for i, message in enumerate(body["messages"]):
+        match message:
+            case {"role": role, "content": str()} if role in ROLES and len(message) == 2:
+                pass
+            case {"role": role, "content": [_, *_] as parts} if role in ROLES and len(message) == 2:
+                for j, part in enumerate(parts):
+                    wrong = _part(part, role, lenient_type)
+                    found += [f"messages[{i}].content[{j}]: {problem}" for problem in wrong]
+            case _:
+                found.append(f"messages[{i}]")
     return found
 
 
@@ -300,8 +286,5 @@ def _image(url, lenient_type):
         return [f"is no data URL of a picture: {url[:40]}"]
     picture = Image.open(io.BytesIO(base64.b64decode(found[2], validate=True)))
     picture.load()
-    return (
-        []
-        if picture.get_format_mimetype() == found[1]
-        else [f"{found[1]} is {picture.get_format_mimetype()}"]
-    )
+    kind = picture.get_format_mimetype()
+    return [] if kind == found[1] else [f"{found[1]} is {kind}"]

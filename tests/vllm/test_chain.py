@@ -14,16 +14,9 @@ from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.policies.vllm import VLLMServer
 from tests.tiny_models import save_tiny_llama
-from tests.vllm.test_vllm import ARGS, CONTEXT, PYTHON
+from tests.vllm.test_vllm import ARGS, CONTEXT, PYTHON, small_and_offline  # noqa: F401
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(autouse=True)
-def _small_and_offline(monkeypatch):
-    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("VLLM_NO_USAGE_STATS", "1")
 
 
 def rows_of(path):
@@ -43,14 +36,9 @@ def test_fifty_tasks_from_dialogues_to_pairs(shared, tmp_path):
     asyncio.run(server.start())
     try:
         agent = {
-            "agent_model": models["policy"],
-            "agent": "openai",
-            "agent_base_url": server.base_url,
-            "tokenizer": models["policy"],
-            "max_tokens": 32,
-            "request_timeout_s": 300.0,
-            "quiet": True,
-        }
+            "agent_model": models["policy"], "agent": "openai", "agent_base_url": server.base_url,
+            "tokenizer": models["policy"], "max_tokens": 32, "request_timeout_s": 300.0, "quiet": True,
+        }  # fmt: skip
         simulate_interactions(
             str(tasks), str(trajectories), env_model="scripted", num_tasks=50, max_steps=3, **agent
         )
@@ -68,15 +56,9 @@ def test_fifty_tasks_from_dialogues_to_pairs(shared, tmp_path):
 
     ranked = {engine: tmp_path / f"{engine}.jsonl" for engine in ("vllm", "transformers")}
     rank_best_of_n(
-        str(sampled),
-        str(ranked["vllm"]),
-        models["critic"],
-        engine="vllm",
-        vllm_python=PYTHON,
-        vllm_args=" ".join(ARGS),
-        request_timeout_s=300.0,
-        quiet=True,
-    )
+        str(sampled), str(ranked["vllm"]), models["critic"], engine="vllm", vllm_python=PYTHON,
+        vllm_args=" ".join(ARGS), request_timeout_s=300.0, quiet=True,
+    )  # fmt: skip
     rank_best_of_n(str(sampled), str(ranked["transformers"]), models["critic"], quiet=True)
     for one, other in zip(*(rows_of(path) for path in ranked.values()), strict=True):
         assert one["judge_result"] == pytest.approx(other["judge_result"], abs=1e-3)
@@ -94,14 +76,7 @@ def test_fifty_tasks_from_dialogues_to_pairs(shared, tmp_path):
 
     save_path = tmp_path / "trained"
     train_dpo(
-        models["policy"],
-        str(pairs),
-        save_path=str(save_path),
-        prompt_key="prompt",
-        max_samples=32,
-        max_len=CONTEXT,
-        train_batch_size=8,
-        micro_train_batch_size=4,
-        ckpt_path=str(tmp_path / "checkpoints"),
-    )
+        models["policy"], str(pairs), save_path=str(save_path), prompt_key="prompt", max_samples=32,
+        max_len=CONTEXT, train_batch_size=8, micro_train_batch_size=4, ckpt_path=str(tmp_path / "checkpoints"),
+    )  # fmt: skip
     assert os.listdir(save_path)

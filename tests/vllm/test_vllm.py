@@ -33,7 +33,7 @@ CONTEXT = 8192
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_and_offline():
+def small_and_offline():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
         patch.setenv("HF_HUB_OFFLINE", "1")
@@ -205,23 +205,19 @@ def test_a_run_with_vllm_as_agent_and_as_human(server, model, tmp_path):
         assert not row.get("failures")
 
 
-def test_a_server_that_is_killed_comes_back_and_ends_with_the_policy(model, tmp_path):
+async def test_a_server_that_is_killed_comes_back_and_ends_with_the_policy(model, tmp_path):
     server = VLLMServer(model, python=PYTHON, args=ARGS, log_path=tmp_path / "log")
 
-    async def main():
-        policy = await VLLMPolicy.start(server, temperature=0.0, max_tokens=5)
-        try:
-            before = await policy.act(observe("Hi."))
-            parent_watchdog = server._process.pid
-            (api_server,) = children(parent_watchdog)
-            os.kill(api_server, signal.SIGKILL)
-            after = await policy.act(observe("Hi."))
-        finally:
-            await policy.close()
-        return parent_watchdog, before.completion.token_ids, after.completion.token_ids
-
-    parent_watchdog, before, after = asyncio.run(main())
-    assert before == after
+    policy = await VLLMPolicy.start(server, temperature=0.0, max_tokens=5)
+    try:
+        before = await policy.act(observe("Hi."))
+        parent_watchdog = server._process.pid
+        (api_server,) = children(parent_watchdog)
+        os.kill(api_server, signal.SIGKILL)
+        after = await policy.act(observe("Hi."))
+    finally:
+        await policy.close()
+    assert before.completion.token_ids == after.completion.token_ids
     assert server.starts == 2
     assert not children(parent_watchdog)
     assert not server.running

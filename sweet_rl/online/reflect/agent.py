@@ -28,7 +28,7 @@ from sweet_rl.chat.reflect_format import ACTION_MARKER
 from sweet_rl.errors import UsageError
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens, keep_likeliest, keep_nucleus
-from sweet_rl.policies.engine import WeightsState
+from sweet_rl.policies.weights import WeightsState
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import question_of, to_device
 from sweet_rl.training.forward import Outputs, asked_at
