@@ -392,7 +392,8 @@ class OpenAIClient:
                 return
         here = self._endpoints[0]
         offered = await self._offer(here)
-        told = all(name in str(failure) for name in offered or ())  # some servers list them themselves
+        said = {word.strip(".,:;'\"()[]") for word in str(failure).split()}
+        told = said.issuperset(offered or ())  # some servers list their models themselves
         models = "" if told else f" It offers {', '.join(offered or ())}."
         elsewhere = ""
         if (
