@@ -163,7 +163,7 @@ GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class EvalRun:
     """What is played, where to, and how it is graded; several agents may play it."""
 
     flags: EvalFlags
@@ -235,7 +235,7 @@ def run(flags: EvalFlags, cast: Cast) -> None:
         offered | {"unsafe_no_sandbox": cast.agent.unsafe_no_sandbox, "quiet": flags.quiet},
     )
     folder = Path(flags.output_dir or Path("evals", _folder_name(flags, cast, source)))
-    this, path = Evaluation(flags, source, tasks, folder, grading), folder / EPISODES
+    this, path = EvalRun(flags, source, tasks, folder, grading), folder / EPISODES
     files, casts = {path: cast}, {}
     for name in bound_names(flags.bounds, world):
         casts[name] = replace(cast, agent=replace(cast.agent, agent="scripted", agent_model=name))
@@ -284,7 +284,7 @@ def _folder_name(flags: EvalFlags, cast: Cast, source: str) -> str:
     return "-".join((*last, digest(cast.settings() | known, 6)))
 
 
-def _report(this: Evaluation, cast: Cast, found: Episodes, bounds: Mapping[str, Sequence[Line]]) -> Report:
+def _report(this: EvalRun, cast: Cast, found: Episodes, bounds: Mapping[str, Sequence[Line]]) -> Report:
     flags, listener = this.flags, tracking.current()
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
     repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
