@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -34,6 +33,8 @@ from sweet_rl.types import (
     UserReply,
 )
 from sweet_rl.worlds import world_of
+from tests.stub_server import model_server
+from tests.stub_server import said as reply
 
 ROWS = [
     {
@@ -251,34 +252,9 @@ RULES = world_of("code").system_prompt()
 
 @pytest.fixture
 def server():
-    """Its address, and the requests that it was sent: the agent answers at once, the human says 1."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_):
-            """Say nothing."""
-
-        def do_GET(self):
-            self.answer({"data": [{"id": "first"}]})
-
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            sent.append(body | {"key": self.headers["Authorization"]})
-            said = ANSWER if body["model"] == "org/agent" else "1"
-            self.answer({"choices": [{"message": {"content": said}, "finish_reason": "stop"}]})
-
-        def answer(self, data):
-            text = json.dumps(data).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-    sent = []
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{listening.server_port}/v1", sent
-    listening.shutdown()
-    listening.server_close()
+    """Its address, and what it was asked: the agent answers at once, the human says 1."""
+    with model_server(lambda body: reply(ANSWER if body["model"] == "org/agent" else "1")) as found:
+        yield found
 
 
 def test_an_agent_by_its_address(server, monkeypatch, tmp_path):
@@ -288,11 +264,12 @@ def test_an_agent_by_its_address(server, monkeypatch, tmp_path):
         "code", ROWS, agent="openai/org/agent", base_url=url, num_tasks=2, concurrency=1
     )
     assert [one.stop_reason for one in episodes] == [StopReason.ANSWERED] * 2
-    assert sent[0]["messages"] == [
+    headers, body = sent[0]
+    assert body["messages"] == [
         {"role": "system", "content": RULES},
         {"role": "user", "content": ROWS[0]["problem_description"]},
     ]
-    assert (sent[0]["model"], sent[0]["key"], sent[0]["temperature"]) == ("org/agent", "Bearer k", 1.0)
+    assert (body["model"], headers["Authorization"], body["temperature"]) == ("org/agent", "Bearer k", 1.0)
     settings = episodes[0].provenance["settings"]
     assert (settings["agent_model"], settings["temperature"], settings["max_tokens"]) == (
         "org/agent",
@@ -306,16 +283,14 @@ def test_an_agent_by_its_address(server, monkeypatch, tmp_path):
     prompt = tmp_path / "rules.txt"
     prompt.write_text("Answer at once.")
     sweet_rl.play("code", ROWS[0], agent="org/agent", base_url=[url], agent_prompt=prompt)
-    assert sent[-1]["messages"][0]["content"] == "Answer at once."
+    assert sent[-1][1]["messages"][0]["content"] == "Answer at once."
 
 
-@pytest.mark.parametrize(
-    ("name", "model"), [("openai/m", "m"), ("m", "m"), (None, "first"), ("auto", "first")]
-)
+@pytest.mark.parametrize(("name", "model"), [("openai/h", "h"), ("h", "h"), (None, "m"), ("auto", "m")])
 def test_a_human_by_its_address(server, name, model):
     url, sent = server
     (one,) = sweet_rl.simulate("code", ROWS[:1], agent="questioner", human=name, human_base_url=url)
-    assert {body["model"] for body in sent} == {model}
+    assert {body["model"] for _, body in sent} == {model}
     assert one.dialogue_history[2].content == "1"
     assert one.provenance["env_model"] == model
     assert {"user_prompt", "env_model"} <= one.provenance["settings"].keys()
@@ -324,7 +299,7 @@ def test_a_human_by_its_address(server, name, model):
 def test_an_oracle_by_its_address(server):
     url, sent = server
     sweet_rl.play("twenty_questions", agent=lambda _: "Is it alive?", human="openai/m", human_base_url=url)
-    assert {body["model"] for body in sent} == {"m"}
+    assert {body["model"] for _, body in sent} == {"m"}
 
 
 @pytest.mark.parametrize("way", ["plain", "async", "object"])
@@ -471,7 +446,7 @@ def test_an_address_in_a_text_is_one_server(server):
     url, sent = server
     agent = OpenAIPolicy(OpenAIClient(url), "org/agent", api="chat")
     assert sweet_rl.play("code", ROWS[0], agent=agent, human=Telling()).answer == ANSWER.split(":", 1)[1]
-    assert [message["role"] for message in sent[0]["messages"]] == ["system", "user"]
+    assert [message["role"] for message in sent[0][1]["messages"]] == ["system", "user"]
 
 
 def test_what_is_offered_is_there_and_nothing_else():
