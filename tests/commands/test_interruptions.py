@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import get_context
 
 import pytest
 
@@ -36,6 +37,11 @@ def keys_of(path):
     return [(row["task_id"], row["sample_index"]) for row in rows_of(path)]
 
 
+def play(output, **flags):
+    done = run(output, **flags, to_continue=True, quiet=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_fifty_kills_lose_and_double_nothing(tmp_path):
     """kill -9 at random moments of one run, resumed each time; rows never vanish, and all come in the end."""
     output = tmp_path / "out.jsonl"
@@ -43,16 +49,13 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path):
     moments = random.Random(0)
     kills, before = 0, set()
     while kills < 50:
-        process = subprocess.Popen(
-            [*command(output, **flags), "--to_continue", "--quiet"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        # half of the kills hit the start-up and the reading of the file, half come when rows are being written
+        process = get_context("fork").Process(target=play, args=(output,), kwargs=flags)
+        process.start()
+        # half of the kills hit the start and the reading of the file, half come when rows are being written
         size = output.stat().st_size if output.exists() else 0
         if moments.random() < 0.6:
             deadline = time.monotonic() + 30
-            while process.poll() is None and time.monotonic() < deadline:
+            while process.is_alive() and time.monotonic() < deadline:
                 if output.exists() and output.stat().st_size > size:
                     break
                 time.sleep(0.001)
@@ -60,9 +63,9 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path):
         else:
             time.sleep(moments.random() * 0.4)
         process.kill()
-        _, errors = process.communicate()
-        assert process.returncode in {-signal.SIGKILL, 0}, errors.decode()
-        kills += process.returncode == -signal.SIGKILL
+        process.join()
+        assert process.exitcode in {-signal.SIGKILL, 0}
+        kills += process.exitcode == -signal.SIGKILL
         if not output.exists():
             continue
         whole = output.read_bytes()
@@ -71,7 +74,7 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path):
         assert len(now) == len(set(now))
         assert before <= set(now)
         before = set(now)
-        if process.returncode == 0:
+        if process.exitcode == 0:
             output.unlink()  # it was complete before we hit fifty: begin a new one
             before = set()
     done = run(output, **flags, to_continue=True)
