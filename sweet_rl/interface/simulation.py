@@ -14,7 +14,15 @@ from sweet_rl.errors import UsageError, no_such
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of
 from sweet_rl.interface.grades import grade
-from sweet_rl.interface.parts import Tasks, check_kinds, check_whole, options_for, tasks_for, world_for
+from sweet_rl.interface.parts import (
+    Tasks,
+    check_kinds,
+    check_whole,
+    in_words_of_python,
+    options_for,
+    tasks_for,
+    world_for,
+)
 from sweet_rl.interface.players import Agent, Human, Own, OwnEnv, Urls, cast_of, name_of, prompt_for
 from sweet_rl.interface.sync import awaited, waiting
 from sweet_rl.prompts import prompt_digest
@@ -155,7 +163,9 @@ async def simulate(
     chosen = options_for(played, options)
     some = tasks_for(played, tasks, limit if num_tasks is None else num_tasks)
     cast = cast_of(played, chosen, agent, base_url, agent_prompt, human, human_base_url, seed)
-    _check_output(output_path, to_continue=to_continue, overwrite=overwrite)
+    check_kinds((str, Path, type(None)), "the path of a .jsonl file", output_path=output_path)
+    if output_path is None and (to_continue or overwrite):
+        raise UsageError("to_continue and overwrite are about a file: name it with output_path.")
     episodes = schedule(some, repeats, seed=seed)
     if not (to_continue or overwrite):
         played.check_place(chosen)
@@ -175,9 +185,9 @@ async def simulate(
             path, todo, journal = None, episodes, None
             if output_path is not None:
                 path = Path(output_path)
-                journal = stack.enter_context(
-                    open_journal(path, to_continue=to_continue, overwrite=overwrite)
-                )
+                with in_words_of_python():
+                    opened = open_journal(path, to_continue=to_continue, overwrite=overwrite)
+                journal = stack.enter_context(opened)
                 run = plan(episodes, journal.rows, settings=settings, path=path, repair=_REPAIR)
                 todo = list(run.todo)
             playing = await stack.enter_async_context(
@@ -266,24 +276,6 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
 
 
 evaluate.__signature__ = inspect.signature(simulate).replace(return_annotation="Evaluated")  # type: ignore[attr-defined]
-
-
-def _check_output(path: str | Path | None, *, to_continue: bool, overwrite: bool) -> None:
-    """Refuse a file before anything is begun."""
-    check_kinds((str, Path, type(None)), "the path of a .jsonl file", output_path=path)
-    if to_continue and overwrite:
-        raise UsageError("overwrite and to_continue exclude each other.")
-    if path is None:
-        if to_continue or overwrite:
-            raise UsageError("to_continue and overwrite are about a file: name it with output_path.")
-        return
-    if Path(path).is_dir():
-        raise UsageError(f"output_path {str(path)!r} is a folder; name a .jsonl file in it.")
-    if not (to_continue or overwrite) and Path(path).exists() and Path(path).stat().st_size:
-        raise UsageError(
-            f"{str(path)!r} already holds a run. to_continue=True finishes it, overwrite=True begins it again; "
-            "or choose another output_path."
-        )
 
 
 @contextmanager
