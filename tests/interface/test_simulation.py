@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import sweet_rl
+from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.interface.sync import wait_for
 from sweet_rl.openai_client import OpenAIClient
@@ -244,6 +245,18 @@ def test_a_stopped_run_is_finished_in_its_file(tmp_path):
     assert said(episodes) == said(sweet_rl.simulate("code", ROWS, agent=Asking(), human=Telling(), repeats=2))
     record = read_record(tmp_path / "runs/episodes.jsonl.run.json")
     assert (record["status"], record["stage"], len(record["sessions"])) == ("finished", "simulate", 2)
+
+
+def test_a_run_that_was_begun_here_is_finished_by_the_command(tmp_path):
+    """The same settings put the same players together."""
+    path = tmp_path / "episodes.jsonl"
+    for world, source in (("code", "mini:test"), ("twenty_questions", "twenty-questions:ten")):
+        sweet_rl.simulate(world, source, num_tasks=2, output_path=path, overwrite=path.exists())
+        human = {"env_model": "scripted"} if world == "code" else {}
+        simulate_interactions(
+            source, str(path), world=world, num_tasks=3, to_continue=True, quiet=True, **human
+        )
+        assert len(list(read_rows(path))) == 3
 
 
 ANSWER = "I WANT TO ANSWER:\ndef f(x):\n    return x + 1\n"
