@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.chat import TokenizerChat
@@ -229,21 +229,21 @@ class Cast:
             stack.pop_all()
             return acting
 
-    def _with_critic(self, acting: Policy, tasks: Sequence[Task]) -> Policy:
+    def _with_critic(self, acting: Any, tasks: Sequence[Task]) -> Policy:
         """The agent that takes the turns which the critic likes."""
         agent, model = self.agent, str(self.agent.critic)
         if not hasattr(acting, "sample"):
             raise UsageError(
                 f"--agent_model {agent.agent_model!r} has one reply only; a --critic has nothing to choose from. Name a model."
             )
-        from sweet_rl.preferences.best_of_n import BestOfN, SamplingPolicy
+        from sweet_rl.preferences.best_of_n import BestOfN
 
         try:
             from sweet_rl.training.scoring import CandidateScorer
         except ImportError as error:
             raise missing_package("torch", "transformers", needed_for="a critic") from error
         return BestOfN(
-            cast(SamplingPolicy, acting),
+            acting,
             CandidateScorer(model, device=agent.device, dtype=agent.dtype),
             encoding_of(model, needs_header=False),
             tokenizer=tokenizer_facts(agent, self.engine).digest,
