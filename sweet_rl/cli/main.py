@@ -24,80 +24,52 @@ from sweet_rl.flags import REQUIRED, Flag
 from sweet_rl.openai_client import shown
 
 COMMANDS = {
-    "run": "Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
-    "preflight": "Look at what a pipeline needs before it begins: data, servers, disk, GPU memory.",
-    "eval": "Evaluate an agent in one command: play the tasks, grade, report; retries, costs, intervals.",
-    "compare": "Compare runs task by task: differences with intervals, what only one solves.",
-    "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
-    "evaluate": "Grade trajectories of any world by its grader, or by one of your own.",
-    "evaluate_code": "Grade functions by hidden tests, in a sandbox; print the table; write preference pairs.",
-    "evaluate_games": "Report trajectories of worlds that reward turns; write preference pairs.",
-    "evaluate_html": "Grade web pages by their pictures; print the table; write preference pairs.",
-    "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
-    "train_sft": "Fine-tune a model on the agent's messages, in dialogues or in single turns.",
-    "train_reward_model": "Train a critic with a regression head on preference pairs.",
-    "sample_best_of_n": "Sample alternatives for every agent turn of graded trajectories.",
-    "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
-    "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
-    "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
-    "export": "Write trajectories as another tool's file (inspect_ai), or such a file as trajectories.",
-    "export_credit": "Write dialogues by their sampled tokens, each turn with its credit, for TRL and verl.",
-    "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
-    "credit": "Score every turn of finished dialogues by a critic, with and without the hidden solution.",
-    "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
-    "run_archer": "Train a policy online: it plays, and learns from what it played.",
-    "show_tokens": "Show what training would learn from a file, token by token.",
-    "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
-    "view": "Look at what runs have left, in a browser: dialogues, candidates, pairs, metrics, reports.",
-    "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
-    "visualize_design_dialogue_histories": "Browse a trajectory file of pages: draw and grade every draft, too.",
-    "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
-    "serve_credit": "Serve a critic: dialogues and hidden information in, every turn's advantage out.",
-    "serve_env": "Serve a world, with its human, as an OpenEnv environment: reset, step, state.",
-    "play": "Play a game in the terminal: see what an agent sees, get its rewards.",
-    "generate_tasks": "Write the tasks of a world's list as a ColBench file.",
-    "fetch_model": "Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
-    "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
-    "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
-    "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",
-    "demo_reflect": "Reflect-RL from nothing: one world or several, five ways to learn.",
-    "runs": "List what made the outputs in a folder, and when, with what, at what cost.",
-    "reflect evaluate_gpt": "Measure a model as it is, by ReAct.",
-    "reflect supervised_pretrain": "Reflect-RL: fine-tune the policy or the reflection model on texts.",
-    "reflect rl_finetune": "Reflect-RL: train the policy online, beside a frozen model that reflects.",
-    "reflect evaluate": "Reflect-RL: measure checkpoints by sampled episodes.",
-    "reflect plot": "Reflect-RL: draw success, cost and loss of online runs.",
-    "reflect ensemble_logs": "Reflect-RL: merge the logs of runs that went on from each other.",
+    "run": "pipelines.run: Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
+    "preflight": "pipelines.run: Look at what a pipeline needs before it begins: data, servers, disk, GPU memory.",
+    "eval": "commands.eval: Evaluate an agent in one command: play the tasks, grade, report; retries, costs, intervals.",
+    "compare": "commands.compare: Compare runs task by task: differences with intervals, what only one solves.",
+    "simulate_interactions": "commands.simulate_interactions: Let an agent and a simulated human talk over tasks; write the trajectories.",
+    "evaluate": "commands.evaluate: Grade trajectories of any world by its grader, or by one of your own.",
+    "evaluate_code": "commands.evaluate_code: Grade functions by hidden tests, in a sandbox; print the table; write preference pairs.",
+    "evaluate_games": "commands.evaluate: Report trajectories of worlds that reward turns; write preference pairs.",
+    "evaluate_html": "commands.evaluate_html: Grade web pages by their pictures; print the table; write preference pairs.",
+    "train_dpo": "commands.train: Train a critic or a policy on preference pairs, by DPO.",
+    "train_sft": "commands.train: Fine-tune a model on the agent's messages, in dialogues or in single turns.",
+    "train_reward_model": "commands.train: Train a critic with a regression head on preference pairs.",
+    "sample_best_of_n": "commands.sample_best_of_n: Sample alternatives for every agent turn of graded trajectories.",
+    "rank_best_of_n": "commands.rank_best_of_n: Score sampled alternatives with a critic that knows the hidden solution.",
+    "generate_random_pairs_from_ranks": "commands.generate_random_pairs_from_ranks: Draw preference pairs of single turns from scored alternatives.",
+    "export_pairs": "integrations.export: Write preference pairs as data sets that TRL and OpenRLHF train on.",
+    "export": "integrations.export: Write trajectories as another tool's file (inspect_ai), or such a file as trajectories.",
+    "export_credit": "integrations.export: Write dialogues by their sampled tokens, each turn with its credit, for TRL and verl.",
+    "picture_pairs": "commands.generate_random_pairs_from_ranks: Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
+    "credit": "commands.credit: Score every turn of finished dialogues by a critic, with and without the hidden solution.",
+    "run_bc": "commands.run_bc: Make the policy that online learning begins with: it imitates demonstrations.",
+    "run_archer": "commands.run_archer: Train a policy online: it plays, and learns from what it played.",
+    "show_tokens": "commands.show_tokens: Show what training would learn from a file, token by token.",
+    "merge_adapters": "commands.models: Merge a LoRA adapter into the weights of its model.",
+    "view": "commands.view: Look at what runs have left, in a browser: dialogues, candidates, pairs, metrics, reports.",
+    "visualize_dialogue_histories": "commands.view: Browse a trajectory file in a web browser, or export it as one page.",
+    "visualize_design_dialogue_histories": "commands.view: Browse a trajectory file of pages: draw and grade every draft, too.",
+    "serve_simulator": "commands.serve_simulator: Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
+    "serve_credit": "integrations.serve: Serve a critic: dialogues and hidden information in, every turn's advantage out.",
+    "serve_env": "integrations.serve: Serve a world, with its human, as an OpenEnv environment: reset, step, state.",
+    "play": "commands.play: Play a game in the terminal: see what an agent sees, get its rewards.",
+    "generate_tasks": "commands.runs: Write the tasks of a world's list as a ColBench file.",
+    "fetch_model": "commands.models: Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
+    "make_embedded_agent": "commands.models: Train the embedded agent of the mini worlds from nothing.",
+    "demo": "studies.demos: Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
+    "demo_archer": "studies.demos: Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",
+    "demo_reflect": "studies.demos: Reflect-RL from nothing: one world or several, five ways to learn.",
+    "runs": "commands.runs: List what made the outputs in a folder, and when, with what, at what cost.",
+    "reflect evaluate_gpt": "commands.reflect_evaluate: Measure a model as it is, by ReAct.",
+    "reflect supervised_pretrain": "commands.reflect_train: Reflect-RL: fine-tune the policy or the reflection model on texts.",
+    "reflect rl_finetune": "commands.reflect_train: Reflect-RL: train the policy online, beside a frozen model that reflects.",
+    "reflect evaluate": "commands.reflect_evaluate: Reflect-RL: measure checkpoints by sampled episodes.",
+    "reflect plot": "commands.reflect_plot: Reflect-RL: draw success, cost and loss of online runs.",
+    "reflect ensemble_logs": "commands.reflect_plot: Reflect-RL: merge the logs of runs that went on from each other.",
 }
-"""Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
-
-`reflect plot` is in `sweet_rl.commands.reflect_plot`. `stages` has the stages of worlds, too.
-"""
-
-_ELSEWHERE = {
-    "evaluate_games": "sweet_rl.commands.evaluate",
-    "generate_tasks": "sweet_rl.commands.runs",
-    **dict.fromkeys(("train_dpo", "train_sft", "train_reward_model"), "sweet_rl.commands.train"),
-    **dict.fromkeys(("fetch_model", "make_embedded_agent", "merge_adapters"), "sweet_rl.commands.models"),
-    "picture_pairs": "sweet_rl.commands.generate_random_pairs_from_ranks",
-    "visualize_dialogue_histories": "sweet_rl.commands.view",
-    "visualize_design_dialogue_histories": "sweet_rl.commands.view",
-    "reflect evaluate_gpt": "sweet_rl.commands.reflect_evaluate",
-    "reflect supervised_pretrain": "sweet_rl.commands.reflect_train",
-    "reflect rl_finetune": "sweet_rl.commands.reflect_train",
-    "reflect ensemble_logs": "sweet_rl.commands.reflect_plot",
-    "run": "sweet_rl.pipelines.run",
-    "preflight": "sweet_rl.pipelines.run",
-    "export_pairs": "sweet_rl.integrations.export",
-    "serve_credit": "sweet_rl.integrations.serve",
-    "export": "sweet_rl.integrations.export",
-    "export_credit": "sweet_rl.integrations.export",
-    "serve_env": "sweet_rl.integrations.serve",
-    "demo": "sweet_rl.studies.demos",
-    "demo_archer": "sweet_rl.studies.demos",
-    "demo_reflect": "sweet_rl.studies.demos",
-}
-"""Stages in modules of other names: what is declared together, and clients of the other stages."""
+"""Name of a stage to the module (below `sweet_rl`) of the function of that name, and its summary; `stages` has those of worlds, too."""
 
 _HELP: Final = frozenset({"-h", "--help", "--help-all", "--help_all"})
 _EVERYWHERE: Final = "Like many stages"
@@ -108,14 +80,14 @@ def stages() -> dict[str, str]:
     """All stages with their summaries: ours, then those that only one world has (`World.stages`)."""
     from sweet_rl.worlds import registry
 
-    return COMMANDS | {name: stage.summary for name, stage in registry.stages().items()}
+    ours = {name: said.partition(": ")[2] for name, said in COMMANDS.items()}
+    return ours | {name: stage.summary for name, stage in registry.stages().items()}
 
 
 def load(name: str) -> Callable[..., Any]:
     """Import a stage and return its function."""
     if name in COMMANDS:
-        module = _ELSEWHERE.get(name) or f"sweet_rl.commands.{name.replace(' ', '_')}"
-        attribute = name.rpartition(" ")[2]
+        module, attribute = f"sweet_rl.{COMMANDS[name].partition(':')[0]}", name.rpartition(" ")[2]
     else:
         from sweet_rl.worlds import registry
 
