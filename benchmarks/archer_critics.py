@@ -32,7 +32,6 @@ from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
 from sweet_rl.studies.archer.recipe import ARCHER, LAYERS, START, OnlineStudy, Overrides, rounds
-from sweet_rl.studies.outcome import Chain, call, finish
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -44,6 +43,7 @@ from sweet_rl.studies.results import (
     claim_over_seeds,
     provenance,
 )
+from sweet_rl.studies.runner import Chain, call, finish
 
 OWN, FRESH, ENCODER, SHUFFLED = "own", "fresh", "encoder", "own-shuffled"
 WORDS, TRADES = "words", "trades"
@@ -205,7 +205,7 @@ class OnTrades(Critics):
             own["iterations"] = self.iterations
         output, overrides = self.run(method, seed), tuple(f"{name}={value}" for name, value in own.items())
         if method.startswith(SHUFFLED):
-            shuffled = "sweet_rl.studies.archer.exact:learn_shuffled"
+            shuffled = "_shuffled_outcomes:learn_shuffled"
             return (call(shuffled, output, ("archer_code", *overrides)),)
         return (call("run_archer", output, overrides, {"config_name": "archer_code"}),)
 

@@ -26,7 +26,7 @@ from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import replace_file
 from sweet_rl.studies.archer.recipe import METHODS, START, OnlineStudy, rounds
 from sweet_rl.studies.archer.results import mean_return
-from sweet_rl.studies.outcome import Chain
+from sweet_rl.studies.runner import Chain
 
 FIRST_SEED = 100
 

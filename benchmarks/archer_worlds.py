@@ -20,8 +20,8 @@ from statistics import fmean
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
-from sweet_rl.studies.outcome import Chain, call, finish
 from sweet_rl.studies.results import Axes, Comparison, Counted, Measure, Method, Results, Run, provenance
+from sweet_rl.studies.runner import Chain, call, finish
 from sweet_rl.worlds import world_of
 
 CONFIGS = {"guess_my_city": "archer_city", "lantern": "archer_debug", "webshop": "archer_webshop"}

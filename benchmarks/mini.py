@@ -9,7 +9,7 @@ already is not run again; other settings, sizes or tasks are refused, and so is 
 
 Run: python benchmarks/mini.py [--agents embedded,outputs/agents/1] [--seeds 6,7,8,9,10,11,12,13]
      [--trades 1,10,40] [--ways sweet,...|all] [--best_of 2,4,...]
-     [--output sweet_rl/studies/sweet/full_study.json]
+     [--output benchmarks/results/mini.json --packaged sweet_rl/studies/sweet/full_study.json]
 (about six minutes for each seed and number of trades on two cores; an interrupted run resumes)
 """
 
@@ -24,15 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from _machine import machine_line
-
-from sweet_rl.chat import model_path
-from sweet_rl.errors import UsageError
-from sweet_rl.runs import facts
-from sweet_rl.runs.facts import digest_of
-from sweet_rl.statistics import mean_of
-from sweet_rl.studies.outcome import table
-from sweet_rl.studies.results import Results
-from sweet_rl.studies.sweet.full_study import (
+from _mini_study import (
     SUCCESS,
     WARM_START,
     FullStudy,
@@ -40,7 +32,15 @@ from sweet_rl.studies.sweet.full_study import (
     numbers_of,
     read_full_study,
     write_full_study,
+    write_packaged,
 )
+
+from sweet_rl.chat import model_path
+from sweet_rl.errors import UsageError
+from sweet_rl.runs import facts
+from sweet_rl.runs.facts import digest_of
+from sweet_rl.statistics import mean_of
+from sweet_rl.studies.runner import table
 from sweet_rl.studies.sweet.results import (
     AT_TEST_TIME,
     METHODS,
@@ -83,8 +83,10 @@ def main() -> None:
         _run(study)
         full = full.with_seed(trades, study.seed, Seed(numbers_of(results(study, {}), study), _made(study)))
         write_full_study(output, full)
-    parts = tuple(full.comparisons()) if (full := read_full_study(output)) else ()
-    print(f"\n{table(Results('sweet', 'mini', comparisons=parts))}")
+    found = read_full_study(output) or FullStudy({}, {})
+    if arguments.packaged:
+        write_packaged(Path(arguments.packaged), found)
+    print(f"\n{table(found.results())}")
 
 
 def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
@@ -262,6 +264,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--markdown", action="store_true", help="only print --output's tables, run nothing")
     parser.add_argument("--folder", default="outputs/mini")
     parser.add_argument("--output", default="outputs/mini/study.json", help="file for the numbers")
+    parser.add_argument("--packaged", default="", help="file for what the page of every demo shows of them")
     return parser.parse_args()
 
 

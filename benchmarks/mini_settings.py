@@ -23,7 +23,7 @@ from _machine import circumstances
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import replace_file
-from sweet_rl.studies.outcome import Chain
+from sweet_rl.studies.runner import Chain
 from sweet_rl.studies.sweet import recipe as recipes
 from sweet_rl.studies.sweet.results import success_of, updates_of
 from sweet_rl.studies.sweet.settings import SWEETS, Study, Sweet

@@ -25,10 +25,10 @@ from _machine import circumstances
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import replace_file
-from sweet_rl.studies.outcome import Chain
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import success_of
 from sweet_rl.studies.reflect.worlds import METHODS, MOVED, TAXI, WORLDS, Amount, Online, Tuning
+from sweet_rl.studies.runner import Chain
 
 FIRST_SEED = 100
 

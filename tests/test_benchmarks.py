@@ -2,39 +2,34 @@
 
 import argparse
 import asyncio
+import itertools
 import json
 import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
 
+import _shuffled_outcomes
+import archer_settings
+import mini
+import mini_settings
 import pytest
+import worlds as world_table
+from _mini_study import COMMITTED, FullStudy, Seed, read_full_study, write_full_study, write_packaged
 
+from sweet_rl import studies
+from sweet_rl.commands.archer_config import load_config
+from sweet_rl.commands.run_archer import settings_of
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.studies.archer.recipe import METHODS, OnlineStudy
-from sweet_rl.studies.sweet.full_study import FullStudy, Seed, write_full_study
+from sweet_rl.online.archer import ArcherLearner
+from sweet_rl.online.replay import Transition
+from sweet_rl.online.tiny_models import make_models
+from sweet_rl.studies.archer.recipe import CONFIG, METHODS, START, OnlineStudy
+from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.results import Results, beside, read_study
+from sweet_rl.studies.runner import table
+from sweet_rl.worlds import world_of
 from tests.conftest import ROOT
-
-
-@pytest.fixture
-def mini(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    import mini
-
-    return mini
-
-
-@pytest.fixture
-def mini_settings(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    import mini_settings
-
-    return mini_settings
-
-
-@pytest.fixture
-def archer_settings(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    import archer_settings
-
-    return archer_settings
 
 
 def asked(tmp_path, **changes):
@@ -43,7 +38,7 @@ def asked(tmp_path, **changes):
     return argparse.Namespace(**sizes, **(what | changes), output=str(tmp_path / "out.json"))
 
 
-def test_seeds_take_turns_with_the_warm_starts(mini, tmp_path):
+def test_seeds_take_turns_with_the_warm_starts(tmp_path):
     studies = list(mini._studies(asked(tmp_path, agents=["embedded", "b"], seeds=[5, 6, 7], trades=[1, 40])))
     assert [(study.seed, study.trades, study.agent) for study in studies] == [
         (5, 1, "embedded"),
@@ -56,9 +51,7 @@ def test_seeds_take_turns_with_the_warm_starts(mini, tmp_path):
     assert len({study.folder for study in studies}) == 6
 
 
-def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(
-    mini, tmp_path, monkeypatch, capsys
-):
+def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(tmp_path, monkeypatch, capsys):
     arguments = asked(tmp_path)
     (study,) = mini._studies(arguments)
     ran = []
@@ -83,13 +76,13 @@ def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(
         mini.main()
 
 
-def test_a_study_of_other_sizes_is_refused(mini, tmp_path):
+def test_a_study_of_other_sizes_is_refused(tmp_path):
     write_full_study(tmp_path / "out.json", FullStudy({"test tasks": 2}, {}))
     with pytest.raises(UsageError, match=r"of another study: test tasks 2 and not 3"):
         mini.known(tmp_path / "out.json", {"test tasks": 3})
 
 
-def test_the_tables_of_the_docs_by_hand(mini):
+def test_the_tables_of_the_docs_by_hand():
     made = ({"warm start": "a"},)
     few = {"warm_start": {"success": 0.125}, "sweet": {"success": 0.5, "auc_questions": 0.75}}
     many = {"warm_start": {"success": 0.375}, "sweet": {"success": 0.5}, "random": {"success": 0.0}}
@@ -116,7 +109,7 @@ def test_the_tables_of_the_docs_by_hand(mini):
     ]
 
 
-def test_the_best_settings_of_one_world_go_on_and_those_that_were_best_elsewhere(mini_settings, monkeypatch):
+def test_the_best_settings_of_one_world_go_on_and_those_that_were_best_elsewhere(monkeypatch):
     def row(beta, **worlds):
         return {
             "settings": {"beta": beta},
@@ -132,7 +125,7 @@ def test_the_best_settings_of_one_world_go_on_and_those_that_were_best_elsewhere
     assert [one["settings"]["beta"] for one in mini_settings._best(rows)] == [3, 2, 1]
 
 
-def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_settings(archer_settings):
+def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_settings():
     """As committed: what was tried is the grid around the settings of the study, and the best of it is they."""
     assert {len(archer_settings.tries(method)) for method in archer_settings.GRIDS} == {3}
     saved = json.loads((ROOT / "benchmarks/results/archer_settings.json").read_text())
@@ -145,7 +138,7 @@ def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_set
         assert best["settings"] == METHODS[method]
 
 
-def test_no_setting_is_chosen_by_what_is_not_measured(archer_settings, tmp_path):
+def test_no_setting_is_chosen_by_what_is_not_measured(tmp_path):
     """Runs and sampled games of every setting, and what they need."""
     study = OnlineStudy(tmp_path, 1, 100, methods={"a": METHODS["archer"]})
     names = [[[step.name for step in chain] for chain in each] for each in archer_settings._rounds(study)]
@@ -157,14 +150,11 @@ def test_no_setting_is_chosen_by_what_is_not_measured(archer_settings, tmp_path)
 
 @pytest.fixture
 def worlds(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    import worlds
-
     def lacking(_):
         raise UsageError("no game file")
 
-    monkeypatch.setattr(worlds, "WORLDS", {"nothing": worlds.nothing, "detective": lacking})
-    return worlds
+    monkeypatch.setattr(world_table, "WORLDS", {"nothing": world_table.nothing, "detective": lacking})
+    return world_table
 
 
 def test_a_world_whose_engine_is_missing_is_a_row_that_says_so(worlds, monkeypatch, capsys):
@@ -178,3 +168,140 @@ def test_a_world_that_was_asked_for_must_be_there(worlds, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["worlds.py", "--worlds", "detective"])
     with pytest.raises(UsageError, match="no game file"):
         asyncio.run(worlds.table(worlds.parse()))
+
+
+# ---- the study of many seeds
+
+RUN = {"warm start": "embedded (a1)", "day": "2026-11-23"}
+MADE = (RUN,)
+ONE = {"warm_start": {"success": 0.125}, "sweet": {"success": 0.75}, "dpo": {"success": 0.75}}
+FEW = {"warm_start": {"success": 0.25}, "sweet": {"success": 0.75}, "dpo": {"success": 0.25}}
+MANY = {
+    "warm_start": {"success": 0.25},
+    "sweet": {"success": 0.5},
+    "dpo": {"success": 0.125},
+    "sweet_wrong": {"success": 0.25},
+    "best_of_4_by_critic": {"success": 0.5},
+    "best_of_2_by_critic": {"success": 0.375},
+}
+FULL = FullStudy(
+    {"test tasks": 8},
+    {
+        1: {5: Seed(ONE, MADE), 6: Seed(ONE | {"sweet_wrong": {"success": 0.5}}, MADE)},
+        40: {5: Seed(FEW, MADE), 6: Seed(MANY, MADE)},
+    },
+)
+
+
+def test_what_was_written_is_read(tmp_path):
+    path = tmp_path / "made" / "full.json"
+    assert read_full_study(path) is None
+    write_full_study(path, FULL)
+    assert read_full_study(path) == FULL
+    path.write_text(json.dumps({"format": "another"}))
+    with pytest.raises(DataError, match=r"must have the format sweet_rl.mini_study/1"):
+        read_full_study(path)
+    whole = {"format": "sweet_rl.mini_study/1", "settings": {}}
+    for broken in ({"trades": [1]}, {"trades": {"1": {"5": {"numbers": {}}}}}, {"trades": {"x": {}}}, {}):
+        path.write_text(json.dumps(whole | broken))
+        with pytest.raises(DataError, match=r"is not whole"):
+            read_full_study(path)
+
+
+def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
+    grown = FULL.with_seed(40, 7, Seed(ONE, MADE)).with_seed(10, 5, Seed(ONE, MADE))
+    assert {trades: sorted(seeds) for trades, seeds in grown.seeds.items()} == {
+        1: [5, 6],
+        10: [5],
+        40: [5, 6, 7],
+    }
+    assert sorted(FULL.seeds) == [1, 40]
+    rft = {"rft": {"success": 0.375}}
+    assert FULL.with_seed(40, 5, Seed(rft, MADE)).seeds[40][5].numbers == FEW | rft
+    with pytest.raises(DataError, match=r"seed 5.*began with embedded \(a1\)"):
+        FULL.with_seed(40, 5, Seed(rft, ({**RUN, "warm start": "1 (b2)"},)))
+
+
+def test_all_runs_that_made_a_seed_are_kept():
+    later = RUN | {"day": "2026-11-24"}
+    grown = FULL.with_seed(40, 5, Seed({}, (later,))).with_seed(40, 5, Seed({}, (later,)))
+    assert grown.seeds[40][5].made == (RUN, later)
+    assert grown.results().provenance == {"warm start": "embedded (a1)", "day": "2026-11-23, 2026-11-24"}
+
+
+def test_differences_are_of_the_same_seeds_and_the_dose_comes_first():
+    dose, few, many, chosen = FULL.comparisons()
+    assert dose.method("sweet").runs[1].curves == {"success": ((1, 0.75), (40, 0.5))}
+    assert dose.method("dpo").runs[0].curves == {"success": ((1, 0.75), (40, 0.25))}
+    assert [run.seed for run in dose.method("sweet_wrong").runs] == [6]  # seed 5 has no such row
+    claims = {claim.worse: claim for claim in many.claims}
+    # 0.5 and 0.375: mean 0.4375, standard error 0.0625, Student's t for one degree of freedom 12.706
+    assert (claims["dpo"].mean, claims["dpo"].low) == (0.4375, pytest.approx(0.4375 - 12.706 * 0.0625))
+    assert (claims["sweet_wrong"].mean, claims["sweet_wrong"].each) == (0.25, ((6, 0.25),))
+    # with one trade another task's solution is not wrong: nothing is claimed
+    assert {claim.worse: claim.mean for claim in few.claims} == {"warm_start": 0.625, "dpo": 0.0}
+    assert [method.name for method in chosen.methods] == ["critic"]
+    assert chosen.methods[0].runs[0].curves == {"success": ((1, 0.25), (2, 0.375), (4, 0.5))}
+
+
+def test_the_page_marks_what_another_run_made_and_the_table_leaves_it_out(tmp_path):
+    write_packaged(tmp_path / "packaged.json", FULL)
+    (_, _, own, _) = FULL.comparisons()
+    run = Results("sweet", "A run", comparisons=(replace(own, name="mini"),))
+    results = beside(run, tmp_path / "packaged.json")
+    assert [part.title for part in results.comparisons] == [
+        "Full study: The more there is to know, the more a critic that knows it helps",
+        "Full study: 1 trade",
+        "Full study: 40 trades",
+        "Full study: 40 trades, a critic chooses at test time",
+        "This run: 40 trades",
+    ]
+    assert table(results).splitlines()[0].startswith("This run: 40 trades ")
+    page = results_page(results)
+    assert page.count("not of this run.") >= 4
+    assert "made with test tasks: 8; warm start: embedded (a1); day: 2026-11-23." in page
+
+
+def test_the_study_that_comes_with_the_package_is_that_of_its_numbers():
+    _, comparisons = read_study(Path(studies.__file__).parent / "sweet/full_study.json")
+    assert comparisons == tuple(read_full_study(COMMITTED).comparisons())
+
+
+# ---- shuffled outcomes
+
+
+def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
+    def turn(reward, *, done=False, cut=False):
+        return Transition("asked", f"said {reward}", reward, "", done, cut, reward, reward)
+
+    rows = [turn(-1), turn(0, done=True), turn(-1), turn(1, done=True), turn(-1), turn(2, cut=True), turn(-1)]
+    dealt = [_shuffled_outcomes.dealt_anew(rows, Random(seed)) for seed in range(40)]
+    assert [row.reward for row in rows] == [-1, 0, -1, 1, -1, 2, -1]
+    ends = {tuple(rows[place].reward for place in (1, 3, 5)) for rows in dealt}
+    assert ends == set(itertools.permutations((0, 1, 2)))
+    for one in dealt:
+        assert [replace(row, reward=0) for row in one] == [replace(row, reward=0) for row in rows]
+        assert {row.reward for row in one if not row.done} == {-1}
+
+
+def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_path, monkeypatch):
+    study = OnlineStudy(tmp_path)
+    make_models(study.run(START, 0), seed=0)
+    settings = settings_of(load_config(CONFIG, study.overrides("archer", 0)))
+    learner = _shuffled_outcomes.shuffled_learner(
+        settings, chat_format=world_of("twenty_questions").transcript()
+    )
+    monkeypatch.setattr(_shuffled_outcomes, "dealt_anew", lambda rows, rng: [*rows, rng])
+    drawn = []
+    for name in ("_train_critic", "_train_actor"):
+        monkeypatch.setattr(ArcherLearner, name, lambda self, draw: drawn.append(draw(2)) or [{}])
+    learner.update(lambda count: ["row"] * count, update_actor=True)
+    assert [rows[:-1] for rows in drawn] == [["row", "row"]] * 2
+    assert [type(rows[-1]) for rows in drawn] == [Random, Random]
+
+
+def test_the_shuffled_run_is_run_archer_with_the_shuffled_learner(monkeypatch):
+    ran = []
+    monkeypatch.setattr(_shuffled_outcomes, "run", lambda *given: ran.append(given))
+    _shuffled_outcomes.learn_shuffled.__wrapped__("archer_code", "seed=1")
+    assert ran == [("archer_code", ("seed=1",), None, _shuffled_outcomes.shuffled_learner)]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from typing import Any
 
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Only, Settings, flag, listed
+from sweet_rl.flags import Only, flag, listed
 from sweet_rl.flags.models import Agent, Iterations, Skill
 from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
 
-FULL_STUDIES: Final = Path(__file__).parent
-"""Where the study.json of each study on fresh seeds lies, with all settings chosen before."""
-
-HELPS = {"overwrite": "throw away what an earlier demo left in the folder."}
-"""What some flags mean in all demos."""
+HELPS = {
+    "overwrite": "throw away what an earlier demo left in the folder.",
+    "jobs": "runs at once, each with one thread.",
+}
+"""What some flags mean in the demos."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +85,8 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
 @stage(
     "output_dir",
     defaults={"output_dir": "outputs/demo", "agent": "embedded", "world": "trades"},
-    helps=HELPS
-    | {
+    helps={
+        "overwrite": HELPS["overwrite"],
         "agent": "the agent to begin with: embedded, or a folder of sweet-rl make_embedded_agent.",
         "world": "world of the mini benchmark: trades, usual or easy.",
         "seed": "decides about tasks, dialogues and trainings.",
@@ -105,17 +104,9 @@ def demo(flags: DemoFlags, /) -> None:
     person would type it. It ends with a table and a page to look at. An interrupted demo resumes where it
     stopped.
     """
-    from sweet_rl.studies.outcome import prepared, run_study
-    from sweet_rl.studies.results import Results, beside_study
-    from sweet_rl.studies.sweet.full_study import COMMITTED, read_full_study
+    from sweet_rl.studies.runner import prepared, run_study
     from sweet_rl.studies.sweet.pages import why_no_pages
-    from sweet_rl.studies.sweet.recipe import rounds
-    from sweet_rl.studies.sweet.results import results
     from sweet_rl.users.server import start_server
-
-    def beside_committed(found: Results) -> Results:
-        full = read_full_study(COMMITTED)
-        return beside_study(found, full.comparisons(), full.made()) if full else found
 
     folder = prepared(flags.output_dir, overwrite=flags.overwrite)
     with start_server() as server:
@@ -136,9 +127,7 @@ def demo(flags: DemoFlags, /) -> None:
         if flags.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        run_study(
-            folder, flags.jobs, rounds(study), lambda seconds: beside_committed(results(study, seconds))
-        )
+        run_study("sweet", study, flags.jobs)
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "
@@ -154,17 +143,17 @@ class OnlineFlags(StudyFlags, Iterations):
     seeds: int = flag(3, "models to begin with, and runs of every method.", at_least=1)
     first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
     ablations: bool = flag(False, "the study's own method with parts left out, too.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestGames(Settings):
-    """The study."""
-
     test_games: int | None = flag(None, "games that every policy is measured on.", at_least=1)
 
 
+def _given(flags: OnlineFlags, *names: str) -> dict[str, Any]:
+    """Seeds, and those of the named flags that are given: the others are as the study has them."""
+    numbers = {name: getattr(flags, name) for name in ("seeds", "first_seed", *names)}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
 @dataclass(frozen=True, kw_only=True)
-class ArcherDemoFlags(OnlineFlags, TestGames, Skill):
+class ArcherDemoFlags(OnlineFlags, Skill):
     """The study."""
 
     teacher_games: int = flag(160, "of the scripted player, for each word, to imitate.", at_least=1)
@@ -181,7 +170,6 @@ class ArcherDemoFlags(OnlineFlags, TestGames, Skill):
         "skill": "of the demonstrator: the share of games in which it asks before it names a word, 0 to 1.",
         "test_games": "for each word, to measure every policy on.",
         "ablations": "also ArCHer with one critic, without a delay of its policy and with an exact critic; and Online CHAI, which takes longest.",
-        "jobs": "runs at once, each with one thread.",
     },
     only={"skill": None},
 )
@@ -195,24 +183,21 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     between the best play and naming the words in order, and which published orderings hold at this size. An
     interrupted demo resumes where it stopped.
     """
-    from sweet_rl.studies.archer.recipe import ABLATIONS, METHODS, OnlineStudy, rounds
-    from sweet_rl.studies.archer.results import results
-    from sweet_rl.studies.outcome import prepared, run_study
-    from sweet_rl.studies.results import beside
+    from sweet_rl.studies.archer.recipe import ABLATIONS, METHODS, OnlineStudy
+    from sweet_rl.studies.runner import prepared, run_study
 
     folder = prepared(flags.output_dir, overwrite=flags.overwrite)
-    numbers = {name: getattr(flags, name) for name in ("skill", "test_games", "teacher_games")}
-    given = {name: number for name, number in numbers.items() if number is not None}
     methods = {name: own for name, own in METHODS.items() if flags.ablations or name not in ABLATIONS}
-    study = OnlineStudy(folder, flags.seeds, flags.first_seed, flags.iterations, methods=methods, **given)
-    full = FULL_STUDIES / "archer/full_study.json"
-    run_study(folder, flags.jobs, rounds(study), lambda seconds: beside(results(study, seconds), full))
+    study = OnlineStudy(
+        folder, methods=methods, **_given(flags, "iterations", "skill", "test_games", "teacher_games")
+    )
+    run_study("archer", study, flags.jobs)
     played = study.games("archer", study.first_seed, greedy=True)
     print(f"Read games with: sweet-rl visualize_dialogue_histories {played}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReflectDemoFlags(OnlineFlags, TestGames):
+class ReflectDemoFlags(OnlineFlags):
     """The study."""
 
     sft_updates: int | None = flag(
@@ -239,7 +224,6 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
         "iterations": "of every online run.",
         "test_games": "of each of the taxi's levels, to measure every policy on.",
         "ablations": "also Reflect-RL without a curriculum (taxi) and without wrong ways in the texts (AutoExplore), and as many updates without reflections.",
-        "jobs": "runs at once, each with one thread.",
     },
 )
 def demo_reflect(flags: ReflectDemoFlags, /) -> None:
@@ -251,21 +235,13 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     person would type it. It ends with a table and a page: success against episodes, and which published
     orderings hold at this size, beside a planner, chance and a linear policy. An interrupted demo resumes where it stopped.
     """
-    from sweet_rl.studies.outcome import prepared, run_study
-    from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
-    from sweet_rl.studies.reflect.results import results
-    from sweet_rl.studies.results import beside
+    from sweet_rl.studies.reflect.recipe import ReflectStudy
+    from sweet_rl.studies.runner import prepared, run_study
 
-    numbers = {
-        name: getattr(flags, name)
-        for name in ("sft_updates", "iterations", "records", "repositories", "test_games")
-    }
-    given = {name: number for name, number in numbers.items() if number is not None}
+    given = _given(flags, "sft_updates", "iterations", "records", "repositories", "test_games")
     chosen = tuple(dict.fromkeys(listed(flags.worlds)))
     if not chosen or not set(chosen) <= set(WORLDS):
         raise UsageError(f"--worlds must be of {', '.join(WORLDS)}, got {flags.worlds!r}.")
     methods = METHODS if flags.ablations else MAIN_METHODS
     folder = prepared(flags.output_dir, overwrite=flags.overwrite)
-    study = ReflectStudy(folder, flags.seeds, flags.first_seed, worlds=chosen, methods=methods, **given)
-    full = FULL_STUDIES / "reflect/full_study.json"
-    run_study(folder, flags.jobs, rounds(study), lambda seconds: beside(results(study, seconds), full))
+    run_study("reflect", ReflectStudy(folder, worlds=chosen, methods=methods, **given), flags.jobs)

@@ -96,13 +96,8 @@ class LinearActor:
         offered = offered_commands(text[:at], self._head)
         label = resolve_label(text[at:], offered)
         if label is None:
-            raise DataError(
-                "chooses no command of its list; a linear policy needs one",
-                path=path,
-                line=line,
-                field="text",
-                value=text[-60:],
-            )
+            problem = "chooses no command of its list; a linear policy needs one"
+            raise DataError(problem, path=path, line=line, field="text", value=text[-60:])
         return counted(text[:at], self._head), list(offered).index(label)
 
     def _scores(self, states: Sequence[Counted]) -> Tensor:
@@ -134,14 +129,8 @@ def counted(prompt: str, head: str) -> Counted:
         shared = {f"o|{name}|{verb}": sum(word in there for word in rest) for name, there in parts.items()}
         told = [name for name, count in shared.items() if count]
         features.append(np.concatenate([single, crossed, _hashed(told)]))
-        values.append(
-            np.concatenate(
-                [
-                    np.ones(len(single) + len(crossed), dtype=np.float32),
-                    np.array([shared[name] for name in told], dtype=np.float32),
-                ]
-            )
-        )
+        ones = np.ones(len(single) + len(crossed), dtype=np.float32)
+        values.append(np.concatenate([ones, np.array([shared[name] for name in told], dtype=np.float32)]))
     return Counted(tuple(offered), features, values)
 
 
@@ -157,12 +146,8 @@ def _seen(text: str) -> set[str]:
     """The words of a part; in a picture the letters with their places."""
     lines = text.splitlines()
     picture = [line for line in lines if _PICTURE.match(line)]
-    letters = {
-        f"{row},{column}{letter}"
-        for row, line in enumerate(picture)
-        for column, letter in enumerate(line)
-        if letter.isalpha()
-    }
+    rows = ((row, column, letter) for row, line in enumerate(picture) for column, letter in enumerate(line))
+    letters = {f"{row},{column}{letter}" for row, column, letter in rows if letter.isalpha()}
     return {word for line in lines if line not in picture for word in _words(line)} | letters
 
 

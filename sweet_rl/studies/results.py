@@ -165,9 +165,14 @@ class Claim:
         """Whether the interval is above 0 (holds), below (reversed), or includes it (open)."""
         if self.low is None or self.high is None:
             return "unknown"
-        if self.low > 0:
-            return "holds"
-        return "reversed" if self.high < 0 else "open"
+        return "holds" if self.low > 0 else "reversed" if self.high < 0 else "open"
+
+    def measured(self, differences: Sequence[float], **ends: float) -> Claim:
+        """With the mean of these differences and its interval, which `ends` bound; without any it stays as it is."""
+        if not differences:
+            return self
+        found = mean_of(differences, among=self.among, **ends)
+        return replace(self, mean=found.mean, low=found.low, high=found.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +272,12 @@ class Results:
 
 
 def texts_of(package: str) -> dict[str, Any]:
-    """The titles, sentences and claims of a study."""
-    return tomllib.loads(files(package).joinpath("texts.toml").read_text(encoding="utf-8"))
+    """The texts of a study: its `claims`, `measures` and `curves`; of its `methods` title and what each is."""
+    texts = tomllib.loads(files(package).joinpath("texts.toml").read_text(encoding="utf-8"))
+    kinds = {"measures": Measure, "curves": Axes}
+    return texts | {
+        name: tuple(kind(*each) for each in texts[name]) for name, kind in kinds.items() if name in texts
+    }
 
 
 def provenance() -> dict[str, str]:
@@ -287,29 +296,23 @@ def provenance() -> dict[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
+def claims_about(
+    claims: Iterable[Sequence[str]], methods: Mapping[str, Method]
+) -> list[tuple[str, Method, Method]]:
+    """Of claims (text, better, worse) those both of whose methods are there, with these."""
+    return [
+        (text, methods[better], methods[worse])
+        for text, better, worse in claims
+        if {better, worse} <= methods.keys()
+    ]
+
+
 def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, among: int = 1) -> Claim:
     """The claim with its result, paired over the seeds that both methods have; `among` as of `Claim`."""
     ours, theirs = better.measured(measure), worse.measured(measure)
     each = tuple((seed, ours[seed].mean - theirs[seed].mean) for seed in sorted(ours.keys() & theirs.keys()))
     claim = Claim(text, better.name, worse.name, "seeds", each=each, among=among)
-    return _measured(claim, [value for _, value in each])
-
-
-def claims_over_seeds(
-    claims: Iterable[tuple[str, str, str]], methods: Mapping[str, Method], measure: str, *, among: int
-) -> tuple[Claim, ...]:
-    """`claim_over_seeds` of claims as (text, better, worse), methods by their names."""
-    return tuple(
-        claim_over_seeds(text, methods[better], methods[worse], measure, among=among)
-        for text, better, worse in claims
-    )
-
-
-def claims_about(
-    claims: Iterable[tuple[str, str, str]], methods: Mapping[str, Method]
-) -> list[tuple[str, str, str]]:
-    """The claims both of whose methods are there."""
-    return [claim for claim in claims if {*claim[1:]} <= methods.keys()]
+    return claim.measured([value for _, value in each])
 
 
 def claim_over_tasks(
@@ -318,39 +321,34 @@ def claim_over_tasks(
     """The claim with its result, paired over the tasks that both methods (name, values in [0, 1]) were given."""
     tasks = better[1].keys() & worse[1].keys()
     each = [better[1][task] - worse[1][task] for task in sorted(tasks)]
-    return _measured(Claim(text, better[0], worse[0], "tasks"), each, low=-1.0, high=1.0)
+    return Claim(text, better[0], worse[0], "tasks").measured(each, low=-1.0, high=1.0)
 
 
-def _measured(claim: Claim, differences: Sequence[float], **ends: float) -> Claim:
-    if not differences:
-        return claim
-    found = mean_of(differences, among=claim.among, **ends)
-    return replace(claim, mean=found.mean, low=found.low, high=found.high)
-
-
-def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Results:
-    """The results of one run after the comparisons of a full study, which are marked as such."""
-    full = (
-        replace(part, name=f"full-{part.name}", title=f"Full study: {part.title}", origin=ORIGIN)
-        for part in study
-    )
-    own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
-    notes = (*results.notes, f"The full study was made with {made}.")
-    return replace(results, comparisons=(*full, *own), notes=notes)
+def by_kind(kinds: Mapping[str, Iterable[str] | None], seconds: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of the steps of each kind, added up; the kind that names none gets those of no other."""
+    known = {name for names in kinds.values() for name in names or ()}
+    rest = [name for name in seconds if name not in known]
+    every = {kind: rest if names is None else names for kind, names in kinds.items()}
+    return {kind: round(sum(seconds.get(name, 0.0) for name in names), 2) for kind, names in every.items()}
 
 
 def beside(results: Results, path: Path) -> Results:
-    """`beside_study`, of a file; what it says of the same worlds comes first. Without the file, results stay as they are."""
+    """The results of one run after those of a full study, which are marked as such; its same worlds come first.
+
+    Without the file, results stay as they are.
+    """
     if not path.exists():
         return results
     found, parts = read_study(path)
     here = {part.name for part in results.comparisons}
-    made = {**found["settings"], **found["provenance"]}
-    return beside_study(
-        results,
-        sorted(parts, key=lambda part: part.name not in here),
-        "; ".join(f"{name}: {value}" for name, value in made.items()),
+    full = (
+        replace(part, name=f"full-{part.name}", title=f"Full study: {part.title}", origin=ORIGIN)
+        for part in sorted(parts, key=lambda part: part.name not in here)
     )
+    own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
+    made = {**found["settings"], **found["provenance"]}
+    note = f"The full study was made with {'; '.join(f'{name}: {value}' for name, value in made.items())}."
+    return replace(results, comparisons=(*full, *own), notes=(*results.notes, note))
 
 
 def read_study(path: Path) -> tuple[dict[str, Any], tuple[Comparison, ...]]:

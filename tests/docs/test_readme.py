@@ -5,7 +5,9 @@ import subprocess
 import sys
 from statistics import fmean
 
-from sweet_rl.studies.sweet.full_study import COMMITTED, SUCCESS, read_full_study
+from _mini_study import COMMITTED, SUCCESS, read_full_study
+from mini import markdown
+
 from sweet_rl.studies.sweet.results import METHODS
 from tests.conftest import ROOT
 
@@ -44,10 +46,7 @@ def test_the_table_says_what_the_study_said():
         assert shown == [round(100 * fmean(values), 1) for values in of_seeds]
 
 
-def test_the_tables_of_the_study_are_those_of_its_file(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    from mini import markdown
-
+def test_the_tables_of_the_study_are_those_of_its_file():
     page = (ROOT / "docs/mini.md").read_text()
     tables = markdown(read_full_study(COMMITTED)).split("\n\n")
     assert len(tables) > 4

@@ -1,10 +1,8 @@
 """The online study: its commands, its files and what is read from them; once for real, as small as it gets."""
 
-import itertools
 import json
 import re
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -13,7 +11,7 @@ from sweet_rl.commands.run_archer import settings_of
 from sweet_rl.errors import DataError
 from sweet_rl.mini.objects.asker import guess, questions_about
 from sweet_rl.mini.objects.oracle import NO, YES, answer
-from sweet_rl.online.replay import Transition, transitions
+from sweet_rl.online.replay import transitions
 from sweet_rl.online.tiny_models import make_models
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer import recipe
@@ -28,14 +26,13 @@ from sweet_rl.studies.archer.recipe import (
     TEACHER,
     OnlineStudy,
     has_critic,
-    learner_of,
     rounds,
 )
 from sweet_rl.studies.archer.results import CLAIMS, SAVED, TITLES, games_until, results
-from sweet_rl.studies.archer.swaps import _area, swap
+from sweet_rl.studies.archer.steps import area_of_names, exact_learner, learner_of, swap
 from sweet_rl.studies.demos import demo_archer
-from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.runner import table
 from sweet_rl.training.checkpoints import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 from sweet_rl.worlds import world_of
@@ -44,7 +41,7 @@ from sweet_rl.worlds.twenty_questions.world import twenty_questions_tasks
 WORDS = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:2]
 
 
-EXACT_RUN = "sweet_rl.studies.archer.exact:learn_exactly"
+EXACT_RUN = "sweet_rl.studies.archer.steps:learn_exactly"
 
 
 def calls_of(study):
@@ -229,7 +226,6 @@ def test_a_game_that_failed_is_no_number(study):
 def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path):
     """Known by hand: of sixteen words a question that halves them is best, and the first name costs 5/8 of a turn."""
     from sweet_rl.online.policy import Utterance
-    from sweet_rl.studies.archer.exact import exact_learner
 
     study = OnlineStudy(tmp_path)
     make_models(study.run(START, 0), seed=0)
@@ -249,48 +245,6 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
         [gain for _, _, gain in said]
     )
     assert learner._train_critic(lambda _: 1 / 0) == []
-
-
-def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
-    from sweet_rl.studies.archer.exact import dealt_anew
-
-    def turn(reward, *, done=False, cut=False):
-        return Transition("asked", f"said {reward}", reward, "", done, cut, reward, reward)
-
-    rows = [turn(-1), turn(0, done=True), turn(-1), turn(1, done=True), turn(-1), turn(2, cut=True), turn(-1)]
-    dealt = [dealt_anew(rows, Random(seed)) for seed in range(40)]
-    assert [row.reward for row in rows] == [-1, 0, -1, 1, -1, 2, -1]
-    ends = {tuple(rows[place].reward for place in (1, 3, 5)) for rows in dealt}
-    assert ends == set(itertools.permutations((0, 1, 2)))
-    for one in dealt:
-        assert [replace(row, reward=0) for row in one] == [replace(row, reward=0) for row in rows]
-        assert {row.reward for row in one if not row.done} == {-1}
-
-
-def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_path, monkeypatch):
-    from sweet_rl.online.archer import ArcherLearner
-    from sweet_rl.studies.archer import exact
-
-    study = OnlineStudy(tmp_path)
-    make_models(study.run(START, 0), seed=0)
-    settings = settings_of(load_config(CONFIG, study.overrides("archer", 0)))
-    learner = exact.shuffled_learner(settings, chat_format=world_of("twenty_questions").transcript())
-    monkeypatch.setattr(exact, "dealt_anew", lambda rows, rng: [*rows, rng])
-    drawn = []
-    for name in ("_train_critic", "_train_actor"):
-        monkeypatch.setattr(ArcherLearner, name, lambda self, draw: drawn.append(draw(2)) or [{}])
-    learner.update(lambda count: ["row"] * count, update_actor=True)
-    assert [rows[:-1] for rows in drawn] == [["row", "row"]] * 2
-    assert [type(rows[-1]) for rows in drawn] == [Random, Random]
-
-
-def test_the_shuffled_run_is_run_archer_with_the_shuffled_learner(monkeypatch):
-    from sweet_rl.studies.archer import exact
-
-    ran = []
-    monkeypatch.setattr("sweet_rl.commands.run_archer.run", lambda *given: ran.append(given))
-    exact.learn_shuffled.__wrapped__("archer_code", "seed=1")
-    assert ran == [("archer_code", ("seed=1",), None, exact.shuffled_learner)]
 
 
 def test_every_step_of_the_study_runs(tmp_path, monkeypatch):
@@ -361,8 +315,8 @@ def test_how_often_the_name_that_wins_is_above_one_that_does_not():
     names = [guess(word.hidden_information) for word in WORDS]
     said = [(names[0], 0.0), (names[1], -1.0), (names[1], 0.0), (names[0], -1.0), ("Is it 0?", -1.0)]
     turns = [replace(turn, action=action, reward=reward) for action, reward in said]
-    assert _area(turns, [3.0, 1.0, 1.5, 2.0, 9.0]) == 0.75
-    assert _area(turns[1:2], [1.0]) is None
+    assert area_of_names(turns, [3.0, 1.0, 1.5, 2.0, 9.0]) == 0.75
+    assert area_of_names(turns[1:2], [1.0]) is None
 
 
 def test_games_about_one_word_are_no_swap_test(study):

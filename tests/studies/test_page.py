@@ -13,10 +13,10 @@ import pytest
 from sweet_rl import studies
 from sweet_rl.errors import UsageError
 from sweet_rl.statistics import Estimate
-from sweet_rl.studies.outcome import check_packages
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.report.page import _table, colours_of, results_page
 from sweet_rl.studies.results import Comparison, Ending, Method, Results, beside, claim_over_seeds
+from sweet_rl.studies.runner import prepared
 from tests.studies.samples import PICTURE, method, sample_results
 from tests.viewer.samples import ATTACK
 
@@ -316,9 +316,9 @@ def test_a_missing_package_is_named_before_anything_runs(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("sweet_rl.studies.outcome.importlib.import_module", absent)
+    monkeypatch.setattr("sweet_rl.studies.runner.importlib.import_module", absent)
     with pytest.raises(UsageError, match=r"pip install 'sweet_rl\[plots\]'"):
-        check_packages()
+        prepared("unused", overwrite=False)
 
 
 # ---- in a browser

@@ -7,7 +7,6 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.errors import DataError
-from sweet_rl.studies.outcome import table
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
 from sweet_rl.studies.reflect.worlds import (
@@ -21,6 +20,7 @@ from sweet_rl.studies.reflect.worlds import (
     WORLDS,
 )
 from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.runner import table
 from sweet_rl.worlds import world_of
 from tests.studies.test_page import Reader
 

@@ -17,10 +17,9 @@ from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Ending, Results, Turn
 from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.pages import DESIGNERS
-from sweet_rl.studies.sweet.recipe import rounds
+from sweet_rl.studies.sweet.recipe import check_agent, rounds, score_by_oracle, shuffle_scores, take_swapped
 from sweet_rl.studies.sweet.results import METHODS, agreement, choosing_agents, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, SWEETS
-from sweet_rl.studies.sweet.steps import check_agent, score_by_oracle, shuffle_scores, take_swapped
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.samples import page_rows, write_rows
 

@@ -7,22 +7,20 @@ configs/archer/demo_20q.yaml, what each method has of its own in `METHODS`.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sweet_rl import tracking
-from sweet_rl.cli.stage import recorded
-from sweet_rl.mini.objects.asker import BestAsker
+from sweet_rl.mini.objects.asker import BestAsker, guess
 from sweet_rl.mini.objects.oracle import answer
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.studies.outcome import Chain, call
-from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.statistics import area_under_curve
+from sweet_rl.studies.runner import Chain, call
+from sweet_rl.worlds import load_tasks
 
 Overrides: TypeAlias = Mapping[str, Any]
 """What a method has beside the configuration that all share."""
@@ -125,14 +123,14 @@ class OnlineStudy:
 
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
         """Overrides of a run beside its configuration; of `START`, what a policy needs to play."""
-        policy = _quoted(self.run(START, seed) / "policy")
+        policy = quoted(self.run(START, seed) / "policy")
         own = self.methods[method] if method != START else {"agent_type": "online_filteredbc"}
         overrides = {
             **own,
             "seed": seed,
             "policy_lm": policy,
             "critic_lm": policy,
-            "save_path": _quoted(self.run(method, seed)),
+            "save_path": quoted(self.run(method, seed)),
             "quiet": "true",
         }
         if self.iterations is not None:
@@ -150,7 +148,7 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
         begins.append(
             (
                 _scripted(games, TEACHER, playing),
-                call("sweet_rl.studies.archer.recipe:imitate", start, (str(games), str(start)), imitating),
+                call("sweet_rl.studies.archer.steps:imitate", start, (str(games), str(start)), imitating),
                 *_measure(study, START, seed),
             )
         )
@@ -163,7 +161,7 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
         if has_critic(method, study.methods[method]):
             played, output = study.games(method, seed, greedy=False), study.swap(method, seed)
             words = (str(played), str(output), *study.overrides(method, seed))
-            chain = (*chain, call("sweet_rl.studies.archer.swaps:swap", output, words))
+            chain = (*chain, call("sweet_rl.studies.archer.steps:swap", output, words))
         runs.append(chain)
     return [[*begins, *bounds], runs]
 
@@ -177,7 +175,7 @@ def _scripted(output: Path, player: str, flags: Mapping[str, Any]) -> Step:
 def _learn(study: OnlineStudy, method: str, seed: int) -> Step:
     output, overrides = study.run(method, seed), study.overrides(method, seed)
     if method == EXACT:
-        return call("sweet_rl.studies.archer.exact:learn_exactly", output, overrides)
+        return call("sweet_rl.studies.archer.steps:learn_exactly", output, overrides)
     return call("run_archer", output, overrides, {"config_name": CONFIG})
 
 
@@ -190,7 +188,7 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
         flags |= {"greedy": True} if greedy else {}
         flags |= {"trained": True} if method != START else {}
         words = (str(output), *study.overrides(method, seed))
-        calls.append(call("sweet_rl.studies.archer.recipe:measure", output, words, flags))
+        calls.append(call("sweet_rl.studies.archer.steps:measure", output, words, flags))
     return calls
 
 
@@ -205,72 +203,21 @@ def best_asker() -> BestAsker:
     return BestAsker(answer, [task.hidden_information for task in load_tasks(TASKS)])
 
 
-# ---- the steps that are no commands, each in a worker
+@cache
+def names() -> frozenset[str]:
+    """What names a word of the study's game."""
+    return frozenset(guess(task.hidden_information) for task in load_tasks(TASKS))
 
 
-@recorded("demo_archer imitate", reads=("games_path",))
-def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int, **training: Any) -> None:
-    """Make the policy of a seed; it learns to play as in the games."""
-    from sweet_rl.commands.archer_config import load_config
-    from sweet_rl.commands.run_archer import settings_of
-    from sweet_rl.commands.run_bc import clone
-    from sweet_rl.online.archer import demonstrations_of
-    from sweet_rl.online.replay import transitions
-    from sweet_rl.online.tiny_models import make_models
-    from sweet_rl.records import load_trajectories
-
-    tracking.writes(output, folder=True)
-    transcript = world_of("twenty_questions").transcript()
-    played = [steps for game in load_trajectories(games_path) if (steps := transitions(game, transcript))]
-    texts = [steps[-1].next_observation for steps in played]
-    policy, _ = make_models(Path(output), seed=seed, texts=texts, hidden_size=width, layers=layers)
-    overrides = [f"policy_lm={_quoted(policy)}", f"critic_lm={_quoted(policy)}", f"seed={seed}"]
-    settings = settings_of(load_config(CONFIG, [*overrides, "agent_type=online_filteredbc"]))
-    shown = demonstrations_of(step for steps in played for step in steps)
-    losses = clone(settings, shown, policy, **training)
-    print(f"{len(shown)} turns of {len(played)} games; loss {losses[0]:.3f}, in the end {losses[-1]:.3f}")
+def area(valued: Iterable[tuple[bool, float]]) -> float | None:
+    """How often what is good has a higher value than what is not (under the ROC curve); None without both."""
+    by_kind: dict[bool, list[float]] = {True: [], False: []}
+    for good, value in valued:
+        by_kind[good].append(value)
+    return area_under_curve(by_kind[True], by_kind[False]) if by_kind[True] and by_kind[False] else None
 
 
-@recorded("demo_archer measure")
-def measure(
-    output: str, *overrides: str, games: int, seed: int, greedy: bool = False, trained: bool = False
-) -> None:
-    """Let a policy play the words; nothing is learned from it.
-
-    Args:
-        trained: as its run left it; else as it began.
-    """
-    from sweet_rl.interface import asimulate
-    from sweet_rl.records import replace_rows, trajectory_to_row
-
-    policy = learner_of(overrides, trained=trained).rollout_policy(greedy=greedy)
-
-    async def played() -> list[Any]:
-        try:
-            return await asimulate("twenty_questions", TASKS, agent=policy, repeats=games, seed=seed)
-        finally:
-            await policy.close()
-
-    rows = map(trajectory_to_row, asyncio.run(played()))
-    tracking.writes(output)
-    replace_rows(output, rows)
-
-
-def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
-    """The learner of a run, as the run left it or before it has learned."""
-    from sweet_rl.commands.archer_config import load_config
-    from sweet_rl.commands.run_archer import settings_of
-    from sweet_rl.online.archer import make_learner
-    from sweet_rl.training.checkpoints import complete_checkpoints, load_state
-
-    config = load_config(CONFIG, overrides)
-    learner = make_learner(settings_of(config), chat_format=world_of("twenty_questions").transcript())
-    if trained:
-        learner.load_state_dict(load_state(complete_checkpoints(Path(str(config["save_path"])))[-1]))
-    return learner
-
-
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
     """A path as a value in Hydra's grammar, whatever characters it has."""
     if re.fullmatch(r"[\w./-]+", str(path), re.ASCII):
         return str(path)

@@ -6,7 +6,7 @@ Reads the files of the runs and of the games that policies were measured on, and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -20,7 +20,6 @@ from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.studies.archer.recipe import (
     BOUNDS,
     CONFIG,
-    EXACT,
     IMITATION,
     LAYERS,
     LEVEL,
@@ -28,12 +27,12 @@ from sweet_rl.studies.archer.recipe import (
     TEACHER,
     WIDTH,
     OnlineStudy,
+    area,
     best_asker,
     has_critic,
+    names,
 )
-from sweet_rl.studies.archer.swaps import area, names
 from sweet_rl.studies.results import (
-    Axes,
     Comparison,
     Counted,
     Dialogue,
@@ -43,102 +42,76 @@ from sweet_rl.studies.results import (
     Results,
     Run,
     Turn,
+    by_kind,
+    claim_over_seeds,
     claims_about,
-    claims_over_seeds,
     provenance,
     texts_of,
 )
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
 
 TEXTS: Final = texts_of(__package__)
-TITLES: Final = {name: (title, text) for name, (title, text) in TEXTS["methods"].items()}
-"""Every method's name, and what it is, in one sentence."""
+TITLES: Final[Mapping[str, tuple[str, str]]] = TEXTS["methods"]
+CLAIMS: Final[list[tuple[str, str, str]]] = TEXTS["claims"]
+SAVED: Final = [(text.format(level=LEVEL), slower, faster) for text, slower, faster in TEXTS["saved"]]
 
-CLAIMS: Final = [(text, better, worse) for text, better, worse in TEXTS["claims"]]
-"""Orderings of returns, published or of rivals: what is claimed, the better method, the worse one."""
-
-SAVED = (
-    (f"PPO needs more games than ArCHer to reach {LEVEL:g}", "ppo", "archer"),
-    (f"REINFORCE needs more games than ArCHer to reach {LEVEL:g}", "reinforce", "archer"),
-    (f"Online CHAI needs more games than ArCHer to reach {LEVEL:g}", "chai", "archer"),
-    ("PPO needs more games than ArCHer with an exact critic", "ppo", EXACT),
-)
-"""What it takes to learn: the claim, the slower method, the faster one. Published of PPO; and whether it depends on the critic."""
+GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
+"""Games learned from when two iterations in a row have a mean return at the level, for the first time; all where none have."""
 
 _KEPT = (
     *("iterations", "rollout_size", "warmup_iter", "epochs", "actor_epochs", "batch_size"),
     *("grad_accum_steps", "gamma", "tau", "capacity", "normalize_advantages"),
 )
 
-MEASURES = (
-    Measure("return", "mean return", "number"),
-    Measure("success", "solved"),
-    Measure("turns", "turns", "number", better="fewer"),
-    Measure("greedy", "greedy return", "number"),
-    Measure("fits", "names that fit the answers"),
-    Measure("swapped", "critic, swap test", "number", better="fewer"),
-    Measure("auc", "the name that wins", "number", "critic"),
-    Measure("auc_swapped", "the same after another game's dialogue", "number", "critic"),
-    Measure("auc_exact", "the same by what a name gains exactly", "number", "critic"),
-)
-"""What a policy is measured by, on the same games for all; greedy: its likeliest tokens; fits: of its names after an
-answer that rules out words, those that no answer rules out. The critic: the
-correlation of its advantages with those after another game's dialogue, 1 where it does not read any; and whether
-it tells names that win from names that do not, and how well that can be told: which fitting name wins is chance."""
-
-GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
-"""Games learned from when two iterations in a row have a mean return that reaches the level, for the first time; all where
-none have."""
-
-REACHED = Measure("reached", "reached it")
-"""Whether a run ever did."""
-
-CURVES = (
-    Axes("return", "mean return", "games played to learn from", main=True),
-    Axes("loss", "mean squared error of Q1", "iteration"),
-)
-"""Of a run: the games that it plays to learn from, and its critic."""
-
 
 def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     """Methods with their curves and measurements, and games before and after."""
 
-    def method(name: str, *runs: Run, bound: bool = False) -> Method:
-        return Method(name, *TITLES[name], runs, bound=bound)
-
+    methods = [
+        Method(name, *TITLES[name], tuple(_run(study, name, seed) for seed in study.numbers))
+        for name in (START, *study.methods)
+    ]
+    games = {TEACHER: [(seed, study.teacher(seed)) for seed in study.numbers]}
+    games |= {name: [(study.first_seed, study.bound(name))] for name in BOUNDS}
+    for name, paths in games.items():
+        runs = tuple(Run(seed, _measured(_whole(path))) for seed, path in paths)
+        methods.append(Method(name, *TITLES[name], runs, bound=True))
     part = Comparison(
         "twenty_questions",
         "Twenty Questions",
         own="archer",
         start=START,
-        measures=MEASURES,
-        curves=CURVES,
-        methods=(
-            *(
-                method(name, *(_run(study, name, seed) for seed in study.numbers))
-                for name in (START, *study.methods)
-            ),
-            method(
-                TEACHER,
-                *(Run(seed, _measured(_whole(study.teacher(seed)))) for seed in study.numbers),
-                bound=True,
-            ),
-            *(
-                method(name, Run(study.first_seed, _measured(_whole(study.bound(name)))), bound=True)
-                for name in BOUNDS
-            ),
-        ),
+        measures=TEXTS["measures"],
+        curves=TEXTS["curves"],
+        methods=tuple(methods),
     )
+    config = load_config(CONFIG, study.overrides(START, study.first_seed))
+    settings: dict[str, Json] = {
+        "seeds": list(study.numbers),
+        "games of the demonstrator": f"{study.teacher_games} a word, skill {study.skill:g}",
+        "games to measure on": f"{study.test_games} a word",
+        **{f"imitation: {name}": value for name, value in IMITATION.items()},
+        **{name: config[name] for name in _KEPT},
+    }
+    for method, own in study.methods.items():
+        settings |= {f"{TITLES[method][0]}: {name}": value for name, value in own.items()}
+    kinds: dict[str, Iterable[str] | None] = {
+        "games of the demonstrator": [study.teacher(seed).name for seed in study.numbers],
+        "imitation": [study.run(START, seed).name for seed in study.numbers],
+    }
+    kinds |= {
+        TITLES[name][0]: [study.run(name, seed).name for seed in study.numbers] for name in study.methods
+    }
     return Results(
         "archer",
         "ArCHer and its rivals on Twenty Questions",
-        f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {LAYERS} layers and width {WIDTH}, which first "
-        "imitated a scripted player.",
+        f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {LAYERS} layers and width "
+        f"{WIDTH}, which first imitated a scripted player.",
         with_claims([part]),
         tuple(_dialogues(study)),
-        settings=_settings(study),
+        settings=settings,
         provenance=provenance(),
-        seconds=_by_kind(study, seconds),
+        seconds=by_kind({**kinds, "measuring": None}, seconds),
         notes=(
             "All methods of a seed begin with the same policy and are measured on the same games.",
             "A turn costs 1, the one that names the word nothing; a game ends after twenty turns at most.",
@@ -157,32 +130,32 @@ def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     methods = {method.name: method for method in part.methods}
     pairs, saved = claims_about(CLAIMS, methods), claims_about(SAVED, methods)
     among = len(pairs) + len(saved)
-    claimed = replace(part, claims=claims_over_seeds(pairs, methods, "return", among=among))
+    claimed = replace(part, claims=tuple(claim_over_seeds(*claim, "return", among=among) for claim in pairs))
     if not saved:
         return (claimed,)
-    counted = {
-        name: replace(method, runs=tuple(Run(run.seed, _until(run.curves["return"])) for run in method.runs))
-        for name, method in methods.items()
-        if name != START and not method.bound
-    }
+    counted = {}
+    for method in (each for each in methods.values() if each.name != START and not each.bound):
+        runs = []
+        for run in method.runs:
+            curve = run.curves["return"]
+            reached = games_until(curve, LEVEL)
+            whole = curve[-1][0] + (curve[-1][0] - curve[-2][0] if len(curve) > 1 else 1.0)
+            needed = Counted(whole if reached is None else reached)
+            runs.append(Run(run.seed, {"games": needed, "reached": Counted(float(reached is not None))}))
+        counted[method.name] = replace(method, runs=tuple(runs))
     games = Comparison(
         "games",
         f"Games until a mean return of {LEVEL:g}",
         own="archer",
-        text="Half of the way from naming the words in order to the best play. A run that never reached it counts with all its "
-        "games.",
-        measures=(GAMES, REACHED),
+        text="Half of the way from naming the words in order to the best play. A run that never reached it counts with all "
+        "its games.",
+        measures=(GAMES, Measure("reached", "reached it")),
         methods=tuple(counted.values()),
-        claims=claims_over_seeds(saved, counted, "games", among=among),
+        claims=tuple(
+            claim_over_seeds(*claim, "games", among=among) for claim in claims_about(SAVED, counted)
+        ),
     )
     return claimed, games
-
-
-def _until(curve: Points) -> dict[str, Counted]:
-    games = games_until(curve, LEVEL)
-    whole = curve[-1][0] + (curve[-1][0] - curve[-2][0] if len(curve) > 1 else 1.0)
-    found = whole if games is None else games
-    return {"games": Counted(found), "reached": Counted(float(games is not None))}
 
 
 def games_until(curve: Points, level: float) -> float | None:
@@ -228,18 +201,16 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
             for key, name in {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}.items():
                 if swapped[key] is not None:
                     measures[name] = Counted(swapped[key])
-            if (exact := area(named for game in sampled for named in _named(game))) is not None:
+            # of the names in a game, whether it is the one that wins, and what it gains on the best play
+            named = [
+                (words == guess(game.task.hidden_information), best_asker().advantage(said[:turn], words))
+                for game, said in ((game, _exchanges(game)) for game in sampled)
+                for turn, (words, _) in enumerate(said)
+                if words in names()
+            ]
+            if (exact := area(named)) is not None:
                 measures["auc_exact"] = Counted(exact)
     return Run(seed, measures, curves)
-
-
-def _named(game: Trajectory) -> Iterator[tuple[bool, float]]:
-    """Of the names in a game: whether it is the one that wins, and what it gains on the best play."""
-    said, known = _exchanges(game), names()
-    for turn, (words, _) in enumerate(said):
-        if words in known:
-            wins = words == guess(game.task.hidden_information)
-            yield wins, best_asker().advantage(said[:turn], words)
 
 
 def mean_return(study: OnlineStudy, method: str, seed: int) -> float:
@@ -278,34 +249,3 @@ def _dialogues(study: OnlineStudy) -> Iterator[Dialogue]:
             turns = tuple(Turn(said, reply or None) for said, reply in _exchanges(game))
             word = game.task.hidden_information
             yield Dialogue(method, TITLES[method][0], game.reward, solution=word, turns=turns)
-
-
-def _settings(study: OnlineStudy) -> dict[str, Json]:
-    config = load_config(CONFIG, study.overrides(START, study.first_seed))
-    return {
-        "seeds": list(study.numbers),
-        "games of the demonstrator": f"{study.teacher_games} a word, skill {study.skill:g}",
-        "games to measure on": f"{study.test_games} a word",
-        **{f"imitation: {name}": value for name, value in IMITATION.items()},
-        **{name: config[name] for name in _KEPT},
-        **{
-            f"{TITLES[method][0]}: {name}": value
-            for method, own in study.methods.items()
-            for name, value in own.items()
-        },
-    }
-
-
-def _by_kind(study: OnlineStudy, seconds: Mapping[str, float]) -> dict[str, float]:
-    """Seconds of steps of one kind, added up over seeds."""
-    kinds = {
-        "games of the demonstrator": [study.teacher(seed).name for seed in study.numbers],
-        "imitation": [study.run(START, seed).name for seed in study.numbers],
-    }
-    kinds |= {
-        TITLES[method][0]: [study.run(method, seed).name for seed in study.numbers]
-        for method in study.methods
-    }
-    known = {name for names in kinds.values() for name in names}
-    kinds["measuring"] = [name for name in seconds if name not in known]
-    return {kind: round(sum(seconds.get(name, 0.0) for name in names), 2) for kind, names in kinds.items()}

@@ -15,7 +15,6 @@ from typing import Any, Final
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.studies.outcome import Chain, call
 from sweet_rl.studies.reflect.worlds import (
     AMOUNTS,
     BEST,
@@ -32,6 +31,7 @@ from sweet_rl.studies.reflect.worlds import (
     Online,
     Tuning,
 )
+from sweet_rl.studies.runner import Chain, call
 from sweet_rl.worlds.alfworld.tasks import TOMATO
 
 RECORDS: Final = {TAXI: 8000, HOUSEHOLD: 3000}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
@@ -85,23 +85,12 @@ class Amount:
 
 
 def _amount(given: Mapping[str, Any]) -> Amount:
-    kinds: dict[str, Callable[..., Any]] = {
-        "sft": Tuning,
-        "policy": Tuning,
-        "reflection": Tuning,
-        "rl": Online,
-        "sft_rl": Online,
-    }
-    kinds |= {"reflect_rl": Online}
-    return Amount(**{name: kinds[name](*each) if name in kinds else each for name, each in given.items()})
+    rows = {name: (Online if len(e) == 3 else Tuning)(*e) for name, e in given.items() if isinstance(e, list)}
+    return Amount(**{**given, **rows})
 
 
-AMOUNTS: Final[Mapping[str, Amount]] = {
-    world: _amount(given)
-    for world, given in tomllib.loads(
-        files(__package__).joinpath("amounts.toml").read_text(encoding="utf-8")
-    ).items()
-}
+_GIVEN = tomllib.loads(files(__package__).joinpath("amounts.toml").read_text("utf-8"))
+AMOUNTS: Final = {world: _amount(given) for world, given in _GIVEN.items()}
 """In minutes on two cores."""
 
 

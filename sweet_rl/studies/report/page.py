@@ -7,69 +7,24 @@ style and script only. Style attributes are allowed, which charts have: they can
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.results import Axes, Comparison, Measure, Method, Results
 from sweet_rl.viewer.export import from_template
 
-IDEAS = ("sweet", "archer", "reflect")
-"""Studies whose idea is explained in pictures."""
-
 COLOURS = 8
 """Colours beside those of the start and of the study's own method come again after so many."""
 
-_BANDS = (
-    "A strong line is the mean over seeds, the band one standard error to each side; faint lines are single "
-    "seeds. The numbers beside the names are the last means."
-)
-_BOUNDS = " Lines across are floors and ceilings, which learn nothing on the way."
-_CHANGES = " Upright lines say what is played from there on."
-_METHODS = (
-    "Measured on episodes that nothing was learned from: means over seeds, with the 95 % interval beneath "
-    "where it is known."
-)
-_INTERVALS = "The large dot is the mean, the line through it its 95 % interval, small dots are single seeds."
-_CLAIMS = (
-    "Differences, pair by pair: of the same seeds, or with one seed of the same tasks. The line is "
-    "Student\u2019s 95 % interval, small dots are single seeds. A claim holds here if the whole interval is "
-    "above 0; one that crosses 0 leaves it open."
-)
-_SHORT = "Differences of the same seeds, small dots, and Student\u2019s 95 % interval of their mean."
-_CORRECTED = (
-    " Intervals are wide enough for all {} claims of this page to be right together with 95 % (Bonferroni)."
-)
-_BEHAVIOUR = (
-    "An oracle that knows each task's answer names every turn; a bar is their mean number in an episode."
-)
-_ENDINGS = (
-    "A column is the share of episodes that ended after so many turns of the agent; the solid part of it "
-    "succeeded. The number above is the success among the column's own episodes."
-)
-_CRITIC = (
-    "Take a good turn and a bad one, by the oracle: how often does the critic score the good one higher "
-    "(area under the ROC curve)? Above 0.5 is better than tossing a coin."
-)
-_TRAINING = (
-    "Faint: every update. Strong: the mean over a fifteenth of the run. Of several seeds the first is shown."
-)
-_JUDGED = (
-    "The critic's score says how much a turn helps: above zero it should be written more often, below zero "
-    "less. Candidates are replies sampled at the same turn, sorted by score; the policy is trained to "
-    "prefer the upper ones. The verdict is an oracle's, which the critic does not see."
-)
-_STRIPS = "A browser renders each draft; the human sees it beside the page they want and says what differs."
+TEXTS: Final = tomllib.loads(files(__package__).joinpath("sections.toml").read_text("utf-8"))
 
 
 class Section(NamedTuple):
-    """One part of the page.
-
-    Attributes:
-        part: the macro of `parts.html` that draws its data.
-        folded: it is opened by a click, and on paper.
-    """
+    """One part of the page, drawn by the macro `part` of `parts.html`; folded, it opens by a click, and on paper."""
 
     anchor: str
     name: str
@@ -78,6 +33,18 @@ class Section(NamedTuple):
     part: str
     data: Any
     folded: bool = False
+
+
+def _section(kind: str, data: Any, more: str = "", **changed: Any) -> Section:
+    """A section of `sections.toml` with its data; `more` stands behind its caption."""
+    given = {"anchor": kind, **TEXTS[kind], **changed}
+    return Section(
+        *(given[name] for name in Section._fields[:3]),
+        given["caption"] + more,
+        given["part"],
+        data,
+        given.get("folded", False),
+    )
 
 
 def results_page(results: Results) -> str:
@@ -103,6 +70,7 @@ def results_page(results: Results) -> str:
     ]
     day, version, command = (results.provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
     known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
+    idea = f"idea_{results.study}.html"
     tones = {name: "good" if good else "bad" for name, good in words.GOOD.items()}
     return from_template(
         "sweet_rl.studies.report",
@@ -112,7 +80,7 @@ def results_page(results: Results) -> str:
         rules=["style-src-attr 'unsafe-inline'"],
         results=results,
         headlines=list(filter(None, headlines)),
-        idea=f"idea_{results.study}.html" if results.study in IDEAS else "",
+        idea=idea if files(__package__).joinpath("templates", idea).is_file() else "",
         first=first,
         made=f"Made{''.join(known)}" if any(known) else "",
         command=command,
@@ -175,18 +143,16 @@ def _examples(results: Results) -> Iterator[Section]:
             "first": results.dialogues[0],
         }
         judged = any(turn.score is not None for turn in turns)
-        caption = _JUDGED if judged else "Each player takes its likeliest tokens."
-        heading = "Dialogues, before and after"
-        yield Section("dialogues", "Dialogues", heading, caption, "dialogues", data, folded=True)
+        caption = "judged" if judged else "caption"
+        yield _section("dialogues", data, caption=TEXTS["dialogues"][caption])
     if results.strips:
-        heading = "Pages, draft by draft"
-        yield Section("strips", "Pages", heading, _STRIPS, "strips", results.strips, folded=True)
+        yield _section("strips", results.strips)
 
 
 def _run(results: Results) -> Section:
     """How the numbers were made, and how long it took."""
     machine = results.provenance.get("machine")
-    caption = f"On {machine}" if machine else "How to get these numbers again"
+    caption = f"On {machine}" if machine else TEXTS["run"]["caption"]
     if results.seconds:
         caption += f", {words.duration(sum(results.seconds.values()))} in all"
     data = {
@@ -195,8 +161,7 @@ def _run(results: Results) -> Section:
         "seconds": results.seconds,
         "settings": {**results.settings, **results.provenance},
     }
-    name = "Settings and times"
-    return Section("run", name, name, f"{caption}.", "run", data, folded=True)
+    return _section("run", data, caption=f"{caption}.")
 
 
 def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
@@ -220,51 +185,40 @@ def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) ->
     """
     for place, each in enumerate(_sections(part, given)):
         caption = " ".join(filter(None, (part.origin, "" if place else part.text, each.caption)))
-        if not several:
-            yield each._replace(caption=caption)
-            continue
-        heading = f"{part.title}: {each.heading[0].lower()}{each.heading[1:]}"
-        yield each._replace(name="" if place else part.title, heading=heading, caption=caption)
+        name, heading = each.name, each.heading
+        if several:
+            name = "" if place else part.title
+            heading = f"{part.title}: {heading[0].lower()}{heading[1:]}"
+        yield each._replace(anchor=f"{part.name}-{each.anchor}", name=name, heading=heading, caption=caption)
 
 
 def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
-    another = bool(part.origin)
-    dashed = " The dashed line is what all began with." if part.start and part.measures else ""
-    across = f"{dashed}{_BOUNDS if any(method.bound for method in part.methods) else ''}"
-
-    def section(
-        anchor: str, name: str, heading: str, caption: str, kind: str, data: Any, *, folded: bool = False
-    ) -> Section:
-        return Section(f"{part.name}-{anchor}", name, heading, caption, kind, data, folded)
-
+    another, curves, claims = bool(part.origin), TEXTS["curves"], TEXTS["claims"]
+    dashed = curves["start"] if part.start and part.measures else ""
+    across = dashed + (curves["bounds"] if any(method.bound for method in part.methods) else "")
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
-            caption = _BANDS + across + (_CHANGES if axes.changes else "")
-            yield section(axes.name, "Learning", heading, caption, "chart", drawn)
+            more = across + (curves["changes"] if axes.changes else "")
+            yield _section("curves", drawn, more, anchor=axes.name, heading=heading)
     if part.measures and not another and (drawn := _intervals(part, part.measures[0], given)):
-        caption = f"{_INTERVALS}{dashed}"
-        yield section("compared", "Compared", "Who is better", caption, "chart", drawn, folded=not part.own)
+        yield _section("compared", drawn, dashed, folded=not part.own)
     if any(claim.mean is not None for claim in part.claims):
         among = max(claim.among for claim in part.claims)
-        caption = (_SHORT if another else _CLAIMS) + (_CORRECTED.format(among) if among > 1 else "")
-        heading, drawn = "What is more than chance?", _claims(part, given)
-        yield section("claims", "Differences", heading, caption, "chart", drawn, folded=another)
+        caption = claims["short"] if another else claims["caption"]
+        more, drawn = claims["corrected"].format(among) if among > 1 else "", _claims(part, given)
+        yield _section("claims", drawn, more, caption=caption, folded=another)
     measured = [method for method in part.methods if any(run.measures for run in method.runs)]
     if critics := _critics(part, measured, given):
-        heading = "Does the critic know good turns from bad ones?"
-        yield section("critics", "Critics", heading, _CRITIC, "table", critics)
+        yield _section("critics", critics)
     if measured:
-        table = _table(part, measured, given)
-        yield section("methods", "Methods", "The methods in numbers", _METHODS, "table", table, folded=True)
+        yield _section("methods", _table(part, measured, given))
     if found := _behaviour(part, measured, given):
-        heading = "What the agent does in an episode"
-        yield section("behaviour", "Behaviour", heading, _BEHAVIOUR, "behaviour", found, folded=True)
+        yield _section("behaviour", found)
     if found := _endings(part, measured, given):
-        heading = "When it answers, and with what success"
-        yield section("turns", "Turns", heading, _ENDINGS, "panels", found, folded=True)
+        yield _section("turns", found)
     if found := _training(part, given):
-        yield section("training", "Training", "How training went", _TRAINING, "panels", found, folded=True)
+        yield _section("training", found)
 
 
 def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:

@@ -6,10 +6,10 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from sweet_rl.mini.backend.extras import Verdict
 from sweet_rl.statistics import Estimate
-from sweet_rl.studies.results import Verdict
 from sweet_rl.types import Json
 
 Write: TypeAlias = Callable[[float], str]
@@ -17,20 +17,10 @@ Write: TypeAlias = Callable[[float], str]
 NOTHING = "\u2013"
 """Stands where a number is not known."""
 
-GOOD: dict[str, bool] = {
-    "useful question": True,
-    "right answer": True,
-    "useless question": False,
-    "repeated question": False,
-    "needless question": False,
-    "early answer": False,
-    "incomplete last answer": False,
-    "miscopied answer": False,
-    "neither question nor answer": False,
-}
+GOOD: Final = {str(verdict): verdict.good for verdict in Verdict}
 """What an oracle can say of a turn, and whether it is good."""
 
-VERDICTS: dict[Verdict, str] = {
+VERDICTS: Final = {
     "holds": "holds here",
     "reversed": "the other way round here",
     "open": "not settled here",

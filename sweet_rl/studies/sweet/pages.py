@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean
 
 from sweet_rl.records import load_trajectories
-from sweet_rl.studies.outcome import Chain, call
 from sweet_rl.studies.results import Axes, Comparison, Counted, Frame, Measure, Method, Points, Run, Strip
+from sweet_rl.studies.runner import Chain, call
 from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.types import Json, Trajectory
 

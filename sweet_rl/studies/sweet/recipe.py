@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from sweet_rl import tracking
+from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.mini.backend import extras
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.studies.outcome import Chain, Flags, call
+from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
+from sweet_rl.preferences.ranking import SWAPPED
+from sweet_rl.records import read_rows, replace_file, replace_rows
+from sweet_rl.studies.runner import Chain, Flags, call
 from sweet_rl.studies.sweet.pages import page_chains
 from sweet_rl.studies.sweet.settings import (
     BLIND_CRITIC,
@@ -28,9 +35,10 @@ from sweet_rl.studies.sweet.settings import (
     Sweet,
     chosen_by,
 )
+from sweet_rl.types import Json
 
-OWN_STEPS = "sweet_rl.studies.sweet.steps"
-"""Steps of the study that are no stages."""
+OWN_STEPS = __name__
+"""Where steps are that are no stages: `check_agent`, and below it credit that is wrong on purpose or right by an oracle."""
 
 _SAMPLING = {"max_tokens": 48, "max_batch": 256}
 _RESUMED = {"to_continue": True, "quiet": True}
@@ -39,30 +47,18 @@ _RESUMED = {"to_continue": True, "quiet": True}
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round may need what the rounds before it made, and wait for nothing else.
 
-    With two processes neither waits long: the longest begin as soon as they can, and what needs nothing fills
-    the gaps.
+    With two processes neither waits long: the longest begin as soon as they can, and what needs nothing fills the gaps.
     """
-    before: list[Chain] = [
-        _measure(study, "warm_start", study.agent),
-        tuple(step for name in LINES for step in _measure(study, name, name)),
-    ]
-    seen: list[Chain] = [
-        _looked_at(study, name, model)
-        for name, model in (("warm_start", study.agent), ("sweet", str(study.path("sweet"))))
-    ]
+    figures = study.path("gates.json")
+    gates = call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures)))
+    bounds = tuple(step for name in LINES for step in _measure(study, name, name))
     return (
-        [(*gates(study), *_tasks(study))],
-        [_offline(study), *before],
+        [(gates, *_tasks(study))],
+        [_offline(study), _measure(study, "warm_start", study.agent), bounds],
         first_round(study),
         [*second_round(study), rejection(study), *page_chains(study)],
-        seen,
+        [_looked_at(study, "warm_start", study.agent), _looked_at(study, "sweet", str(study.path("sweet")))],
     )
-
-
-def gates(study: Study) -> Chain:
-    """Whether the agent can show what the study is about."""
-    figures = study.path("gates.json")
-    return (call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures))),)
 
 
 def data(study: Study) -> Chain:
@@ -105,7 +101,7 @@ def _offline(study: Study) -> Chain:
 
 def first_round(study: Study) -> list[Chain]:
     """What needs the offline data only: candidates and critics, which SWEET-RL needs, and its longest rival."""
-    blind = study.best_of or any(way.critic == "critic_blind" for way in ways(study))
+    blind = study.best_of or "sweet_blind" in study.ways
     return [
         candidates(study),
         critic(study, "critic", hidden=True),
@@ -116,9 +112,10 @@ def first_round(study: Study) -> list[Chain]:
 
 def second_round(study: Study) -> list[Chain]:
     """The policies of each way of SWEET-RL; the longest first."""
+    ways = sorted((way for way in SWEETS if way.name in study.ways), key=lambda way: way.given != "wrong")
     return [
         *([two_rounds(study)] if TWO_ROUNDS in study.ways else []),
-        *(sweet(study, way) for way in sorted(ways(study), key=lambda way: way.given != "wrong")),
+        *(sweet(study, way) for way in ways),
         *(
             _measure(
                 study,
@@ -148,11 +145,6 @@ def two_rounds(study: Study) -> Chain:
         learned += [*data(once), *critic(once, "critic", hidden=True), *candidates(once)]
         learned += _learned(once, SWEETS[0])
     return *learned, *_measure(study, TWO_ROUNDS, str(second.path("sweet")))
-
-
-def ways(study: Study) -> list[Sweet]:
-    """Those that the study runs."""
-    return [way for way in SWEETS if way.name in study.ways]
 
 
 def _looked_at(study: Study, name: str, model: str) -> Chain:
@@ -202,16 +194,16 @@ def _measure(study: Study, name: str, model: str | None = None, flags: Flags | N
 
 
 def _train(study: Study, stage: str, name: str, dataset: Path, flags: Flags, **first: Any) -> Step:
-    flags = {
+    output = study.path(name)
+    of_all = {
         "pretrain": study.agent,
         "dataset": dataset,
         **first,
-        "save_path": study.path(name),
+        "save_path": output,
         "seed": study.seed,
         **TRAIN,
-        **flags,
     }
-    return call(stage, study.path(name), flags=flags)
+    return call(stage, output, flags={**of_all, **flags})
 
 
 def critic(study: Study, name: str, settings: Flags = CRITIC, *, hidden: bool) -> Chain:
@@ -241,9 +233,14 @@ def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> C
 
 
 def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float) -> Step:
-    flags = {"best_of_n": study.candidates, "data_fraction": fraction}
-    flags |= {**_SAMPLING, "seed": study.seed, **_RESUMED}
     output = study.path(name)
+    flags = {
+        "best_of_n": study.candidates,
+        "data_fraction": fraction,
+        **_SAMPLING,
+        "seed": study.seed,
+        **_RESUMED,
+    }
     return call("sample_best_of_n", output, (str(dialogues), str(output), model), flags)
 
 
@@ -253,25 +250,9 @@ def sweet(study: Study, way: Sweet) -> Chain:
 
 
 def _learned(study: Study, way: Sweet) -> Chain:
-    ranked, pairs = study.ranked(way.name), study.pairs(way.name)
-    draw: dict[str, Any] = {"num_pairs": study.pairs_per_turn, "seed": study.seed, "overwrite": True}
-    draw |= {"draws": way.draws, "oracle_of": "code"}
-    if way.draws != "halves":
-        draw |= {"margin": way.margin} | ({} if way.min_score is None else {"min_score": way.min_score})
-    if way.guarded:
-        draw |= GUARDS | {"twins_from": study.dialogues}
-    return (
-        *_ranked(study, way),
-        call("generate_random_pairs_from_ranks", pairs, (str(ranked), str(pairs)), draw),
-        _train(study, "train_dpo", way.name, pairs, way.settings),
-    )
-
-
-def _ranked(study: Study, way: Sweet) -> Chain:
-    """Scores of the candidates."""
-    ranked, sampled = study.ranked(way.name), study.sampled
-    if way.critic == ORACLE:
-        return (call(f"{OWN_STEPS}:score_by_oracle", ranked, (str(sampled), str(ranked))),)
+    ranked, pairs, sampled = study.ranked(way.name), study.pairs(way.name), study.sampled
+    change = "take_swapped" if way.given == "wrong" else "shuffle_scores" if way.shuffled else ""
+    scored = study.path(f"{way.name}.scored.jsonl") if change else ranked
     rank: dict[str, Any] = {**_RESUMED}
     if way.advantage == "paper":
         rank |= {"advantage": "paper", "reference_model": study.agent}
@@ -279,9 +260,78 @@ def _ranked(study: Study, way: Sweet) -> Chain:
         rank["no_use_ground_truth"] = True
     if way.given == "wrong":
         rank["swap_test"] = True
-    change = "take_swapped" if way.given == "wrong" else "shuffle_scores" if way.shuffled else ""
-    scored = study.path(f"{way.name}.scored.jsonl") if change else ranked
     scores = call("rank_best_of_n", scored, (str(sampled), str(scored), str(study.critic(way.critic))), rank)
-    if not change:
-        return (scores,)
-    return scores, call(f"{OWN_STEPS}:{change}", ranked, (str(scored), str(ranked)))
+    if way.critic == ORACLE:
+        scores = call(f"{OWN_STEPS}:score_by_oracle", ranked, (str(sampled), str(ranked)))
+    changed = (call(f"{OWN_STEPS}:{change}", ranked, (str(scored), str(ranked))),) if change else ()
+    draw: dict[str, Any] = {"num_pairs": study.pairs_per_turn, "seed": study.seed, "overwrite": True}
+    draw |= {"draws": way.draws, "oracle_of": "code"}
+    if way.draws != "halves":
+        draw |= {"margin": way.margin} | ({} if way.min_score is None else {"min_score": way.min_score})
+    if way.guarded:
+        draw |= GUARDS | {"twins_from": study.dialogues}
+    return (
+        scores,
+        *changed,
+        call("generate_random_pairs_from_ranks", pairs, (str(ranked), str(pairs)), draw),
+        _train(study, "train_dpo", way.name, pairs, way.settings),
+    )
+
+
+# ---- the steps that are no stages
+
+
+def check_agent(agent: str, output: str) -> None:
+    """Refuse an agent that cannot show what the study is about; write the figures of one that passes.
+
+    The packaged agent has its figures with it, and a test of ours measures them anew: they are not measured
+    here, which takes longer than the dialogues of a small study.
+    """
+    tracking.reads("agent", agent)
+    if agent == EMBEDDED:
+        figures = json.loads((Path(model_path(agent)) / "figures.json").read_text())
+    else:
+        from sweet_rl.mini.backend.pretraining import TEXTS
+        from sweet_rl.mini.embedded_agent import check_gates
+
+        figures = {figure.name: figure.value for figure in check_gates(agent, TEXTS)}
+    tracking.writes(output)
+    replace_file(Path(output), [f"{json.dumps(figures, indent=1)}\n".encode()])
+
+
+def take_swapped(scored: str, output: str) -> None:
+    """Put the scores with another task's solution, of `rank_best_of_n --swap_test`, in place of the right ones."""
+    _write_scores(output, [(row, row.row[SWAPPED]) for row in _turns(scored)])
+
+
+def shuffle_scores(scored: str, output: str) -> None:
+    """Give the scores of every turn to its candidates by chance, drawn from the turn's name; equal texts get the same."""
+    shuffled = []
+    for row in _turns(scored):
+        score_of = dict(zip((candidate.text for candidate in row.candidates), row.scores or (), strict=True))
+        others = list(score_of.values())
+        Random(str(row.key)).shuffle(others)
+        given = dict(zip(score_of, others, strict=True))
+        shuffled.append((row, [given[candidate.text] for candidate in row.candidates]))
+    _write_scores(output, shuffled)
+
+
+def score_by_oracle(source: str, output: str) -> None:
+    """Score every candidate by the oracle of good turns: 1 for a good one, 0 for another."""
+    judged = []
+    for row in _turns(source):
+        good = [
+            extras.judge(row.ground_truth, row.before, candidate.text).good for candidate in row.candidates
+        ]
+        judged.append((row, list(map(float, good))))
+    _write_scores(output, judged)
+
+
+def _turns(path: str) -> list[Candidates]:
+    tracking.reads("source", path)
+    return candidates_from_rows(list(read_rows(path)), path=path)
+
+
+def _write_scores(path: str, scored: Sequence[tuple[Candidates, Json]]) -> None:
+    tracking.writes(path)
+    replace_rows(path, [dict[str, Json](row.row) | {"judge_result": scores} for row, scores in scored])

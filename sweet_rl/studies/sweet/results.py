@@ -6,6 +6,7 @@ Reads the files of the stages and nothing else.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,6 @@ from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.trajectory_pairs import key_of
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.statistics import area_under_curve
-from sweet_rl.studies.report.words import GOOD
 from sweet_rl.studies.results import (
     Axes,
     Candidate,
@@ -56,41 +56,9 @@ from sweet_rl.studies.sweet.settings import (
 from sweet_rl.types import AgentTurn, Json, Trajectory
 
 TEXTS: Final = texts_of(__package__)
-METHODS: Final = {name: (title, text) for name, (title, text) in TEXTS["methods"].items()}
-"""Every agent that is measured: its title, and what it is, in one sentence."""
-
-CLAIMS: Final = [(text, worse) for text, worse in TEXTS["claims"]]
-"""What is claimed of SWEET-RL, and the method of which it is not true then."""
-
-MEASURES = (
-    Measure("success", "success"),
-    Measure("tests_passed", "tests passed"),
-    Measure("useful_share", "useful questions"),
-    Measure("usual_share", "usual extras asked", better=""),
-    *(
-        Measure(str(verdict), str(verdict), "number", "behaviour", "more" if GOOD[str(verdict)] else "fewer")
-        for verdict in Verdict
-    ),
-    Measure("auc_questions", "AUC of questions", "number", "critic"),
-    Measure("auc_useful_early", "AUC useful/early", "number", "critic"),
-    Measure("auc_useless_early", "AUC useless/early", "number", "critic"),
-    Measure("auc_answering", "AUC of answers", "number", "critic"),
-    Measure("right_pairs", "right pairs"),
-)
-"""What is measured.
-
-Areas under the curve: useful questions above wasted ones, useful and useless ones above early answers, right
-answers above further questions. Of the questions: the shares that were useful, and about what is usually charged
-for. Of the pairs of turns: the share in which the oracle says that the chosen one is good and the rejected one is
-not.
-"""
-
-CURVES = (
-    Axes("loss", "loss", "update"),
-    Axes("accuracy", "pairs in the right order", "update", "share"),
-    Axes("margin", "margin, chosen over rejected", "update"),
-)
-"""Of a training."""
+METHODS: Final[Mapping[str, tuple[str, str]]] = TEXTS["methods"]
+CLAIMS: Final[list[tuple[str, str]]] = TEXTS["claims"]
+MEASURES: Final[tuple[Measure, ...]] = TEXTS["measures"]
 
 
 def results(study: Study, seconds: Mapping[str, float]) -> Results:
@@ -112,7 +80,7 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         own="sweet",
         start="warm_start",
         measures=MEASURES,
-        curves=CURVES,
+        curves=TEXTS["curves"],
         methods=(
             *(_method(study, name, played) for name, played in dialogues.items()),
             Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),)),
@@ -165,13 +133,14 @@ def comparison_at_test_time(
     """
     methods = []
     for critic, (title_of_critic, text) in TEXTS["choosers"].items():
-        runs = tuple(
-            Run(seed, curves={AT_TEST_TIME.name: points})
-            for seed, found in sorted(success.items())
-            if (points := _points(found, critic))
-        )
+        runs = []
+        for seed, of_agent in sorted(success.items()):
+            found = ((_NAME.fullmatch(agent), value) for agent, value in of_agent.items())
+            points = sorted((float(m[1]), value) for m, value in found if m and m[2] == critic)
+            if points:  # the best of one turn is the agent as it was
+                runs.append(Run(seed, curves={AT_TEST_TIME.name: ((1.0, of_agent["warm_start"]), *points)}))
         if runs:
-            methods.append(Method(critic, title_of_critic, text, runs))
+            methods.append(Method(critic, title_of_critic, text, tuple(runs)))
     return (
         Comparison(name, title, own="critic", curves=(AT_TEST_TIME,), methods=tuple(methods))
         if methods
@@ -179,17 +148,9 @@ def comparison_at_test_time(
     )
 
 
-def _points(success: Mapping[str, float], critic: str) -> tuple[tuple[float, float], ...]:
-    """The best of one turn is the agent as it was."""
-    found = ((_NAME.fullmatch(name), value) for name, value in success.items())
-    points = sorted((float(match[1]), value) for match, value in found if match and match[2] == critic)
-    return ((1.0, success["warm_start"]), *points) if points else ()
-
-
 def measured_in(study: Study) -> list[str]:
     """The methods that a study has, in the order of `METHODS`."""
-    left_out = set(ALL_WAYS) - set(study.ways)
-    return [name for name in METHODS if name not in left_out]
+    return [name for name in METHODS if name not in ALL_WAYS or name in study.ways]
 
 
 def agreement(study: Study, name: str) -> dict[str, Counted]:
@@ -215,30 +176,24 @@ def agreement(study: Study, name: str) -> dict[str, Counted]:
         ):
             if good and bad:
                 found[key].append(area_under_curve(good, bad))
-    found["right_pairs"] = [
-        float(
-            verdicts[key_of(row)][row["chosen_index"]].good
-            > verdicts[key_of(row)][row["rejected_index"]].good
-        )
-        for _, row in read_rows(study.pairs(name))
-        if "chosen_index" in row
-    ]
+    for _, pair in read_rows(study.pairs(name)):
+        if "chosen_index" in pair:
+            of_turn = verdicts[key_of(pair)]
+            right = of_turn[pair["chosen_index"]].good > of_turn[pair["rejected_index"]].good
+            found["right_pairs"].append(float(right))
     return {key: Counted(fmean(values), n=len(values)) for key, values in found.items() if values}
 
 
 def verdicts_of(row: Candidates) -> list[Verdict]:
-    """The oracle's word on every candidate."""
     return [judge(row.ground_truth, row.before, candidate.text) for candidate in row.candidates]
 
 
 def ranked_turns(path: Path) -> list[Candidates]:
-    """Turns with scored candidates."""
     return candidates_from_rows(list(read_rows(path)), path=str(path))
 
 
 def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
-    title, explanation = METHODS[name]
-    report = _report(study, name)
+    report, updates = _report(study, name), updates_of(study, name)
     trajectories = [trajectory for trajectory in every if trajectory.reward is not None]
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
     measures = {
@@ -252,7 +207,14 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     measures |= {str(verdict): Counted(counts[verdict] / len(trajectories)) for verdict in Verdict}
     if study.ranked(name).exists():
         measures |= agreement(study, name)
-    learned = {"examples": _examples(study, name), "updates": updates_of(study, name)}
+    pairs = study.path("pairs_guarded.jsonl") if name == "dpo" else study.pairs(name)
+    facts = {}  # pairs, or dialogues, that it learnt from
+    if name == "rft":
+        facts["examples"] = sum(1 for _, row in read_rows(study.dialogues) if row.get("reward") == 1)
+    elif pairs.exists():
+        facts["examples"] = sum(1 for _ in read_rows(pairs))
+    if updates is not None:
+        facts["updates"] = updates
     episodes, successes = Counter[int](), Counter[int]()
     for trajectory in trajectories:
         turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
@@ -260,8 +222,7 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
         successes[turns] += trajectory.reward == 1
     endings = tuple(Ending(turns, episodes[turns], successes[turns]) for turns in sorted(episodes))
     run = Run(study.seed, measures, _curves(study, name), endings)
-    facts = {key: n for key, n in learned.items() if n is not None}
-    return Method(name, title, explanation, (run,), facts, bound=name in LINES)
+    return Method(name, *METHODS[name], (run,), facts, bound=name in LINES)
 
 
 def success_of(study: Study, name: str) -> dict[str, float]:
@@ -288,14 +249,6 @@ def _report(study: Study, name: str) -> dict[str, Json]:
     return columns
 
 
-def _examples(study: Study, name: str) -> int | None:
-    """Pairs, or dialogues, that a method learnt from."""
-    if name == "rft":
-        return sum(1 for _, row in read_rows(study.dialogues) if row.get("reward") == 1)
-    pairs = study.path("pairs_guarded.jsonl") if name == "dpo" else study.pairs(name)
-    return sum(1 for _ in read_rows(pairs)) if pairs.exists() else None
-
-
 def _verdicts(trajectory: Trajectory) -> Iterator[tuple[Verdict, int]]:
     """The oracle's word on every agent turn, with the turn's place in the history."""
     history = trajectory.dialogue_history
@@ -310,9 +263,7 @@ def _curves(study: Study, name: str) -> dict[str, Points]:
         "loss": [(row["step"], row["loss"]) for row in rows],
         "accuracy": [(row["step"], row["acc"]) for row in rows if "acc" in row],
         "margin": [
-            (row["step"], row["chosen_reward"] - row["reject_reward"])
-            for row in rows
-            if "reject_reward" in row
+            (r["step"], r["chosen_reward"] - r["reject_reward"]) for r in rows if "reject_reward" in r
         ],
     }
     return {key: tuple(points) for key, points in found.items() if points}
@@ -329,11 +280,10 @@ def _dialogues(study: Study, dialogues: Mapping[str, Sequence[Trajectory]]) -> I
         sides[name] = {key: (each, seen[key]) for key, each in tasks.items() if key in seen}
     before, after = sides.values()
     # first those that were lost before and are won after
-    order = sorted(
-        before,
-        key=lambda key: not (key in after and before[key][0].reward != 1 and after[key][0].reward == 1),
-    )
-    for key in order[:3]:
+    became = {
+        key for key in after if key in before and before[key][0].reward != 1 and after[key][0].reward == 1
+    }
+    for key in sorted(before, key=lambda key: key not in became)[:3]:
         for name, side in sides.items():
             if key in side:
                 yield _dialogue(name, *side[key])
@@ -343,28 +293,32 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
     history = trajectory.dialogue_history
     turns = []
     for (verdict, place), row in zip(_verdicts(trajectory), rows, strict=True):
-        candidates = _distinct(row)
+        # the different candidates, best first and the unscored last, with how often each was drawn
+        texts = [candidate.text for candidate in row.candidates]
+        counts, scores = Counter(texts), dict(zip(texts, row.scores or (), strict=True))
+        verdicts = dict(zip(texts, verdicts_of(row), strict=True))
+        found = [Candidate(text, scores[text], counts[text], str(verdicts[text])) for text in counts]
+        candidates = tuple(sorted(found, key=lambda one: math.inf if one.score is None else -one.score))
         reply = history[place].content
         human = history[place + 1].content if place + 1 < len(history) else None
         score = next((each.score for each in candidates if each.text == reply), None)
         turns.append(Turn(reply, human, str(verdict), score, candidates))
     task = trajectory.task
-    return Dialogue(
-        name, METHODS[name][0], trajectory.reward, task.problem_description, task.ground_truth, tuple(turns)
-    )
-
-
-def _distinct(row: Candidates) -> tuple[Candidate, ...]:
-    """The different candidates of a turn, best first and the unscored last, with how often each was drawn."""
-    counts = Counter(candidate.text for candidate in row.candidates)
-    scores = {c.text: score for c, score in zip(row.candidates, row.scores or (), strict=True)}
-    verdicts = dict(zip((c.text for c in row.candidates), verdicts_of(row), strict=True))
-    found = [Candidate(text, scores[text], counts[text], str(verdicts[text])) for text in counts]
-    return tuple(sorted(found, key=lambda one: -(one.score if one.score is not None else float("-inf"))))
+    title = METHODS[name][0]
+    return Dialogue(name, title, trajectory.reward, task.problem_description, task.ground_truth, tuple(turns))
 
 
 def settings_of(study: Study) -> dict[str, Json]:
     """Sizes, and what every method is trained with."""
+    blind = next(way for way in SWEETS if way.critic == "critic_blind")
+    trained = {
+        "critic": CRITIC,
+        "policy": POLICY,
+        "blind critic": BLIND_CRITIC,
+        "its policy": BLIND_POLICY,
+        "trajectory DPO": DIALOGUE_DPO,
+        "rejection fine-tuning": REJECTION,
+    }
     return {
         "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
         "test tasks": study.test_tasks,
@@ -373,20 +327,7 @@ def settings_of(study: Study) -> dict[str, Json]:
         "pairs a turn": study.pairs_per_turn,
         "least difference of their scores": SWEETS[0].margin,
         "least score of a chosen turn": SWEETS[0].min_score,
-        "least score with the blind critic": next(
-            way.min_score for way in SWEETS if way.critic == "critic_blind"
-        ),
+        "least score with the blind critic": blind.min_score,
         **GUARDS,
-        **{
-            f"{title}: {name}": value
-            for title, settings in (
-                ("critic", CRITIC),
-                ("policy", POLICY),
-                ("blind critic", BLIND_CRITIC),
-                ("its policy", BLIND_POLICY),
-                ("trajectory DPO", DIALOGUE_DPO),
-                ("rejection fine-tuning", REJECTION),
-            )
-            for name, value in settings.items()
-        },
+        **{f"{title}: {name}": value for title, own in trained.items() for name, value in own.items()},
     }

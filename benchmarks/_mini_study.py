@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,8 +23,8 @@ from sweet_rl.studies.sweet.results import (
 from sweet_rl.studies.sweet.settings import LINES, Study
 from sweet_rl.types import Json
 
-COMMITTED: Final = Path(__file__).with_name("full_study.json")
-"""The study that was run once, by benchmarks/mini.py, on seeds that no setting was chosen on."""
+COMMITTED: Final = Path(__file__).with_name("results") / "mini.json"
+"""The study that was run once, by mini.py, on seeds that no setting was chosen on."""
 
 FORMAT: Final = "sweet_rl.mini_study/1"
 
@@ -91,14 +92,17 @@ class FullStudy:
         grown = Seed({**known.numbers, **seed.numbers}, made)
         return replace(self, seeds={**self.seeds, trades: {**of_trades, number: grown}})
 
-    def made(self) -> str:
-        """The settings, and the runs that made the numbers, in a line."""
-        each: dict[str, set[str]] = {}
+    def results(self) -> Results:
+        """What the page of every demo shows beside its own numbers; who made them is the provenance."""
+        made: dict[str, set[str]] = defaultdict(set)
         for run in (run for seeds in self.seeds.values() for seed in seeds.values() for run in seed.made):
             for name, value in run.items():
-                each.setdefault(name, set()).add(value)
-        runs = {name: ", ".join(sorted(values)) for name, values in each.items()}
-        return "; ".join(f"{name}: {value}" for name, value in {**self.settings, **runs}.items())
+                made[name].add(value)
+        provenance = {name: ", ".join(sorted(values)) for name, values in made.items()}
+        title = "SWEET-RL and its rivals in the mini benchmark"
+        return Results(
+            "sweet", title, "", tuple(self.comparisons()), settings=self.settings, provenance=provenance
+        )
 
 
 def numbers_of(results: Results, study: Study) -> dict[str, dict[str, float]]:
@@ -134,6 +138,18 @@ def read_full_study(path: Path) -> FullStudy | None:
             path=path,
             repair="Restore it, or remove it and run benchmarks/mini.py again.",
         ) from None
+
+
+def write_packaged(path: Path, study: FullStudy) -> None:
+    """Write the study as the `study.json` that comes with the package, without what is not known."""
+
+    def known(value: Json) -> Json:
+        if isinstance(value, dict):
+            return {name: known(each) for name, each in value.items() if each is not None}
+        return list(map(known, value)) if isinstance(value, list | tuple) else value
+
+    content = known(asdict(study.results())) | {"settings": dict(study.settings)}
+    replace_file(path, [f"{json.dumps(content)}\n".encode()])
 
 
 def write_full_study(path: Path, study: FullStudy) -> None:

@@ -7,7 +7,7 @@ import importlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ from sweet_rl.errors import missing_package
 from sweet_rl.pipelines.steps import Step, in_rounds
 from sweet_rl.records import replace_file
 from sweet_rl.studies.report import words
-from sweet_rl.studies.results import Comparison, Results
+from sweet_rl.studies.results import Comparison, Results, beside
 
 Flags: TypeAlias = Mapping[str, Any]
 
@@ -29,18 +29,13 @@ def call(run: str, output: Path, words: tuple[str, ...] = (), flags: Flags | Non
     return Step(output.name, run, words, flags or {})
 
 
-def check_packages() -> None:
-    """Say at once what a page will need."""
+def prepared(output_dir: str, *, overwrite: bool) -> Path:
+    """The folder of a study, empty if it is to begin again; says at once what its page will need."""
     for package in ("jinja2", "matplotlib", "numpy"):
         try:
             importlib.import_module(package)
         except ImportError:
             raise missing_package(package, "plots", needed_for="The page of a study") from None
-
-
-def prepared(output_dir: str, *, overwrite: bool) -> Path:
-    """The folder of a study, empty if it is to begin again."""
-    check_packages()
     folder = Path(output_dir)
     if overwrite and folder.exists():
         shutil.rmtree(folder)
@@ -48,20 +43,23 @@ def prepared(output_dir: str, *, overwrite: bool) -> Path:
     return folder
 
 
-def run_study(
-    folder: Path,
-    jobs: int,
-    rounds: Sequence[Sequence[Chain]],
-    results: Callable[[Mapping[str, float]], Results],
-) -> None:
-    """Run the missing steps; write `study.json` and `report.html`, and print the table."""
+def run_study(kind: str, study: Any, jobs: int) -> None:
+    """Run the missing steps; write `study.json` and `report.html`, and print the table.
+
+    A study of a kind is what the folder of that name says: `recipe.rounds` are its steps, `results.results` reads what they
+    made, and `full_study.json` is what is shown beside that: the study on fresh seeds, with all settings chosen before.
+    """
     from sweet_rl.pipelines.running import How, run_steps, seconds_of
 
-    started, steps = time.perf_counter(), in_rounds(rounds, folder)
+    recipe, reading = (
+        importlib.import_module(f"sweet_rl.studies.{kind}.{part}") for part in ("recipe", "results")
+    )
+    started, folder = time.perf_counter(), study.folder
+    steps = in_rounds(recipe.rounds(study), folder)
     run_steps(steps, folder, How(jobs=jobs, fresh=False, small=True))
-    finish(folder, results(seconds_of(folder, steps)))
-    took = time.perf_counter() - started
-    print(f"Done in {took:.0f} s. Open {folder / 'report.html'} in a browser.")
+    found = reading.results(study, seconds_of(folder, steps))
+    finish(folder, beside(found, Path(__file__).parent / kind / "full_study.json"))
+    print(f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser.")
 
 
 def finish(folder: Path, results: Results) -> None:
