@@ -57,7 +57,7 @@ COMMANDS = {
     "play": "commands.play: Play a game in the terminal: see what an agent sees, get its rewards.",
     "generate_tasks": "commands.runs: Write the tasks of a world's list as a ColBench file.",
     "fetch_model": "commands.models: Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
-    "make_embedded_agent": "commands.models: Train the embedded agent of the mini worlds from nothing.",
+    "make_embedded_agent": "mini.pretraining: Train the embedded agent of the mini worlds from nothing.",
     "demo": "studies.demos: Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "studies.demos: Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",
     "demo_reflect": "studies.demos: Reflect-RL from nothing: one world or several, five ways to learn.",

@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
-from sweet_rl.commands.models import make_embedded_agent
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict, judge
@@ -26,7 +25,7 @@ from sweet_rl.mini.embedded_agent import (
     train_tokenizer,
     written_for,
 )
-from sweet_rl.mini.pretraining import QUESTION_GAME, Figure, Phase, asked_games
+from sweet_rl.mini.pretraining import QUESTION_GAME, Figure, Phase, asked_games, make_embedded_agent
 from sweet_rl.types import ANSWER_MARKER, Message
 
 

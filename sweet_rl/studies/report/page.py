@@ -38,12 +38,9 @@ class Section(NamedTuple):
 def _section(kind: str, data: Any, more: str = "", **changed: Any) -> Section:
     """A section of `sections.toml` with its data; `more` stands behind its caption."""
     given = {"anchor": kind, **TEXTS[kind], **changed}
+    name, heading, caption = (given[text] for text in ("name", "heading", "caption"))
     return Section(
-        *(given[name] for name in Section._fields[:3]),
-        given["caption"] + more,
-        given["part"],
-        data,
-        given.get("folded", False),
+        given["anchor"], name, heading, caption + more, given["part"], data, given.get("folded", False)
     )
 
 
