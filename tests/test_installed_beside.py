@@ -6,146 +6,21 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from sweet_rl import plugins
 from sweet_rl.cli import load
-from sweet_rl.cli.parse import read, values_of
+from sweet_rl.cli.main import help_text
+from sweet_rl.cli.parse import in_front, read, values_of
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from tests.conftest import ROOT
+from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import dialogue_pairs, write_pairs
 
 TRAINING = {"train_batch_size": 4, "eval_fraction": 0, "device": "cpu", "reference_cache": "none"}
-
-
-@pytest.fixture
-def sweet_rl(installed_plugins, tmp_path):
-    """The command line, beside the package; what it says."""
-
-    def run(*words, **flags):
-        env = os.environ | {"PYTHONPATH": str(installed_plugins)}
-        words = [*map(str, words), *(f"--{name}={value}" for name, value in flags.items())]
-        command = [sys.executable, "-m", "sweet_rl", *words]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
-
-
-def test_a_loss_trains_two_steps_and_is_recorded(sweet_rl, tmp_path):
-    from tests.tiny_models import save_tiny_llama
-
-    model = save_tiny_llama(tmp_path / "model")
-    pairs = write_pairs(tmp_path / "pairs.jsonl", dialogue_pairs(8))
-    own = {"loss": "squared_hinge", "save_path": "out", "ckpt_path": "kept", "save_steps": 1}
-    sweet_rl("train_dpo", model, pairs, **own, **TRAINING)
-    lines = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [1, 2]
-    assert lines[0]["loss"] == pytest.approx(1.0)  # h = 0
-    assert lines[1]["grad_norm"] > 0
-    record = json.loads((tmp_path / "out/run.json").read_text())
-    assert record["settings"]["resolved"]["loss"]["name"] == "squared_hinge"
-    assert [i["source"].rpartition("/")[2] for i in record["inputs"] if i["flag"] == "loss"] == ["loss.py"]
-    assert (
-        json.loads((tmp_path / "kept/checkpoint-1/manifest.json").read_text())["made_from"]["--loss"]
-        == "squared_hinge"
-    )
-
-
-def test_a_world_is_played_measured_and_learned_from(sweet_rl, tmp_path):
-    games = {"task_type": "number_guessing", "quiet": "true"}
-    said = sweet_rl("simulate_interactions", "numbers:test", "games.jsonl", **games)
-    assert "32 episodes" in said
-    rows = [json.loads(line) for line in (tmp_path / "games.jsonl").read_text().splitlines()]
-    assert {row["task_id"].partition("/")[0] for row in rows} == {"number_guessing"}
-    assert all(-6 <= row["reward"] <= 0 for row in rows)  # halving 64 numbers takes 7 guesses at most
-    assert rows[0]["provenance"]["settings"]["hints"] is True
-    measured = sweet_rl("evaluate_games", "games.jsonl")
-    assert re.search(r"^return +-5\.00$", measured, re.MULTILINE)  # an odd number takes six guesses
-
-
-def test_a_world_names_itself(sweet_rl, tmp_path):
-    sweet_rl(
-        "simulate_interactions",
-        "numbers:train",
-        "a.jsonl",
-        world="guessing.world:WORLD",
-        agent_model="random",
-        num_tasks=3,
-        hints="no",
-        max_turns=1,
-    )
-    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert [row["provenance"]["settings"]["hints"] for row in rows] == [False] * 3
-
-
-def test_its_options_are_flags(sweet_rl):
-    for world in ("number_guessing", "guessing.world:WORLD"):
-        text = sweet_rl("simulate_interactions", "--help", "--world", world)
-        assert "Options of number guessing:\n  --hints   (default True)\n        be told higher" in text
-    assert "--hints" not in sweet_rl("simulate_interactions", "--help-all")
-    with pytest.raises(AssertionError, match="--hints belongs to the world number_guessing, and this is"):
-        sweet_rl("play", "lantern", hints="no")
-
-
-def test_a_world_has_stages_of_its_own(sweet_rl, tmp_path):
-    assert "guessing count " in sweet_rl("--help")
-    assert "--up_to" in sweet_rl("guessing", "count", "--help")
-    assert sweet_rl("--complete", "guessing", "") == "count\n"
-    sweet_rl("guessing", "count", up_to=2)
-    assert (tmp_path / "numbers.txt").read_text() == "1\n2\n"
-    assert "sweet-rl guessing count --up_to 2" in (tmp_path / "numbers.txt.run.json").read_text()
-
-
-ONLINE = [
-    *("rollout_size=4", "eval_size=1", "iterations=2", "eval_freq=2", "save_freq=2", "warmup_iter=1"),
-    *("epochs=1", "actor_epochs=1", "batch_size=2", "grad_accum_steps=1", "max_steps=3", "dtype=float32"),
-    *("quiet=true", "save_path=run", "hints=false"),
-]
-
-
-@pytest.mark.parametrize("name", ["number_guessing", "guessing.world:WORLD"])
-def test_a_world_is_begun_and_learned_in_online(sweet_rl, tmp_path, name):
-    """Behaviour cloning prints the next command; ArCHer takes the world's own options as settings."""
-    said = sweet_rl("run_bc", "start", env_name=name, games=1, iterations=1, device="cpu", quiet="true")
-    going_on = said.splitlines()[-1].split()
-    assert f"world={name}" in going_on
-    assert going_on[:2] == ["sweet-rl", "run_archer"]
-    sweet_rl(*going_on[1:], *ONLINE)
-    played = [json.loads(line) for line in (tmp_path / "run/trajectories.jsonl").read_text().splitlines()]
-    assert len(played) == 8
-    assert {row["task_id"].partition("/")[0] for row in played} == {"number_guessing"}
-    said = [turn["content"] for row in played for turn in row["dialogue_history"] if turn["role"] == "user"]
-    assert "Higher." not in said  # hints=false
-    assert json.loads((tmp_path / "run/settings.json").read_text())["hints"] is False
-
-
-TINY = {
-    "model_name": "tiny", "reflect_model_name": "tiny", "use_8bit": "no", "device": "cpu", "lora_r": 4,
-    "target_modules": "all-linear", "horizon": 3, "hints": "false", "reflect_max_new_tokens": 4, "quiet": "yes",
-}  # fmt: skip
-
-
-def test_agents_that_reflect_learn_in_a_world_and_are_measured(sweet_rl, tmp_path):
-    """Its labels are the policy's; its tasks, options and bound of success its own."""
-    batch = {"per_device_eval_batch_size": 4, "max_steps": 2, "save_steps": 2}
-    run = ("reflect", "rl_finetune", "--env", "number_guessing", "--reflect")
-    assert "2 iterations are done" in sweet_rl(*run, **TINY, **batch, ckpt_path="runs")
-    logs = json.loads((tmp_path / "runs/000_rl_finetune/checkpoint-2/logs.json").read_text())
-    steps = [step for entry in logs for episode in entry["log"] for step in episode["detail"]]
-    assert {step["generation"]["content"] for step in steps} <= {str(number) for number in range(1, 65)}
-    assert "Guess my number, at most sixty-four." in steps[0]["prompt"]
-    policy = "runs/000_rl_finetune/checkpoint-2"
-    flags = {**TINY, "eval_reps": 1, "per_device_eval_batch_size": 16, "report": "report.json"}
-    said = sweet_rl("reflect", "evaluate", f"{policy}+base", "--env", "guessing.world:WORLD", **flags)
-    assert "numbers:test: success" in said
-    result = json.loads((tmp_path / "report.json").read_text())["checkpoints"][0]
-    assert result["settings"]["hints"] is False
-    assert result["levels"][0]["episodes"] == 32
-    assert result["levels"][0]["success"] < 0.3  # three draws from 64 numbers
 
 
 @pytest.fixture
@@ -158,24 +33,140 @@ def beside(installed_plugins, tmp_path, monkeypatch):
     plugins._installed.cache_clear()
 
 
-def stage(line):
+def stage(line, **flags):
     """Run a command line in this process."""
-    name, *words = line.split()
+    words = [*line.split(), *(f"--{name}={value}" for name, value in flags.items())]
+    name = " ".join(words[: 2 if words[0] in {"reflect", "guessing"} else 1])
     function = load(name)
-    function(**values_of(function, read(function, words)))
+    words = getattr(function, "rewrite_arguments", list)(words[len(name.split()) :])
+    typed = read(function, words)
+    front, values = in_front(function, typed.words, values_of(function, typed))
+    function(*front, **values)
+
+
+def process(installed_plugins, folder, *words, **more):
+    """The command line in a process of its own, beside the package."""
+    env = os.environ | {"PYTHONPATH": str(installed_plugins)}
+    command = [sys.executable, "-m", "sweet_rl", *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, **more)
+
+
+def lines(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 GAMES = "--task_type number_guessing --quiet"
 
 
-def games(path, **of_row):
+def games(path):
     return [trajectory.reward for trajectory in load_trajectories(path)]
+
+
+def test_a_loss_trains_two_steps_and_is_recorded(beside, tmp_path):
+    model = save_tiny_llama(tmp_path / "model")
+    pairs = write_pairs(tmp_path / "pairs.jsonl", dialogue_pairs(8))
+    own = {"loss": "squared_hinge", "save_path": "out", "ckpt_path": "kept", "save_steps": 1}
+    stage(f"train_dpo {model} {pairs}", **own, **TRAINING)
+    first, second = lines("out/metrics.jsonl")
+    assert (first["step"], second["step"], first["loss"]) == (1, 2, pytest.approx(1.0))  # h = 0
+    assert second["grad_norm"] > 0
+    record = json.loads(Path("out/run.json").read_text())
+    assert record["settings"]["resolved"]["loss"]["name"] == "squared_hinge"
+    assert [i["source"].rpartition("/")[2] for i in record["inputs"] if i["flag"] == "loss"] == ["loss.py"]
+    made = json.loads(Path("kept/checkpoint-1/manifest.json").read_text())["made_from"]
+    assert made["--loss"] == "squared_hinge"
+
+
+def test_a_world_is_played_measured_and_learned_from(beside, capsys):
+    stage(f"simulate_interactions numbers:test games.jsonl {GAMES}")
+    rows = lines("games.jsonl")
+    assert {row["task_id"].partition("/")[0] for row in rows} == {"number_guessing"}
+    assert all(-6 <= row["reward"] <= 0 for row in rows)  # halving 64 numbers takes 7 guesses at most
+    assert rows[0]["provenance"]["settings"]["hints"] is True
+    stage("evaluate_games games.jsonl")
+    said = capsys.readouterr().out
+    assert "32 episodes" in said
+    assert re.search(r"^return +-5\.00$", said, re.MULTILINE)  # an odd number takes six guesses
+
+
+def test_a_world_names_itself(beside):
+    own = {"agent_model": "random", "num_tasks": 3, "hints": "no", "max_turns": 1}
+    stage("simulate_interactions numbers:train a.jsonl --world guessing.world:WORLD", **own)
+    assert [row["provenance"]["settings"]["hints"] for row in lines("a.jsonl")] == [False] * 3
+
+
+def test_its_options_are_flags(beside, installed_plugins, tmp_path):
+    simulate = load("simulate_interactions")
+    for world in ("number_guessing", "guessing.world:WORLD"):
+        text = help_text("simulate_interactions", simulate, whole=False, arguments=["--world", world])
+        assert "Options of number guessing:\n  --hints   (default True)\n        be told higher" in text
+    assert "--hints" not in help_text("simulate_interactions", simulate, whole=True, arguments=[])
+    done = process(installed_plugins, tmp_path, "play", "lantern", "--hints=no")
+    assert "--hints belongs to the world number_guessing, and this is" in done.stderr
+
+
+def test_a_world_has_stages_of_its_own(installed_plugins, tmp_path):
+    said = {}
+    for words in ("--help", "guessing count --help", "--complete guessing ", "guessing count --up_to 2"):
+        done = process(installed_plugins, tmp_path, *words.split(" "))
+        assert done.returncode == 0, done.stderr
+        said[words] = done.stdout
+    assert "guessing count " in said["--help"]
+    assert "--up_to" in said["guessing count --help"]
+    assert said["--complete guessing "] == "count\n"
+    assert (tmp_path / "numbers.txt").read_text() == "1\n2\n"
+    assert "sweet-rl guessing count --up_to 2" in (tmp_path / "numbers.txt.run.json").read_text()
+
+
+ONLINE = (
+    "rollout_size=4 eval_size=1 iterations=2 eval_freq=2 save_freq=2 warmup_iter=1 epochs=1 actor_epochs=1 batch_size=2 "
+    "grad_accum_steps=1 max_steps=3 dtype=float32 quiet=true save_path=run hints=false"
+)
+
+
+@pytest.mark.parametrize("name", ["number_guessing", "guessing.world:WORLD"])
+def test_a_world_is_begun_and_learned_in_online(beside, capsys, name):
+    """Behaviour cloning prints the next command; ArCHer takes the world's own options as settings."""
+    stage(f"run_bc start --env_name {name} --games 1 --iterations 1 --device cpu --quiet")
+    going_on = capsys.readouterr().out.splitlines()[-1]
+    assert going_on.startswith("sweet-rl run_archer ")
+    assert f" world={name}" in going_on
+    stage(f"{going_on.removeprefix('sweet-rl ')} {ONLINE}")
+    played = lines("run/trajectories.jsonl")
+    assert len(played) == 8
+    assert {row["task_id"].partition("/")[0] for row in played} == {"number_guessing"}
+    said = [turn["content"] for row in played for turn in row["dialogue_history"] if turn["role"] == "user"]
+    assert "Higher." not in said  # hints=false
+    assert json.loads(Path("run/settings.json").read_text())["hints"] is False
+
+
+TINY = {
+    "model_name": "tiny", "reflect_model_name": "tiny", "use_8bit": "no", "device": "cpu", "lora_r": 4,
+    "target_modules": "all-linear", "horizon": 3, "hints": "false", "reflect_max_new_tokens": 4, "quiet": "yes",
+}  # fmt: skip
+
+
+def test_agents_that_reflect_learn_in_a_world_and_are_measured(beside, capsys):
+    """Its labels are the policy's; its tasks, options and bound of success its own."""
+    batch = {"per_device_eval_batch_size": 4, "max_steps": 2, "save_steps": 2, "ckpt_path": "runs"}
+    stage("reflect rl_finetune --env number_guessing --reflect", **TINY, **batch)
+    assert "2 iterations are done" in capsys.readouterr().out
+    policy = "runs/000_rl_finetune/checkpoint-2"
+    logs = json.loads(Path(policy, "logs.json").read_text())
+    steps = [step for entry in logs for episode in entry["log"] for step in episode["detail"]]
+    assert {step["generation"]["content"] for step in steps} <= {str(number) for number in range(1, 65)}
+    assert "Guess my number, at most sixty-four." in steps[0]["prompt"]
+    flags = {**TINY, "eval_reps": 1, "per_device_eval_batch_size": 16, "report": "report.json"}
+    stage(f"reflect evaluate {policy}+base --env guessing.world:WORLD", **flags)
+    assert "numbers:test: success" in capsys.readouterr().out
+    result = json.loads(Path("report.json").read_text())["checkpoints"][0]
+    assert result["settings"]["hints"] is False
+    assert result["levels"][0]["episodes"] == 32
+    assert result["levels"][0]["success"] < 0.3  # three draws from 64 numbers
 
 
 def test_dialogues_become_pairs_and_a_policy(beside, tmp_path, capsys):
     """SWEET-RL's chain on the world: simulated, measured, sampled, ranked, paired, exported, trained, looked at."""
-    from tests.tiny_models import save_tiny_llama
-
     model = save_tiny_llama(tmp_path / "model")
     stage(
         f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 4 --num_tasks 3"
@@ -237,19 +228,13 @@ def test_an_agent_plays_any_world_by_name(beside, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (
-            "--env_model number_telle",
-            r"'number_telle' \(did you mean number_teller\?\). Known: .*auto.*, number_liar, number_teller.*module:ATTR",
-        ),
-        (
-            "--agent_model number_counte",
-            r"'number_counte' \(did you mean number_counter\?\). Known: halving, random, number_c",
-        ),
+        ("--env_model number_telle", r"'number_telle' \(did you mean number_teller\?\). Known: .*auto.*, number_liar, number_teller.*module:ATTR"),
+        ("--agent_model number_counte", r"'number_counte' \(did you mean number_counter\?\). Known: halving, random, number_c"),
         ("--agent guessing.human:Teller", "The agent 'guessing.human:Teller' is .*, which has no act"),
         ("--env_model guessing.world:WORLD", "The human 'guessing.world:WORLD' is .*, which has no reply"),
         ("--env_model guessing.humans:Teller", "cannot be imported from guessing.humans:Teller"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_name_is_an_error_that_lists_the_known(beside, flags, says):
     with pytest.raises(UsageError, match=says):
         stage(f"simulate_interactions numbers:test a.jsonl {GAMES} {flags}")
@@ -291,8 +276,7 @@ def test_a_grader_scores_any_world(beside, tmp_path, capsys):
 
 
 def test_a_person_plays_it(installed_plugins, tmp_path):
-    env = os.environ | {"PYTHONPATH": str(installed_plugins)}
-    words = [
+    words = (
         "play",
         "number_guessing",
         "--task",
@@ -301,9 +285,8 @@ def test_a_person_plays_it(installed_plugins, tmp_path):
         "guessing.human:Liar",
         "--record",
         "me.jsonl",
-    ]
-    command = [sys.executable, "-m", "sweet_rl", *words]
-    done = subprocess.run(command, cwd=tmp_path, env=env, input="5\n12\n10\n", capture_output=True, text=True)
+    )
+    done = process(installed_plugins, tmp_path, *words, input="5\n12\n10\n")
     assert done.returncode == 0, done.stderr
     assert "You have 8 guesses." in done.stdout
     assert done.stdout.index("Lower.") < done.stdout.index("Higher.") < done.stdout.index("The solution: 10")

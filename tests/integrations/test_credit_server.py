@@ -62,18 +62,13 @@ def test_every_answer_says_what_it_was_computed_by():
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (b"{", 400, "is not JSON"),
-        ([], 400, "'dialogues' must be a list"),
+        (b"{", 400, "is not JSON"), ([], 400, "'dialogues' must be a list"),
         ({"dialogues": [{"hidden": None}]}, 400, r"dialogues\[0\].messages' must be a list"),
         ({"dialogues": [{"messages": []}]}, 400, r"dialogues\[0\].hidden' must be a text, or null"),
         ({"dialogues": [{"hidden": 3, "messages": []}]}, 400, "must be a text, or null"),
-        (
-            {"dialogues": [{"hidden": "", "messages": [{"role": "tool"}]}]},
-            400,
-            r"dialogues\[0\].messages\[0\]' has calls of tools",
-        ),
+        ({"dialogues": [{"hidden": "", "messages": [{"role": "tool"}]}]}, 400, r"dialogues\[0\].messages\[0\]' has calls of tools"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_told(body, status, words):
     got, answer = asked(body)
     assert got == status

@@ -186,12 +186,9 @@ def test_parquet_without_its_package_names_the_extra(tmp_path, tokenizer, monkey
     ("row", "message"),
     [
         ({"prompt": PROMPT, "chosen": "a"}, "line 1: field 'rejected' must be a text that is not empty"),
-        (
-            {"chosen": f"{PROMPT}a", "rejected": f"{PROMPT.replace('user', 'system')}b"},
-            "line 1: field 'chosen, rejected' share no beginning",
-        ),
+        ({"chosen": f"{PROMPT}a", "rejected": f"{PROMPT.replace('user', 'system')}b"}, "line 1: field 'chosen, rejected' share no beginning"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_row_is_named_and_the_old_file_stays(export, tmp_path, row, message):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "train.jsonl").write_text("old")

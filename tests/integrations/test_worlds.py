@@ -129,16 +129,10 @@ def test_repeats_are_counted_on_when_a_shared_world_opens_again():
         ({"options": "max_turns"}, "options of a world must be names with values, .* got 'max_turns'"),
         ({"grading": ["workers"]}, "grading of a world must be names with values"),
         ({"tasks": "nowhere.jsonl"}, "'nowhere.jsonl' is no file that exists"),
-        (
-            {"tasks": "twenty-questions"},
-            "'twenty-questions' holds tasks of a game: add --world twenty_questions",
-        ),
-        (
-            {"world": "twenty_questions", "tasks": "mini:test"},
-            "'mini:test' holds no tasks of twenty_questions",
-        ),
+        ({"tasks": "twenty-questions"}, "'twenty-questions' holds tasks of a game: add --world twenty_questions"),
+        ({"world": "twenty_questions", "tasks": "mini:test"}, "'mini:test' holds no tasks of twenty_questions"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_setting_is_named(settings, says):
     with pytest.raises(UsageError, match=says):
         tasks_of(choice_of(settings))

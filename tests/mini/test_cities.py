@@ -166,12 +166,10 @@ def test_another_city_is_the_capital_of_its_country_or_is_not():
 @pytest.mark.parametrize(
     "question",
     [
-        "Who is the mayor of your city?",
-        "What famous person was born in your city?",
-        "What is the longest river in your country?",
-        "Who is the president of your country?",
+        "Who is the mayor of your city?", "What famous person was born in your city?",
+        "What is the longest river in your country?", "Who is the president of your country?",
     ],
-)
+)  # fmt: skip
 def test_what_is_not_in_the_table_is_not_answered_from_something_else(question):
     assert {ORACLE.answer(key, question) for key in cities()} == {NOT_SURE}
 

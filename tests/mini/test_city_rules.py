@@ -58,21 +58,13 @@ def test_a_word_that_no_rule_has_is_refused():
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        ("capital", True),
-        ("not capital", False),
-        ("name = Lima | Paris", True),
-        ("languages = French", True),
-        ("water has Seine", True),
-        ("water has Lake", False),
-        ("people < 1", False),
-        ("height >= 500", False),
-        ("coast or water", True),
-        ("coast and water", False),
-        ("topic.metro and not land.island", True),
-        ("never", False),
+        ("capital", True), ("not capital", False), ("name = Lima | Paris", True),
+        ("languages = French", True), ("water has Seine", True), ("water has Lake", False),
+        ("people < 1", False), ("height >= 500", False), ("coast or water", True),
+        ("coast and water", False), ("topic.metro and not land.island", True), ("never", False),
         ("", True),
     ],
-)
+)  # fmt: skip
 def test_conditions(condition, expected):
     assert holds(condition, cities()["Paris, France"]) is expected
 

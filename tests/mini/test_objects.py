@@ -89,29 +89,25 @@ def test_every_object_knows_its_names_and_is_no_other():
     ("question", "members"),
     [
         ("Is it an animal?", "cat dog horse cow sheep rabbit lion tiger bear elephant"),
-        ("Is it a bird?", ""),
-        ("Does it have wings?", "airplane"),
-        ("Does it have stripes?", "tiger"),
-        ("Do you wear it on your feet?", "shoes boots socks"),
+        ("Is it a bird?", ""), ("Does it have wings?", "airplane"),
+        ("Does it have stripes?", "tiger"), ("Do you wear it on your feet?", "shoes boots socks"),
         ("Do people sleep on it?", "bed mattress pillow"),
         ("Do you cut with it?", "scissors knife saw+lawn mower"),
         ("Can you blow into it?", "saxophone flute trumpet clarinet trombone"),
-        ("Is it made of water?", "ocean sea lake river"),
-        ("Is it a citrus fruit?", "orange"),
+        ("Is it made of water?", "ocean sea lake river"), ("Is it a citrus fruit?", "orange"),
         ("Is it a fruit that grows on trees?", "apple banana orange mango peach"),
         ("Is it a fruit, but not sweet?", "tomato"),
         ("Is it a red fruit?", "apple strawberry watermelon mango tomato"),
         ("Is it a vehicle without an engine?", "scooter"),
         ("Is it a vehicle that can fly?", "airplane helicopter"),
-        ("Is it a lion or a tiger?", "lion tiger"),
-        ("Is it a cat, a dog or a cow?", "cat dog cow"),
+        ("Is it a lion or a tiger?", "lion tiger"), ("Is it a cat, a dog or a cow?", "cat dog cow"),
         ("Do you eat with it?", "knife spoon fork chopstick"),
         ("Is it used for eating?", "knife spoon fork chopstick plate bowl cup"),
         ("Do you put things on it?", "table desk nightstand"),
         ("Does it hold liquid?", "bowl cooking pot+pan+cup+watering can"),
         ("Is it something other than a man-made thing, a plant or an animal?", None),
     ],
-)
+)  # fmt: skip
 def test_a_question_names_a_set(question, members):
     if members is None:
         assert understand(question) is not None

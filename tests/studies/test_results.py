@@ -71,13 +71,10 @@ def test_a_claim_over_tasks_is_paired_task_by_task():
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (0.1, 0.2, "holds"),
-        (-0.2, -0.1, "reversed"),
-        (-0.1, 0.1, "open"),
-        (0.0, 0.1, "open"),
+        (0.1, 0.2, "holds"), (-0.2, -0.1, "reversed"), (-0.1, 0.1, "open"), (0.0, 0.1, "open"),
         (None, None, "unknown"),
     ],
-)
+)  # fmt: skip
 def test_what_is_said_of_a_claim_follows_from_its_interval(low, high, verdict):
     assert Claim("c", "a", "b", mean=0.1, low=low, high=high).verdict == verdict
 

@@ -20,14 +20,10 @@ def parsed(code):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("tank_size", "the tank size"),
-        ("tankSize", "the tank size"),
-        ("num_guests", "the number of guests"),
-        ("a - (b - c) - d", "a minus (b minus c) minus d"),
-        ("a / (b * c)", "a divided by (b times c)"),
-        ("(a + b) * 0.5", "(a plus b) times 0.5"),
-        ("-rate * 2", "minus the rate times 2"),
-        ("a ** 2", "a squared"),
+        ("tank_size", "the tank size"), ("tankSize", "the tank size"),
+        ("num_guests", "the number of guests"), ("a - (b - c) - d", "a minus (b minus c) minus d"),
+        ("a / (b * c)", "a divided by (b times c)"), ("(a + b) * 0.5", "(a plus b) times 0.5"),
+        ("-rate * 2", "minus the rate times 2"), ("a ** 2", "a squared"),
         ("minutes // 60", "the minutes divided by 60 rounded down"),
         ("minutes % 60", "the remainder of the minutes divided by 60"),
         ("min(fee, 40)", "the fee, but at most 40"),
@@ -35,12 +31,10 @@ def parsed(code):
         ("max(fee, tip)", "the highest of the fee and the tip"),
         ("round(fee, 2)", "the fee rounded to 2 decimals"),
         ("round(fee / 3)", "the fee divided by 3, rounded to a whole number"),
-        ("len(prices)", "the number of prices"),
-        ("len(title)", "the length of the title"),
+        ("len(prices)", "the number of prices"), ("len(title)", "the length of the title"),
         ("sum(1 for p in prices if p > 3)", "the count of p in the prices where p is more than 3"),
         ("[p for p in prices if p > 3]", "the list of every p in the prices where p is more than 3"),
-        ("prices[i]", "the price"),
-        ("prices[0]", "the first item of the prices"),
+        ("prices[i]", "the price"), ("prices[0]", "the first item of the prices"),
         ("prices[-1]", "the last item of the prices"),
         ("title[:5]", "the first 5 characters of the title"),
         ("player['height']", 'the "height" of the player'),
@@ -56,7 +50,7 @@ def parsed(code):
         ("{'a': 1, 'b': 2}", 'a dictionary with 1 for "a" and 2 for "b"'),
         ("['x']", 'a list with "x"'),
     ],
-)
+)  # fmt: skip
 def test_expressions(code, words):
     assert Speaker(SCOPE).say(parsed(code)) == words
 
@@ -157,15 +151,13 @@ def test_a_summary_counts_as_telling_its_parts():
     [
         ("It is price += (weight - 20) * rate then.", True),
         ("You should return round ( min ( price , 60 ) , 2 ) there.", True),
-        ("if weight > 20:", True),
-        ("I think round(min(price, 60) is it.", True),
+        ("if weight > 20:", True), ("I think round(min(price, 60) is it.", True),
         ("That is as agreed with the carrier in March.", False),
         ("The price goes up by (the weight minus 20) times the rate.", False),
         ('I know "local", "abroad", "island", "north", "south" and "east".', False),
-        ("It is def shipping(weight, zone, rate) as I said.", False),
-        ("", False),
+        ("It is def shipping(weight, zone, rate) as I said.", False), ("", False),
     ],
-)
+)  # fmt: skip
 def test_the_guard_knows_a_recital(reply, expected):
     source = (
         "def shipping(weight, zone, rate):\n"
@@ -179,8 +171,7 @@ def test_the_guard_knows_a_recital(reply, expected):
 @pytest.mark.parametrize(
     ("message", "intent"),
     [
-        ("What is the limit?", Intent.DETAIL),
-        ("Please specify the limit.", Intent.DETAIL),
+        ("What is the limit?", Intent.DETAIL), ("Please specify the limit.", Intent.DETAIL),
         ("Anything else I should know?", Intent.MORE),
         ("Could you give me more details?", Intent.MORE),
         ("```python\ndef f(): ...\n```\nDoes this look right?", Intent.CONFIRM),
@@ -190,11 +181,10 @@ def test_the_guard_knows_a_recital(reply, expected):
         ("What is the limit? Also paste the function.", Intent.CODE),
         ("What should the code do when the list is empty?", Intent.DETAIL),
         ("Can you provide the function signature?", Intent.DETAIL),
-        ("What is the zip code format?", Intent.DETAIL),
-        ("I will start now.", Intent.STATEMENT),
+        ("What is the zip code format?", Intent.DETAIL), ("I will start now.", Intent.STATEMENT),
         ("", Intent.STATEMENT),
     ],
-)
+)  # fmt: skip
 def test_what_a_message_is_after(message, intent):
     assert questions_in(message)[0].intent is intent
 

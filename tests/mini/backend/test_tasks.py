@@ -249,16 +249,12 @@ def test_the_teacher_always_answers_in_the_last_turn():
         (["delivery"], "Do you charge for delivery?", Verdict.REPEATED),
         (["delivery", "tuning"], "Do you charge for storage?", Verdict.NEEDLESS),
         (["delivery"], f"I WANT TO ANSWER:\n{extras.source({'delivery': 3})}", Verdict.EARLY),
-        (
-            ["delivery", "storage", "framing", "samples", "painting"],
-            f"I WANT TO ANSWER:\n{extras.source({'delivery': 3})}",
-            Verdict.FORCED,
-        ),
+        (["delivery", "storage", "framing", "samples", "painting"], f"I WANT TO ANSWER:\n{extras.source({'delivery': 3})}", Verdict.FORCED),
         (["delivery", "tuning"], f"I WANT TO ANSWER:\n{SOLUTION}", Verdict.RIGHT),
         (["delivery", "tuning"], f"I WANT TO ANSWER:\n{SOLUTION.replace('3', '4')}", Verdict.WRONG),
         ([], "Do you charge", Verdict.OTHER),
     ],
-)
+)  # fmt: skip
 def test_verdicts(before, turn, verdict):
     amounts = {"delivery": 3, "tuning": 7}
     texts = ["Two of our extras cost something."]

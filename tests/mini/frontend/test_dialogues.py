@@ -335,13 +335,11 @@ def act(policy, *turns, task_id="t"):
 @pytest.mark.parametrize(
     "policy",
     [
-        BlankDesigner(),
-        GenericDesigner(),
-        TargetDesigner({"t": "<p>the page</p>"}),
+        BlankDesigner(), GenericDesigner(), TargetDesigner({"t": "<p>the page</p>"}),
         ImproverDesigner(max_turns=1),
     ],
     ids=lambda policy: policy.name,
-)
+)  # fmt: skip
 def test_an_answer_is_a_page_behind_both_markers(policy, parse):
     parsed = parse(act(policy))
     assert parsed.answer is not None
