@@ -1,8 +1,8 @@
 """How the embedded agents are made from nothing: tiny Llamas trained on a world's texts. Imports torch.
 
-Their tokenizer is byte-level BPE with Llama-3-style headers, and a line of text at most a token: a question, a reply
-or a line of code can be one. So a dialogue is a few dozen tokens, and a question's log-probability is one number:
-cheap, and easy to look at. The packaged agent lies in `agent/`, a folder that transformers and vLLM load like any other.
+Their tokenizer is byte-level BPE, a line of text at most a token: a dialogue is a few dozen tokens, and a
+question's log-probability is one number. The packaged agent lies in `agent/`, which transformers and vLLM
+load like any other.
 """
 
 from __future__ import annotations
@@ -211,10 +211,8 @@ def first_tokens(tokenizer: Any, sentences: Sequence[str]) -> list[int]:
 
 
 class RepetitionHinge(NamedTuple):
-    """Against sentences that are in the dialogue already: a hinge on the logits where a turn begins.
-
-    Args:
-        ids: first tokens of the sentences.
+    """Against sentences that are in the dialogue already, by their first tokens: a hinge on the logits where
+    a turn begins.
     """
 
     ids: tuple[int, ...]
@@ -233,8 +231,7 @@ def _read_phase(
 ) -> Iterator[int]:
     """A short warm-up and a cosine down to a third; yields whenever the phase may end.
 
-    Batches are as the texts come, of all kinds. Sorting texts by length saves padding, but then a batch holds
-    one kind only, and more steps of drills taught less.
+    Batches are as the texts come: sorted by length they would hold one kind only, and taught less.
     """
     count = max(1, round(phase.steps * steps))
     optimizers = _optimizers(model, phase)

@@ -1,7 +1,7 @@
 """Lantern: a small text adventure of our own, observed and rewarded like ArCHer's, with no files or packages.
 
-For tests and quick trials: tens of thousands of steps a second, twelve rooms, 100 points in 14 steps, four ways
-to die. The variant stands in the task's row (`"variant"`); the episode's seed changes nothing.
+Twelve rooms, 100 points in 14 steps, four ways to die. The variant stands in the task's row; the seed changes
+nothing.
 """
 
 from __future__ import annotations
@@ -113,9 +113,8 @@ _FILLERS = frozenset(("a", "an", "the", "up", "please", "to"))
 
 
 def island(variant: int) -> tuple[dict[str, str], Mapping[str, Room]]:
-    """Where things lie, and the rooms: variant 0 is the map above; every other number lays things out by that seed.
-
-    East and west have changed sides where the number is odd.
+    """Where things lie, and the rooms: variant 0 is the map; others lay things out by that seed, odd ones
+    swap east and west.
     """
     draw = Random(variant)
     moved = {thing: draw.choice(OPEN_ROOMS) for thing in MOVABLE} if variant else {}

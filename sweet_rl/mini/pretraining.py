@@ -25,11 +25,8 @@ from sweet_rl.worlds.registry import world_with
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A dialogue.
-
-    Args:
-        solution: stands before it as before the critic's texts, unless it is None.
-        skipped: turns of the agent at the beginning that are context only: no loss is taken on them.
+    """A dialogue; `solution` stands before it as before a critic's texts; on the first `skipped` turns no
+    loss is taken.
     """
 
     messages: tuple[Message, ...]
@@ -70,12 +67,8 @@ class Figure:
 class Phase:
     """Some steps over one kind of text; only the agent's own words are learnt.
 
-    Args:
-        texts: makes them, without end, from what is drawn.
-        learning_rate: of AdamW, its highest value; it ends at a third of it.
-        muon_learning_rate: likewise of Muon, for the layers' matrices; None: AdamW for them, too.
-        more: where gates have to pass: further steps at the last learning rate, again and again.
-        limit: steps at most, with those.
+    `learning_rate` is AdamW's highest value, and ends at a third; `muon_learning_rate` Muon's, for the
+    layers' matrices. Where gates have to pass, `more` steps follow again and again, up to `limit`.
     """
 
     name: str
@@ -94,9 +87,7 @@ class PretrainingTexts:
 
     Args:
         rules: the packaged prompt that stands before what it reads, and before its games.
-        corpus: makes the texts that its tokenizer is learnt from.
-        phases: in their order.
-        sentences: stand in the corpus beside each text, so that the tokenizer knows them all.
+        corpus: makes the texts that its tokenizer is learnt from, each with the `sentences` beside it.
         once: of these, what an agent should not say twice; each is one token.
         figures: measures the agent that has read; a phase with `more` goes on until all gates pass.
         card: what such an agent can and cannot do, for people; `{seed}` stands for its seed.
@@ -112,10 +103,8 @@ class PretrainingTexts:
 
 
 def asked_games(rng: Random, *, games: int = 200, skill: float = 0.3) -> list[Text]:
-    """Games about each of ten words, in random order.
-
-    Most of the asker's questions are any question, so that there is something left to learn. A question or an
-    answer is one token: a game is a few dozen, and a question's log-probability is one number.
+    """Games about each of ten words, in random order; most questions are any question: something is left to
+    learn.
     """
     tasks = load_tasks("twenty-questions:ten")
     asker = ObjectAsker(answer, [task.hidden_information for task in tasks], skill=skill)

@@ -1,9 +1,8 @@
 """Small repositories made from a name, with facts to find: no download, no disk, any number of them.
 
-Each is a dozen files of a few lines at depths 0 to 2, with about 20 questions that exactly one file answers. In those called
-`moved` the way to an answer is two hops longer. Words, texts and questions are in repositories.toml.
-
-Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+Each has a dozen files at depths 0 to 2 and about 20 questions that exactly one file answers; in those called
+`moved` an answer is two hops away. Words are in repositories.toml. Published behaviour:
+docs/published/reflect_rl.md#data-of-autoexplore.
 """
 
 from __future__ import annotations
@@ -205,9 +204,8 @@ def repository_names(count: int, seed: int = 0, *, hops: int = 1) -> list[str]:
 def write_repositories(
     folder: str | Path, *, num: int, seed: int = 0, hops: int = 1, overwrite: bool = False
 ) -> int:
-    """Write `num` repositories to `repos` and their task records to `made_tasks.json`. The same seed writes the same bytes.
-
-    A repository appears whole or not at all.
+    """Write `num` repositories to `repos`, each whole or not at all, and their task records to
+    `made_tasks.json`.
     """
     if num < 1:
         raise UsageError(f"The number of repositories must be at least 1, got {num}.")

@@ -1,15 +1,10 @@
-"""The embedded teacher of AutoExplore: what it asks about a file, how it searches for one, what it says of the search.
+"""The embedded teacher of AutoExplore: what it asks about a file, how it searches for one, what it says of
+the search.
 
-It asks what the shown text answers, by plain patterns: functions, classes and named values in code, statements and headings in
-text, columns and cells in tables. What another file of the repository could answer as well is not asked. Where it
-finds nothing it says nothing, and the file gets no question.
-
-It searches by names that it has seen and contents that it has read. It learns what a reader finds out by reading, and no
-sooner: whether a file that it opened answers. All else it concludes from what an agent is shown, so that an agent can learn
-it. Where names do not help, it tries one after the other, in an order that the seed decides.
-
-Its sentences say what the search found, and claim no more than an agent can see: the folder, the names
-in it, what was opened. They are varied by draws, so that a model learns the thought, not a phrase.
+It asks what the shown text answers, by plain patterns; what another file could answer as well is not asked.
+It searches by names that it has seen and contents that it has read, and learns whether a file answers when it
+opens it, no sooner. Its sentences claim no more than an agent can see; draws vary them, so that a model
+learns the thought, not a phrase.
 """
 
 from __future__ import annotations
@@ -67,11 +62,8 @@ class _Fact(NamedTuple):
 def known_questions(
     repository: str, path: str, text: str, shown: str, draws: Random, *, others: Sequence[str]
 ) -> str:
-    """A reply in the layout that a model is asked for: an analysis, then up to three pairs.
-
-    Args:
-        text: of the file at `path`; of it an agent is `shown` this much.
-        others: the texts of the repository's other files.
+    """A reply in the layout that a model is asked for: an analysis, then up to three pairs about what is
+    `shown` of `text`.
     """
     kind = kind_of(path) if kind_of(path) in {"text", "data"} else "code"
     if made := _made_questions(repository, path, text):
@@ -204,14 +196,8 @@ class Plan(NamedTuple):
 class Search:
     """The state of a search, as an agent can know it.
 
-    Attributes:
-        question: what is looked for.
-        folder: where one is, "" for the root.
-        opened: paths of files that were shown, in order.
-        content: what the last command showed of a file, "" if nothing.
-        found: the opened file that answers.
-        plan: what comes next.
-        pointer: what a file that was opened says of where the answer is.
+    `opened` are paths of files that were shown, in order; `content` what the last command showed of one;
+    `found` the opened file that answers; `pointer` what an opened file says of where the answer is.
     """
 
     question: str
@@ -224,11 +210,8 @@ class Search:
 
 
 class Explorer:
-    """The seen part of one repository, and what to look at next.
-
-    Args:
-        answers: the files that answer it; one counts as found when it was opened, and not before.
-        seed: of the order in which names are tried that say equally much.
+    """The seen part of one repository, and what to look at next; `answers` count as found when they were
+    opened.
     """
 
     def __init__(self, question: str, answers: Collection[str], *, seed: int = 0) -> None:
@@ -248,9 +231,8 @@ class Explorer:
                 self._is_folder[posixpath.join(folder, entry.name)] = entry.is_folder
 
     def read(self, path: str, content: str) -> None:
-        """Record that a file was opened, and its shown text.
-
-        One that says where things are is followed from a word of the question to an owner, and from there to a file beside it.
+        """Record an opened file; one that says where things are is followed from a word of the question to an
+        owner, to a file.
         """
         self._opened.append(path)
         self.content = content
@@ -320,7 +302,8 @@ class Explorer:
 def alike(one: str, other: str) -> bool:
     """Whether two words are forms of one: map and maps, config and configured, licence and licensed.
 
-    They begin with the same five letters, and at most four follow; or the shorter, of three letters at least, begins the longer one.
+    They share their first five letters and at most four follow, or the shorter, of at least three, begins the
+    longer one.
     """
     common = len(posixpath.commonprefix([one, other]))
     shorter, longer = sorted((len(one) - common, len(other) - common))
@@ -375,8 +358,8 @@ def _so_far(search: Search, draws: Random) -> str:
 def _pointed(search: Search, draws: Random) -> str:
     """The thought right behind a file that says where things are, and behind the one that it named; else "".
 
-    From the topic to its owner, from there to the file, and no word twice: a small model that can look up finds
-    each behind the one before, and to choose among words of its own is harder.
+    From the topic to its owner, from there to the file, no word twice: a small model that can look up finds
+    each.
     """
     if search.pointer is None or not search.content:
         return ""

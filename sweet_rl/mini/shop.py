@@ -1,9 +1,7 @@
 """A small shop of our own with the five routes of WebShop: a path in, a page out, without state between
 requests.
 
-Catalogue and goals are drawn from a seed; the reward of a purchase is that of the WebShop paper.
-
-Published behaviour: docs/published/archer.md#webshop.
+Catalogue and goals are drawn from a seed. Published behaviour: docs/published/archer.md#webshop.
 """
 
 from __future__ import annotations
@@ -69,8 +67,8 @@ _KEPT_GOALS: Final = 100_000
 class Product:
     """Something that can be bought.
 
-    `attributes` are what the reward counts; the title mentions some of them, the features all. `nouns`
-    are the nouns of the title, lower-cased; `price` is in dollars; `rating` is out of 5.
+    `attributes` are what the reward counts; `nouns` are those of the title, lower-cased; `price` is in
+    dollars, `rating` out of 5.
     """
 
     asin: str
@@ -90,9 +88,8 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A product that a buyer has in mind, and what they say of it.
-
-    `asin` is one product that is worth 1; others may be. `max_price` is in dollars.
+    """A product that a buyer has in mind, and what they say of it; `asin` is one that is worth 1. `max_price`
+    is in dollars.
     """
 
     instruction: str
@@ -114,10 +111,8 @@ class EmbeddedShop:
     """A shop with a catalogue of its own and the published routes.
 
     Session `fixed_{n}` is sent for goal n, every other name for a goal that depends on the name alone.
-
-    Args:
-        compat: how attributes and options of a purchase are compared with those of the goal: "fixed"
-            (`exact_matches`) or "published" (`published_matches`).
+    `compat` says how a purchase is compared with the goal: "fixed" (`exact_matches`) or "published"
+    (`published_matches`).
     """
 
     def __init__(self, seed: int = 0, products: int = 1000, *, compat: Compat = "fixed") -> None:
@@ -305,9 +300,8 @@ def exact_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int
 def published_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int:
     """As the published shop's server counts, from its first public commit on.
 
-    An attribute counts if one of the product's is alike, or if its text stands in the product's title,
-    features or description; an option if any chosen value is alike, whatever its type. Alike is a
-    `token_set_ratio` above 85: "red" and "dark red" are.
+    An attribute counts if one of the product's is alike (`token_set_ratio` above 85), or if its text stands
+    in title, features or description; an option if any chosen value is alike, whatever its type.
     """
     texts = [text.lower() for text in (bought.title, " ".join(bought.features), bought.description)]
     attributes = sum(
@@ -323,10 +317,11 @@ def published_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) ->
 
 
 def type_factor(bought: Product, wanted: Product) -> float:
-    """The factor for the type of thing, 0, 0.1, 0.5 or 1 (WebShop paper, appendix on the reward).
+    """The factor for the type of thing, 0, 0.1, 0.5 or 1 (WebShop paper, appendix on the reward), by the
+    nouns of both titles.
 
-    It compares the nouns of both titles: none in common is 0; below a tenth of the wanted ones is 0.1; up to
-    a fifth is 0.5 unless kind or category agree; everything else is 1.
+    None in common is 0; below a tenth is 0.1; up to a fifth is 0.5 unless kind or category agree; all else is
+    1.
     """
     match = len(bought.nouns & wanted.nouns) / len(wanted.nouns)
     if match == 0:
@@ -342,9 +337,8 @@ def type_factor(bought: Product, wanted: Product) -> float:
 def token_set_ratio(one: str, other: str) -> int:
     """The `token_set_ratio` of the packages thefuzz and RapidFuzz.
 
-    Words are compared as sets, in lower case and without punctuation: those in common alone, and followed by
-    those of either text. The best of the three ratios counts, so that a text whose words are all in the other
-    one is worth 100.
+    Words are compared as sets: those in common alone, and followed by those of either text; the best of the
+    ratios counts.
     """
     words, others = (
         set(re.sub(r"[^\w]", " ", text.encode("ascii", "ignore").decode()).lower().split())

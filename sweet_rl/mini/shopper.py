@@ -1,7 +1,5 @@
-"""Scripted customers of a shop: they know only what they have seen.
-
-`random` is the floor, `careful` near the ceiling, `buyer` what one gets without looking. They read a dialogue
-of the WebShop world as an agent does: the instruction in the first message, pages, their own actions.
+"""Scripted customers of a shop, who know what they have seen: `random` is the floor, `careful` near the
+ceiling.
 """
 
 from __future__ import annotations
@@ -34,12 +32,11 @@ _PRICE: Final = re.compile(r"lower than ([0-9]+(?:\.[0-9]+)?)")
 
 
 class ShopperPolicy(ScriptedPolicy):
-    """A customer.
+    """A customer: `random` clicks anything, or searches for a word of the instruction; `buyer` buys the first
+    product.
 
-    Args:
-        strategy: `random` clicks anything, or searches for a word of the instruction; `buyer` searches for
-            the instruction's words and buys the first product as it is; `careful` compares up to three
-            products, by title, price, options and features, and chooses the options that are asked for.
+    `careful` compares up to three, by title, price, options and features, and chooses the options that are
+    asked for.
     """
 
     def __init__(self, strategy: str = "careful", *, max_turns: int = 10, system_prompt: str = "") -> None:
@@ -79,8 +76,8 @@ class _Listed(NamedTuple):
 class _Seen(NamedTuple):
     """What a customer remembers of a visit.
 
-    `page` is the last whole page; `asin` the product that it is about, "" elsewhere; `read` maps products
-    that were opened to what was read about them; `chosen` are the options clicked since then.
+    `asin` is the product of the last whole `page`, "" elsewhere; `read` what was read about each; `chosen`
+    the options clicked.
     """
 
     instruction: str

@@ -2,7 +2,7 @@
 rate)".
 
 Most wordings are rules of a table, a piece of code and its words. Code that has no short wording raises
-`Unspeakable`, and the fact that needed it is left out rather than worded wrongly.
+`Unspeakable`.
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
 """The world of the embedded agent: what a shop charges for its extras.
 
 Every problem is the same small function: a price goes up by so much for each of two extras. Which two of
-twelve they are, and how much, only the human knows, and reveals only what is asked for. So a dialogue is won
-by asking about the right extras before the turns run out: a question about an extra that is free is a turn
-wasted.
+twelve they are, and how much, only the human knows. A dialogue is won by asking about the right ones before
+the turns run out.
 
-Three worlds share it and differ in what there is to learn (docs/mini.md):
-
-- `usual`: nine times in ten an extra that costs something is one of four usual ones. Only many hidden
-  solutions, or the results of many dialogues, show which. A won dialogue still holds about three wasted
-  questions of five: learning from whole dialogues means learning much of the waste, too.
-- `trades`: the same, but the request names the shop's trade, and each of up to 40 trades has four usual
-  extras of its own. Outcomes show little of each; a solution shows which questions of its dialogue were useful.
-- `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
-  make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
-  removes them.
+Three worlds share it (docs/mini.md): in `usual` nine in ten are of four usual extras, which only many
+solutions or outcomes show; in `trades` each of up to 40 trades has four of its own; in `easy` the request
+names the two, and what is to be learnt is not to make the mistakes of a noisy teacher.
 """
 
 from __future__ import annotations
@@ -94,10 +86,8 @@ def easy(rng: Random) -> Problem:
 
 
 def uniform(rng: Random) -> Problem:
-    """A problem in which any two extras are charged for, and the request does not say which: for
-    pre-training only.
-
-    Half of the requests name a trade, which says nothing here.
+    """A problem for pre-training only: any two extras, which the request does not name; half name a trade,
+    which says nothing.
     """
     more = shop(rng.choice(TRADES)) if rng.random() < 0.5 else ""
     return _problem(rng, rng.sample(EXTRAS, CHARGED), more)
@@ -174,8 +164,8 @@ def _problem(rng: Random, charged: Collection[str], more: str = "") -> Problem:
 class Noise:
     """How often the teacher errs, as probabilities per turn.
 
-    `early`: answers although something is missing; `late`: asks on although everything is known; `astray`:
-    asks about something else although the request names the extras (world `easy`).
+    `early`: answers too early; `late`: asks on; `astray`: asks about something else than the request names
+    (`easy`).
     """
 
     early: float = 0.01
@@ -279,9 +269,8 @@ class Verdict(StrEnum):
 class Habits:
     """What an agent does in dialogues, by the oracle.
 
-    Shares are of its questions (0 to 1; None where it asked none): those that were useful, and those about
-    what is mostly charged for where they were asked. `repetitions` and `early` answers are counted per
-    dialogue.
+    Shares of its questions (None without any): useful ones, and those about what is mostly charged for there;
+    counts are per dialogue.
     """
 
     useful_share: float | None

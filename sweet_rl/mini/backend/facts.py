@@ -1,11 +1,9 @@
 """A hidden function as facts, each one sentence that a person might say: what it does, when, and for which
 items.
 
-The function is parsed, never run, and read from top to bottom. Each step is a clause with the conditions
-and loops around it; an if/elif/else that decides one thing also has a summary. What has no plain wording is
-left out.
-
-Published behaviour: docs/published/sweet_rl.md#backend-programming.
+The function is parsed, never run. Each step is a clause with the conditions and loops around it; an
+if/elif/else that decides one thing also has a summary. Published behaviour:
+docs/published/sweet_rl.md#backend-programming.
 """
 
 from __future__ import annotations
@@ -65,8 +63,8 @@ _HEAD = re.compile(
 class Fact:
     """One sentence, with the words that find it.
 
-    `head` are the words for what it decides ("the fee" in "if …, the fee goes up"); `parts` are the sentences
-    that this one sums up; `numbers` and `texts` are the constants it gives away.
+    `head`: words for what it decides; `parts`: the sentences that it sums up; `numbers`, `texts`: constants
+    it gives away.
     """
 
     text: str

@@ -1,8 +1,7 @@
 """Problems of the mini benchmark, and twelve families of small functions from which they are drawn.
 
-A family knows the shape of a function, how people ask for it, and inputs that reach every rule; the five or
-so constants and rules of each problem come from the random generator. The families (prices, grades, points,
-clock times, words, lists) are for models that can write code.
+A family knows the shape of a function, how people ask for it, and inputs that reach every rule; its constants
+are drawn.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _NAMES = (
 class Problem:
     """One drawn function.
 
-    `rules` are all its hidden constants and choices: two problems of a family with the same rules differ in
-    wording at most, and never stand in different splits. `inputs` are the arguments of the hidden calls.
+    `rules` are all its hidden constants and choices, which decide its split; `inputs` the arguments of the
+    hidden calls.
     """
 
     source: str

@@ -1,8 +1,8 @@
-"""The scripted human: answers the agent's questions from the hidden function, without a model.
+"""The scripted human: answers the agent's questions from the hidden function, without a model and without
+state.
 
-It says what it knows in at most two sentences, admits what it does not know, and never recites the code. It
-is deterministic and keeps no state: what it has already answered, it reads from the dialogue. Behind a
-server it finds the hidden function and the dialogue in a prompt of any format.
+It says what it knows in at most two sentences, admits what it does not know, and never recites the code.
+Behind a server it finds the hidden function and the dialogue in a prompt of any format.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ _CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def[ ]|async[ ]|class[ ]|impor
 
 
 class ScriptedHuman:
-    """A simulated human that needs no model (contract: `sweet_rl.contracts.User`).
-
-    It holds no state of an episode, so one object serves any number of them at once.
+    """A simulated human that needs no model (contract: `sweet_rl.contracts.User`); one object serves any
+    number of episodes.
     """
 
     name = "scripted"
@@ -136,10 +135,7 @@ class ScriptedHuman:
 
 
 class Answers:
-    """What the human can say about one function, after its earlier replies.
-
-    `public` are stems of the problem description: words that belong to the matter.
-    """
+    """What the human can say about one function; `public` are stems of the problem description."""
 
     def __init__(self, facts: tuple[Fact, ...], earlier: str, public: frozenset[str]) -> None:
         self._facts, self._earlier, self._public = facts, earlier.casefold(), public

@@ -1,11 +1,8 @@
-"""What the embedded agent reads before it plays: texts of the mini worlds, from easy to real; and what is
-measured then.
+"""What the embedded agent reads before it plays, from easy to real, and what is measured then.
 
-A large model brings what these texts teach from its pre-training: to copy what it was given, to keep track of
-a dialogue, to make use of a solution that stands before it. None of them shows which extras are usual.
-
-Without the gates nothing later measures what it is meant to: a critic can only be better than one without
-the solution if the model under both of them reads solutions.
+A large model brings from its pre-training what these texts teach: to copy, to keep track of a dialogue, to
+use a solution that stands before it. None shows which extras are usual. Gates hold it to that: a critic can
+only be better than one without the solution if the model under both reads solutions.
 """
 
 from __future__ import annotations
@@ -124,10 +121,10 @@ def gap(asked: Sequence[str], logprobs: Sequence[float]) -> float:
 
 
 def habits(ask: Ask, tasks: Sequence[Problem]) -> Iterator[Figure]:
-    """What an agent without a solution does in whole dialogues, its turns drawn at temperature 1.
+    """What an agent without a solution does in whole dialogues, drawn at temperature 1; other turns end a
+    dialogue.
 
     Repetitions and early answers are sums of probabilities over the turns of the dialogues that were drawn.
-    A turn that is neither a question nor an answer ends its dialogue.
     """
     rng, gaps = Random(0), []
     repeated = early = other = 0.0

@@ -1,7 +1,4 @@
-"""The agent's last message as questions, each with words, topics and constants.
-
-Reads English by its surface. It need not understand a message, only find out which facts could answer it.
-"""
+"""The agent's last message as questions, each with words, topics and constants: English read by its surface."""
 
 from __future__ import annotations
 
@@ -93,8 +90,8 @@ def quotes_in(text: str) -> frozenset[str]:
 class Question:
     """One sentence of the agent, taken apart.
 
-    `triggers` are the topics with the words (stems) that name them; `subject` are the words left without
-    those. `polar` questions want a yes or a no; `edge` asks whether the edge of a threshold counts.
+    `triggers` are topics with the stems that name them, `subject` the words beside those; `polar` questions
+    want a yes or a no, `edge` ones ask whether the edge of a threshold counts.
     """
 
     intent: Intent

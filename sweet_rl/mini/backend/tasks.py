@@ -1,15 +1,8 @@
-"""The mini benchmark: a ColBench that fits on a laptop, generated from a seed.
+"""The mini benchmark: a ColBench that fits on a laptop, generated from a seed; its four worlds: docs/mini.md.
 
-Each task is a small Python function whose constants and rules cannot be guessed from the request, so that
-clarifying questions decide success. Rows have exactly ColBench's fields. Any number of tasks
-can be drawn; the first k of a longer list are the shorter list; the splits never share a set of rules,
-whatever the seeds.
-
-There are four worlds (docs/mini.md): one in which credit for single turns matters, one with up to forty such,
-one in which filtering whole dialogues is enough, and twelve families of functions for models that can write
-code.
-
-Published behaviour: docs/published/sweet_rl.md#files.
+Each task is a small Python function whose constants and rules cannot be guessed from the request. Rows have
+exactly ColBench's fields; the first k of a longer list are the shorter list; the splits never share a set of
+rules. Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations
@@ -29,10 +22,9 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Families that take turns, by name.
+    """Families that take turns, by name; `fields` are added to each row.
 
-    Where it `recurs`, two tasks of a split may have the same rules (not inputs); `fields` are added to each
-    row.
+    Where it `recurs`, two tasks of a split may have the same rules (not inputs).
     """
 
     families: Mapping[str, Family]

@@ -1,7 +1,5 @@
-"""A function's variables: their names in plain words, and what they hold as far as their use shows.
-
-Wording only ("the number of comments", "the title is empty"): nothing is executed, and a guess that fails
-makes a sentence clumsy, not wrong.
+"""A function's variables: their names in plain words, and what they hold as far as their use shows. Nothing
+is executed.
 """
 
 from __future__ import annotations
@@ -109,9 +107,9 @@ _KIND_OF_CALL = {
 class Scope:
     """The known properties of one function's variables.
 
-    `kinds` are "text", "list", "dict", "number", "flag" (true or false) and "optional" (None unless given),
-    `keys` the text keys that a dictionary is asked for, `options` the texts that a variable is compared
-    with, `items` the variable that stands for one item of a list, `indexes` loop counters and their list.
+    `kinds` are "text", "list", "dict", "number", "flag" and "optional" (None unless given); `keys` text keys
+    that a dictionary is asked for, `options` texts that a variable is compared with, `items` the variable for
+    one item of a list, `indexes` loop counters and their list.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)

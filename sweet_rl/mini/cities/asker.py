@@ -1,7 +1,7 @@
 """The scripted player of Guess My City: asks what splits the remaining cities best, then guesses.
 
-It plays with an oracle as a function of city and question, the same it will be answered by: a city stays in
-play as long as it would have given every answer so far. It never learns which city is hidden.
+It asks a function of city and question, the oracle's: a city stays in play as long as it would have given
+every answer.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ def make_player(
 class CityAsker(ScriptedPolicy):
     """Asks by information gain and guesses when one city is left, or when guessing is all there is time for.
 
-    Args:
-        answer: what the oracle says of a city ("City, Country") to a question, `CityOracle.answer`.
-        skill: probability of the best question; otherwise a random one that was not asked yet.
-        max_turns: the game's; the asker starts to guess when the candidates outnumber what is left.
+    `answer` is what the oracle says of a city to a question; with the probability `skill` it asks the best
+    question, else any.
     """
 
     name = "asker"

@@ -1,10 +1,9 @@
-"""The oracle of Guess My City without a model: answers free questions about the hidden home town from a table.
+"""The oracle of Guess My City without a model: answers free questions about the hidden home town from a
+table.
 
-It says what is true of the city, admits what it does not know, and never names the city: a question for the name
-gets the world's refusal. Which question gets which answer is in `questions.toml`; what no table can say is a function
-here, named by a rule's `by`: of the hidden city and the question, None where it does not know.
-
-Published behaviour: docs/published/archer.md#guess-my-city.
+It says what is true, admits what it does not know, and never names the city. Which question gets which answer
+is in `questions.toml`; what no table can say is a function here, named by a rule's `by`: of the hidden city
+and the question, None where it does not know. Published behaviour: docs/published/archer.md#guess-my-city.
 """
 
 from __future__ import annotations

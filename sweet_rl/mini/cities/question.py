@@ -1,7 +1,5 @@
-"""A question about a city as words, and the names and phrases found among them.
-
-`Question` is what the answers are made from: plain words, whether it wants a sentence or yes or no, and
-what it names. Nothing here knows which city is hidden.
+"""A question about a city as words, and the names and phrases found among them; nothing here knows which city
+is hidden.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ _NOT: Final = re.compile(r"\b(?:not|isn't|doesn't|aren't|isnt|doesnt|don't|never
 class Question:
     """One question.
 
-    `words` are lower case, without accents and plural s; `found` holds what they name, by kind; `rest` the
-    words that name nothing, `unknown` the capitalised of them; `open` questions want a sentence.
+    `words` are lower case, without accents and plural s; `found` holds what they name, by kind; `rest` names
+    nothing, `unknown` are the capitalised of these; `open` questions want a sentence.
     """
 
     raw: str
@@ -161,9 +159,8 @@ def _look_up(words: tuple[str, ...]) -> tuple[Mapping[str, tuple[str, ...]], fro
 
 @cache
 def _lexicon() -> Mapping[tuple[str, ...], Sequence[tuple[str, str]]]:
-    """Every known phrase with what it may mean: (kind, name) pairs.
-
-    The words of a topic, a place or a people are not also a sight's name.
+    """Every known phrase with what it may mean: (kind, name) pairs; words of a topic, place or people are no
+    sight's name.
     """
     known: dict[tuple[str, ...], dict[tuple[str, str], None]] = defaultdict(dict)
     for kind, name, phrase in _entries():

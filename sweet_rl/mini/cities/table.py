@@ -1,7 +1,4 @@
-"""The facts of the 91 cities as objects, read once from the TOML files beside this module.
-
-Only data and how it is looked up; `oracle.py` makes sentences of it.
-"""
+"""The facts of the 91 cities as objects, read once from the TOML files beside this module."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Designers without a model: two floors, a ceiling, and one that does what the human says.
 
-They bound what a model can score on a set of pages, and let the whole pipeline run anywhere. The last one
-reads plain English of a few builds ("The white box 0 px from the left and 72 px from the top should be
-green (#10b981)."); sentences of other builds change nothing. On its page everything stands where it is put
-(absolute positions, CSS pixels from the page's top left corner), so that a remark about one part moves no
-other part.
+They bound what a model can score on a set of pages. The last one reads plain English of a few builds ("The
+white box 0 px from the left and 72 px from the top should be green (#10b981)."); on its page everything
+stands where it is put, so that a remark about one part moves no other.
 """
 
 from __future__ import annotations
@@ -225,10 +223,7 @@ def _topics(description: str) -> list[str]:
 
 
 def apply_remarks(canvas: Canvas, remarks: str) -> int:
-    """Change the page as one message asks; returns how many remarks were understood.
-
-    Each remark is about the page as it was shown, so all are understood first and applied then.
-    """
+    """Change the page as one message asks, all remarks at once; returns how many were understood."""
     remarks = " ".join(remarks.split())
     edits = [*_edits_of_blocks(canvas, remarks), *_edits_of_texts(canvas, remarks)]
     for edit in edits:
@@ -367,7 +362,7 @@ class GenericDesigner(ScriptedPolicy):
 class ImproverDesigner(ScriptedPolicy):
     """Begins like the generic one and changes its page as asked; knows nothing but the dialogue.
 
-    It answers in the last turn, and before when it learns that nothing is left to do.
+    It answers in the last turn, or when nothing is left to do.
     """
 
     name = "improver"

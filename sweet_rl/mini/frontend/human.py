@@ -1,8 +1,7 @@
 """The scripted human who compares both pages: deterministic, and without a model.
 
-It says its differences in short sentences of one form, each with a weight: about how many square pixels
-look wrong. Every sentence gives colours by name and code, and places in pixels from the left and from the
-top.
+It says its differences in short sentences of one form, each with a weight: about how many square pixels look
+wrong.
 """
 
 from __future__ import annotations
@@ -63,11 +62,10 @@ class Remark(NamedTuple):
 
 
 class ScriptedViewer:
-    """Compares what the two browsers' windows show and names the most salient differences in plain words.
+    """Compares what two browsers' windows show and names the most salient differences; it is never shown the
+    source.
 
-    It says nothing of the source, which it is never shown. An agent that has no page yet hears of the
-    wanted one, first of what it asked about, and nothing twice. Wanted pages are remembered for a while,
-    since they come back in every turn.
+    An agent that has no page yet hears of the wanted one, first of what it asked about, and nothing twice.
     """
 
     name = "scripted"

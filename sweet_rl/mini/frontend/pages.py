@@ -1,11 +1,8 @@
 """Mini-web: pages for Frontend Design that need no download, generated from a seed.
 
-Rows have exactly the fields of ColBench's frontend tasks: a vague description, which the agent is shown,
-and the source of a page, which it is not. Any number of pages can be drawn; the first k of a longer list
-are the shorter list. A page is an arrangement (its elements and their classes) and a wording; two pages of
-one list never have the same arrangement, and the splits share none, whatever the seeds. Words and classes
-are in `pages.json`, where `prices` of a topic are the lowest and the highest, and `only_for` names the
-topics of kinds that do not suit them all.
+Rows have exactly the fields of ColBench's frontend tasks. The first k pages of a longer list are the shorter
+list; two pages of one list never have the same arrangement (elements and classes), and the splits share none.
+Words and classes are in `pages.json`; `only_for` names the topics of kinds that do not suit them all.
 
 Published behaviour: docs/published/sweet_rl.md#files, #frontend-design.
 """
@@ -131,8 +128,8 @@ class Draw:
 class Site:
     """One site: its dice, its look, what it is about and how it is called.
 
-    Templates draw as they are rendered, so the order of what they write decides what is drawn. Every text
-    that they insert is escaped; what macros and blocks have rendered is not escaped again.
+    Templates draw as they are rendered, so the order of what they write decides what is drawn. Every text is
+    escaped.
     """
 
     draw: Draw

@@ -1,7 +1,6 @@
 """Scripted players of Twenty Questions: who asks well, seldom, as well as can be, not at all, or anything.
 
-The teacher of agents that start from scripted dialogues, and yardsticks for trained ones. They are given the
-function that answers, not the table.
+Teachers and yardsticks for trained agents; they are given the function that answers, not the table.
 """
 
 from __future__ import annotations
@@ -98,11 +97,8 @@ class ObjectAsker(_Asker):
     """Asks by information gain over the words that the answers leave, then names one of them.
 
     Words that contradict fewer of the answers stay longer, so that one wrong answer does not end the search.
-    What it says depends on the observation alone (its seed included).
-
-    Args:
-        skill: how often it asks one of the best questions; else any of them, or a wild guess.
-        max_turns: questions there are; the last one always names a word.
+    With the probability `skill` it asks one of the best questions, else any, or guesses; the last turn always
+    names a word.
     """
 
     name = "object_asker"
@@ -175,9 +171,8 @@ class ObjectAsker(_Asker):
 
 
 class HastyAsker(ObjectAsker):
-    """Plays a share `skill` of its games as `ObjectAsker` does; in the others it only names words, each once.
-
-    So the games that it wins soonest are won by luck, and say nothing of how to win most.
+    """Plays a share `skill` of its games as `ObjectAsker`; in the others it only names words: its soonest
+    wins are luck.
     """
 
     name = "hasty"
@@ -214,9 +209,8 @@ class RandomAsker(NamingAsker):
 
 @cache
 def least_cost(count: int) -> float:
-    """Turns that cost something, on average over `count` words, where every question could be asked.
-
-    No play is better, whatever is asked: a question divides the words in two, a name takes one away.
+    """Turns that cost something, on average over `count` words, where every question could be asked: no play
+    is better.
     """
     if count <= 1:
         return 0.0
@@ -228,10 +222,10 @@ def least_cost(count: int) -> float:
 
 
 class BestAsker(_Asker):
-    """Plays a game about a few words as well as it can be played with the questions that scripted players ask.
+    """Plays a game about a few words as well as it can be played with the questions that scripted players
+    ask.
 
-    The cost of a set of words that are left is that of the best question or name (dynamic programming over such
-    sets). Each turn of the best play rules out a word, so it is exact where there are as many turns as words.
+    Dynamic programming over the sets of words that can be left; exact where there are as many turns as words.
     """
 
     name = "best"

@@ -1,7 +1,8 @@
-"""The English of Twenty Questions: words, stems, the frames of questions, phrases to look up.
+"""The English of Twenty Questions: words, stems, the frames of questions, phrases to look up; it knows no
+objects.
 
-It knows nothing of the objects. Stems need not be words: two forms of a word have to fall together, two words
-apart. What is special is listed.
+Stems need not be words: two forms of a word have to fall together, two words apart. What is special is
+listed.
 """
 
 from __future__ import annotations

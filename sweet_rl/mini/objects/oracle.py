@@ -1,14 +1,9 @@
 """The oracle of Twenty Questions without a model: a table of 157 objects and a reader of questions.
 
-A set of objects is an integer with one bit for each of them, the first object's the lowest. That makes "a
-fruit or a vegetable, and not red" three machine operations, and an answer one bit.
-
-A question is read from left to right. Words change what the next phrase is about (`is`: what it is, `have`:
-its parts, `you`: what people do with it, ...); each phrase is looked up there; `or`, `and`, `not` join what
-was found. Every word has to be understood: one that is not makes the question invalid, because an answer to
-a half of it would be a guess.
-
-Published behaviour: docs/published/archer.md#twenty-questions.
+A set of objects is an integer with a bit for each, the first object's the lowest. A question is read from
+left to right: words change what the next phrase is about (`is`: what it is, `have`: its parts, `you`: what
+people do with it, ...); each phrase is looked up there; `or`, `and`, `not` join what was found. One word that
+is not understood makes it invalid. Published behaviour: docs/published/archer.md#twenty-questions.
 """
 
 from __future__ import annotations
@@ -199,8 +194,8 @@ def _measures(thing: Thing) -> set[str]:
 def understand(question: str) -> int | None:
     """The set of objects for which the answer is yes; None where the question is invalid.
 
-    Invalid are: no question, a question that wants something else than yes or no, one with a word that is not
-    understood, and a choice between things that leave nothing out ("Is it hot or cold?").
+    Invalid: no yes/no question, one with an unknown word, a choice that leaves nothing out ("Is it hot or
+    cold?").
     """
     words = read_words(question)
     if not words or words[0].text in _ASKING:
@@ -437,10 +432,7 @@ def _dictionaries() -> dict[str, Phrases]:
 
 
 def answer(name: str, question: str) -> str | None:
-    """The answer to a question about the object of that name; None when there is no such object.
-
-    "Yes.", "No.", or "Invalid Question." when it is no yes/no question or is not understood.
-    """
+    """ "Yes.", "No." or "Invalid Question." about the object of that name; None when there is no such object."""
     place = facts().places.get(name.strip().lower())
     if place is None:
         return None
@@ -451,9 +443,8 @@ def answer(name: str, question: str) -> str | None:
 
 
 class ObjectOracle:
-    """Answers yes/no questions about one of the 157 objects; keeps no state, calls no model, never guesses.
-
-    The object is `context.hidden_information` (any of its names), the question the last message.
+    """Answers the last message about one of the 157 objects (any of its names); keeps no state, calls no
+    model, never guesses.
     """
 
     name = "objects"
