@@ -1,13 +1,9 @@
 """Trajectories as documents of ATIF, harbor's agent trajectory interchange format, and back.
 
-What the format has a place for stands there: texts, thoughts, sampled tokens and their log-probabilities. A
-turn's reward and credit are `extra` of its step; what is ours alone is `extra["sweet_rl"]` of the step and of
-the document, so that a document of ours comes back whole. Hidden solutions are in it as they are in a
-trajectory file.
-
-Documents that others wrote are kept whole beside the dialogue. Calls of tools are text of the agent's turn, each in
-a `<tool_call>` block as open models write them; what a step observes is told to the agent next. Steps that were
-copied as context, or that no model wrote, are no turns to learn from: they are messages without a prompt.
+What is ours alone is `extra["sweet_rl"]` of a step and of the document, so that a document of ours comes back
+whole; hidden solutions are in it as in a trajectory file. Documents of others are kept whole beside the
+dialogue: calls of tools are `<tool_call>` blocks of the agent's turn, what a step observes is told next, and
+steps that were copied, or that no model wrote, are messages without a prompt.
 """
 
 from __future__ import annotations

@@ -20,10 +20,8 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, kw_only=True)
 class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
-    """The world; all of it can stand in another tool's configuration.
-
-    Every episode's seed is derived from `seed`, as in our own loop. `options` are the world's, and `grading`
-    settings of `sweet_rl.grade`, by name.
+    """The world, as it can stand in another tool's configuration; `options` are the world's, `grading` those
+    of `sweet_rl.grade`.
     """
 
     human: str = flag(

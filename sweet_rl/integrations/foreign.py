@@ -1,7 +1,8 @@
-"""Dialogues that other tools recorded, as trajectories; of inspect_ai's logs the JSON format, which needs no package.
+"""Dialogues that other tools recorded, as trajectories; of inspect_ai's logs the JSON format, which needs no
+package.
 
-A sample of ours, converted or played in inspect_ai, holds the whole row and comes back unchanged. Of other people's the text
-is read: what was asked, what was said, the score.
+A sample of ours holds the whole row and comes back unchanged; of other people's the text is read, and the
+score.
 """
 
 from __future__ import annotations
@@ -39,12 +40,8 @@ def trajectory_of(
     model: str | None = None,
     extra: dict[str, Json] | None = None,
 ) -> Trajectory:
-    """A trajectory of a dialogue.
-
-    Args:
-        messages: what was said, instructions included; turns of the agent as `AgentTurn`, whose `input` is
-            filled in.
-        reward: of the whole; not kept where there is an error.
+    """A trajectory of a dialogue, instructions included; the `input` of its turns is filled in. No reward
+    where there is an error.
     """
     history: list[Message] = []
     before: list[Message] = []

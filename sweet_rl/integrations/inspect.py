@@ -1,10 +1,8 @@
-"""Every world as a task of inspect_ai: `inspect eval sweet_rl/world -T world=WORLD --model MODEL`.
+"""Every world as a task of inspect_ai: `inspect eval sweet_rl/world -T world=WORLD --model MODEL`, and logs
+(`.eval`).
 
-The solver is the conversation with the world and its human; scores are the reward, whether the goal was
-reached, and the turns that it took. A sample's store has the episode as a row of our own files.
-
-Trajectories are written as logs (`.eval`), and read back. Hidden solutions are in a log as they are in a trajectory
-file: as a sample's target, which no model is shown.
+Scores are the reward, whether the goal was reached, and the turns. A sample's store has the episode as a row
+of our own files; hidden solutions are in a log as a sample's target, which no model is shown.
 """
 
 from __future__ import annotations

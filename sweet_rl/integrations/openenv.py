@@ -33,10 +33,8 @@ class Say(Action):
 
 
 class Heard(Observation):
-    """What the agent may see.
-
-    `text` is what it is told next; `messages` the dialogue so far as a chat model is given it, the world's
-    instructions first; `task_id` names the task.
+    """What the agent may see: what it is told next, the dialogue as a chat model is given it, the name of the
+    task.
     """
 
     text: str = ""

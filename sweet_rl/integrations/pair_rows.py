@@ -1,10 +1,8 @@
 """Preference pairs as other trainers read them: TRL's DPOTrainer and OpenRLHF's train_dpo. No torch.
 
-Both score everything behind the prompt and have no mask over several turns. So the prompt is made as long as
-it can be: whole dialogues are cut where the agent begins the first turn in which they may differ.
-
-Both read texts and tokenise them again, which may give other tokens than were sampled: drift. Rows for TRL
-carry the token ids beside the texts.
+Both score everything behind the prompt: whole dialogues are cut where the agent begins the first turn in
+which they may differ. Both tokenise texts again, which may give other tokens than were sampled: drift. Rows
+for TRL carry the ids, too.
 """
 
 from __future__ import annotations
@@ -90,15 +88,13 @@ class ExportReport:
 
 
 class PairExporter:
-    """Pairs to rows with the fields `prompt`, `chosen` and `rejected`; see `rows`.
+    """Pairs to rows with the fields `prompt`, `chosen` and `rejected`, whose texts end with the end token of
+    a turn.
 
-    - `trl`: rows also have `prompt_ids`, `chosen_ids` and `rejected_ids`, the tokens that training here sees:
-      sampled ones where the pair carries them.
-    - Texts end with the end token of a turn; line breaks behind a text are dropped, as in training here.
-    - `trl`: a begin token at the start is dropped where the tokenizer adds it by itself: TRL lets it do so.
-    - `openrlhf`: texts keep their begin token.
+    - `trl`: rows also have `prompt_ids`, `chosen_ids` and `rejected_ids`, the tokens that training here sees.
+    A begin token at the start is dropped where the tokenizer adds it by itself; `openrlhf` keeps it.
     - `conversational`: lists of messages that the chat template turns into exactly the pair's texts. For
-      OpenRLHF both sides are whole lists and there is no `prompt`: it takes all but the last message for it.
+    OpenRLHF both sides are whole lists and there is no `prompt`: it takes all but the last message for it.
     """
 
     def __init__(self, tokenizer: Any, *, layout: Layout, conversational: bool = False) -> None:

@@ -1,9 +1,9 @@
-"""Stages over a Ray cluster (`--fan_out ray`); the only module that knows Ray, which is imported when workers are opened.
+"""Stages over a Ray cluster (`--fan_out ray`); the only module that knows Ray, imported when workers are
+opened.
 
-A worker is a process somewhere in the cluster that builds its part of a stage once (a model, a sandbox, browsers) and is then
-asked again and again. When one dies, what it had in hand is asked of another, and a new one is started in its place. On this
-side a stand-in has the contract that the stage speaks: `Sampler`, `Scorer`, `Renderer`, or that of `CodeGrader`. Files,
-progress and order stay on this side.
+A worker is a process in the cluster that builds its part of a stage once (a model, a sandbox, browsers) and
+is asked again and again. When one dies, what it had in hand is asked of another, and a new one is started. On
+this side a stand-in has the contract that the stage speaks; files, progress and order stay here.
 """
 
 from __future__ import annotations
@@ -233,9 +233,8 @@ class _Host:
 def open_workers(
     flags: Any, build: Build, *, at_once: int | None = None, use_gpus: bool
 ) -> Iterator[Workers]:
-    """Connect to the cluster that the flags say; on leaving, end the workers and the connection.
-
-    To be entered outside of an event loop: Ray puts itself in the place of signal handlers.
+    """Connect to the cluster that the flags say, outside of an event loop; on leaving, end the workers and
+    the connection.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to Ray's makers
     address = flags.ray_address
@@ -424,9 +423,8 @@ class RayGrader:
         return {name: outputs for some in found for name, outputs in some.items()}
 
     def _in_order(self, method: str, items: Sequence[Any], *more: Any) -> Iterator[Any]:
-        """Ask for pieces, a few more at once than there are workers; yield the answers in order.
-
-        The event loop runs while we wait; between two answers the workers continue.
+        """Ask for pieces, a few more at once than there are workers, and yield the answers in order; the loop
+        runs while we wait.
         """
         count = self.workers.count
         size = max(1, min(_ANSWERS, -(-len(items) // (2 * count))))

@@ -1,7 +1,7 @@
 """Every world as an environment of skyrl-gym: importing this module registers `sweet_rl` there.
 
-The environment's configuration is a `WorldChoice`; of a data set's row it takes `task_id`, and `sample_index`
-where there is one. skyrl-gym's methods are plain functions: they wait for the world's event loop.
+Its configuration is a `WorldChoice`; of a data set's row it takes `task_id`, and `sample_index` where there
+is one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,8 @@ _INSTEAD = "the methods of sweet_rl.integrations.worlds.SteppedEpisode"
 
 
 class WorldEnv(BaseTextEnv):
-    """One episode of a world.
-
-    Args:
-        env_config: the fields of `WorldChoice`.
-        extras: the further columns of a data set's row.
+    """One episode of a world: `env_config` are the fields of `WorldChoice`, `extras` the columns of a data
+    set's row.
     """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:

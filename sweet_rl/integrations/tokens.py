@@ -1,7 +1,7 @@
 """Dialogues token by token, and credit on their tokens: what the integrations of trainers share.
 
-A row is a prompt and all that follows it: the agent's turns as they were sampled (mask 1) and, between them,
-what it was told (mask 0). A turn is a run of ones.
+A row is a prompt and all that follows: the agent's turns as sampled (mask 1), each a run of ones, and what it
+was told.
 """
 
 from __future__ import annotations
@@ -23,14 +23,8 @@ Credit = list[float | None]
 
 @dataclass(slots=True)
 class TokenRow:
-    """A prompt, and what follows it.
-
-    Attributes:
-        prompt_ids: what the agent was given before its first turn.
-        response_ids: its turns and what stands between them.
-        mask: 1 where the agent sampled a token.
-        logprobs: the sampler's, natural; 0 elsewhere; None where a turn has none.
-        turns: which turns of the episode these are, from 0.
+    """A prompt, and what follows it; `logprobs` are the sampler's, 0 where `mask` is; `turns` says which
+    turns these are.
     """
 
     prompt_ids: list[int]
@@ -41,15 +35,10 @@ class TokenRow:
 
 
 def token_rows(episode: Trajectory, tokenizer: Any, encoding: Encoding | None = None) -> list[TokenRow]:
-    """An episode by the tokens that were sampled.
+    """An episode, whose turns bring their tokens, by what was sampled with this tokenizer.
 
     One row, as long as each prompt begins with all that was before; a new one where it does not (thoughts
     that are taken out, worlds whose every message has the whole state).
-
-    Args:
-        episode: of an agent whose turns bring their tokens.
-        tokenizer: a transformers tokenizer, the sampler's.
-        encoding: of it; default: made here, which takes a moment.
     """
     encoding = encoding or encoding_by(tokenizer)
     rows: list[TokenRow] = []
@@ -114,12 +103,8 @@ def agent_turns(
 
 
 def agent_turn(ids: Sequence[int], encoding: Encoding, given: str = "") -> AgentTurn:
-    """A turn of the tokens that were sampled, special ones written out.
-
-    Args:
-        ids: with the end token, if the turn came to its end.
-        encoding: of the sampler's tokenizer.
-        given: its prompt as text; "": a critic's chat template is to write it.
+    """A turn of the sampled ids, special ones written out; `given` is its prompt, "" where a critic's
+    template is to write it.
     """
     width = len(encoding.end_ids)
     ended = tuple(ids[-width:]) == encoding.end_ids
@@ -139,9 +124,8 @@ def runs(mask: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def centred(credit: Sequence[Credit], groups: Sequence[Hashable]) -> list[Credit]:
-    """Credit less the mean of all turns of the same group: better or worse than usual for that task.
-
-    A critic's mean is not 0: without this a policy would learn to like or to dislike whatever it does.
+    """Credit less the mean of its group's turns: a critic's mean is not 0, and a policy would learn to like
+    whatever it does.
     """
     known: defaultdict[Hashable, list[float]] = defaultdict(list)
     for group, values in zip(groups, credit, strict=True):

@@ -15,14 +15,11 @@ from sweet_rl.types import Json
 
 
 class Rollout:
-    """A `rollout_func` that plays one episode for every prompt, token for token; a prompt's text is the name of a task.
+    """A `rollout_func` that plays one episode of `sweet-rl serve_env` for every prompt, which is the name of
+    a task.
 
-    A completion is all that follows the first prompt: the agent's tokens as they were sampled, and between them the
-    partner's words, which `env_mask` keeps out of the loss.
-
-    Args:
-        url: of the server (`sweet-rl serve_env`).
-        max_tokens: of one turn. The temperature is the trainer's, whose loss counts on it.
+    A completion is all that follows the first prompt: the agent's tokens as they were sampled, and the
+    partner's words, which `env_mask` keeps out of the loss; a turn has `max_tokens` at most.
     """
 
     def __init__(self, url: str, *, max_tokens: int = 128) -> None:
@@ -99,9 +96,9 @@ def _rendered(tokenizer: Any, messages: list[dict[str, str]], *, open_turn: bool
 class CreditReward:
     """A reward function for GRPO and RLOO: the credit of the turn that a completion is.
 
-    A prompt is a dialogue up to where the agent speaks, the column `hidden` what the critic is told. The
-    completions of a prompt are compared with each other, as SWEET-RL compares candidates of one turn.
-    `tokenizer` is the policy's.
+    A prompt is a dialogue up to where the agent speaks, the column `hidden` what the critic is told;
+    completions of a prompt are compared, as SWEET-RL compares candidates of one turn. `tokenizer` is the
+    policy's.
     """
 
     __name__ = "credit"
@@ -129,14 +126,12 @@ class CreditReward:
 
 
 class TurnCreditTrainer(GRPOTrainer):
-    """GRPO whose advantages are each turn's own: its credit, less the mean of its prompt's turns.
+    """GRPO whose advantages are each turn's own: its credit, less the mean of its prompt's turns; rewards are
+    only logged.
 
-    Rows have a column `hidden`, which the critic is told, or bring `credit` (`Replay`). A `rollout_func`
-    plays the dialogues and says which tokens are the agent's. Turns without a score leave the loss.
-
-    Args:
-        others: GRPOTrainer's; rewards are only logged.
-        critic: loaded; None where rows bring their credit.
+    Rows have a column `hidden`, which the critic is told, or bring `credit` (`Replay`); then there is no
+    critic. A `rollout_func` plays the dialogues and says which tokens are the agent's. Turns without a score
+    leave the loss.
     """
 
     def __init__(self, *others: Any, critic: Critic | None = None, **named: Any) -> None:

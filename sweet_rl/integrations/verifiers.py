@@ -1,7 +1,8 @@
-"""Every world as a verifiers environment, and a critic's credit in verifiers' traces (`MessageNode.advantages`).
+"""Every world as a verifiers environment, and a critic's credit in verifiers' traces
+(`MessageNode.advantages`).
 
-`vf-eval sweet-rl-verifiers --env.taskset.world WORLD`: the world plays the user of the conversation, with its human inside;
-a trace has the instructions and the dialogue, the sum of the turns' rewards as `reward`, each of them in `info["turn_rewards"]`.
+`vf-eval sweet-rl-verifiers --env.taskset.world WORLD`: the world plays the user; a trace has the dialogue,
+the sum of the turns' rewards as `reward`, each of them in `info["turn_rewards"]`.
 """
 
 from __future__ import annotations
@@ -125,16 +126,11 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
 
 
 def credit_traces(traces: Sequence[Trace], critic: Critic, hidden: Callable[[Trace], str | None]) -> None:
-    """Give every sampled message its credit, less the mean of its task's turns, on each sampled token.
+    """Give every sampled message its credit, less the mean of its task's turns, on each sampled token;
+    changes the traces.
 
-    `info["turn_credit"]` has the credit itself, message by message, and what it was computed by. A turn
-    without a score stays unassigned, as do all of a trace with an error. Traces without token ids (an
-    evaluation through an API) have `info` alone.
-
-    Args:
-        traces: of one run; changed in place.
-        critic: loaded.
-        hidden: what the critic is told about a trace's task; None: nothing.
+    `info["turn_credit"]` has the credit itself, and what it was computed by. A turn without a score stays
+    unassigned, as do all of a trace with an error. `hidden` is what the critic is told about a trace's task.
     """
     fine = [trace for trace in traces if not trace.has_error]
     asked = [(trace, branch) for trace in fine for branch in trace.branches]
@@ -157,13 +153,8 @@ def credit_traces(traces: Sequence[Trace], critic: Critic, hidden: Callable[[Tra
 def credit_run(
     folder: str | Path, output: str | Path, critic: Critic, hidden: Callable[[Trace], str | None]
 ) -> int:
-    """The traces of a run with credit, as a file that verifiers reads; returns how many.
-
-    Args:
-        folder: with `traces.jsonl`, as `vf-eval` leaves it; it is not changed.
-        output: a folder for the new one.
-        critic: as `credit_traces`.
-        hidden: likewise.
+    """The traces of a run (`folder`, of `vf-eval`) with credit, as a file that verifiers reads in a new
+    folder; returns how many.
     """
     target = Path(output)
     if (target / "traces.jsonl").exists():

@@ -23,16 +23,8 @@ from sweet_rl.types import Completion, FinishReason, Generation, Json, StopReaso
 class Response:
     """The tokens of a sample; verl's own builder for the model's family makes those of what is told.
 
-    Attributes:
-        ids: prompt and response.
-        mask: of the response, 1 where the agent sampled.
-        logprobs: of the response, 0 elsewhere; None where they are not asked for.
-
-    Args:
-        loop: whose sample it is.
-        prompt: its tokens.
-        length: tokens of a response at most.
-        with_logprobs: whether the sampler gives them.
+    `ids` are prompt and response; `mask` (1 where the agent sampled) and `logprobs` (None where not asked
+    for) of the response, which has `length` tokens at most.
     """
 
     def __init__(self, loop: AgentLoopBase, prompt: list[int], length: int, *, with_logprobs: bool) -> None:
@@ -81,13 +73,11 @@ class Response:
 
 
 class WorldLoop(AgentLoopBase):
-    """Plays an episode of a world.
+    """Plays an episode of a world: `choice` are the fields of `WorldChoice`, `verls` what verl gives every
+    loop.
 
-    Args:
-        choice: the fields of `WorldChoice`.
-        turn_tokens: tokens of one turn at most; None: as many as the response has left.
-        tries: how often an episode is begun whose human or world fails; then its error ends the batch.
-        verls: what verl gives every loop.
+    A turn has at most `turn_tokens`, or what the response has left. An episode whose human or world fails is
+    begun again, up to `tries` times; then its error ends the batch.
     """
 
     def __init__(self, *, choice: Any, turn_tokens: int | None = None, tries: int = 3, **verls: Any) -> None:

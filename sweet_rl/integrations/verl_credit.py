@@ -23,13 +23,8 @@ from sweet_rl.types import Json
 def turn_credit(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any = None, **others: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of each turn, on all its tokens: its rewards less the mean of its group's turns; (B, T) twice.
-
-    Args:
-        token_level_rewards: (B, T); those of one turn are added up.
-        response_mask: (B, T); a turn is a run of ones.
-        index: the group of each row (`uid`); None: all are one.
-        others: not used.
+    """Of each turn (a run of ones in the mask), on all its tokens: its rewards less the mean of its group's
+    turns; (B, T) twice.
     """
     masks = response_mask.tolist()
     values: list[Credit] = [

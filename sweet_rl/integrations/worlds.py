@@ -1,8 +1,7 @@
 """Any world, open for episodes whose turns come from elsewhere: what all integrations share.
 
-`open_world` opens the world that a `WorldChoice` says, `shared_world` for many at once;
-`SteppedEpisode` is played one turn at a time, by the parts of our own loop (`sweet_rl.rollout.LiveEpisode`): an agent
-earns the same in any tool. What an agent is shown is what a policy may see; hidden information stays with human and grader.
+`SteppedEpisode` is played one turn at a time, by the parts of our own loop (`sweet_rl.rollout.LiveEpisode`):
+an agent earns the same in any tool, and is shown what a policy may see.
 """
 
 from __future__ import annotations
@@ -44,10 +43,8 @@ from sweet_rl.worlds import Options, World, world_of
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn of the agent led to.
-
-    `text` is what it is told next, at the end perhaps the world's last words; "" for nothing. `reward` is the turn's own; of
-    the last one in worlds whose answers are graded, the grade; 0 where there is none.
+    """What a turn of the agent led to: what it is told next ("" for nothing), the turn's own reward, whether
+    it is over.
     """
 
     text: str
@@ -57,11 +54,8 @@ class Turn:
 
 @dataclass(eq=False)
 class SteppedEpisode:
-    """An episode whose turns come from elsewhere; `OpenWorld.begin` makes it.
-
-    Attributes:
-        trajectory: what our own loop would record; graded once it is over.
-        rewards: of the turns so far.
+    """An episode of `OpenWorld.begin`; `trajectory` is what our own loop would record, `rewards` are those of
+    the turns so far.
     """
 
     _live: LiveEpisode
@@ -107,7 +101,7 @@ class SteppedEpisode:
         return self._world.succeeded(one.reward, one.extra, self._options)
 
     async def begin(self) -> None:
-        """Let the world begin."""
+        """Begin an episode, which whoever holds it closes; by default the next repeat of the first task."""
         self._seen = await self._live.begin()
         if self._seen is None:
             await self._end()
@@ -168,10 +162,8 @@ async def open_world(
 ) -> AsyncIterator[OpenWorld]:
     """Open a world; what its episodes share is freed with the block.
 
-    Args:
-        choice: which one.
-        user: who answers, as an object; its owner closes it.
-        begun: how many repeats of each task there have been, where it was open before; counted up.
+    `user` is who answers, as an object that its owner closes; `begun` counts the repeats of each task, where
+    it was open before.
     """
     world, tasks = tasks_of(choice)
     options = options_for(world, choice.options)

@@ -1,7 +1,8 @@
-"""The results of a study: seeds x methods x measurements, paired differences, and how they were made; as JSON.
+"""The results of a study: seeds x methods x measurements, paired differences, and how they were made; as
+JSON.
 
-Every study ends in one `Results`, which its table and its page are made of. Shares are of 1. A study that was run
-before, on several seeds, comes with the package; other runs show its results before their own.
+Every study ends in one `Results`, of which its table and its page are made; shares are of 1. A study on
+several seeds comes with the package, and other runs show it before their own results.
 """
 
 from __future__ import annotations
@@ -66,11 +67,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to make an agent, or what all began with.
-
-    Attributes:
-        facts: counts of what it learned from.
-        bound: it is a floor or a ceiling, and nobody's rival.
+    """One way to make an agent; `facts` count what it learned from; a `bound` is a floor or a ceiling, and
+    nobody's rival.
     """
 
     name: str
@@ -101,12 +99,8 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number that every run has.
-
-    Attributes:
-        unit: how it is written: a share as percent, a signed number, or a count.
-        group: the section that shows it: the table of results, what the agent does, how good its critic is.
-        better: which direction is good; empty where neither is.
+    """A number that every run has; `better` is the good direction, "" where neither is; `group` the section
+    that shows it.
     """
 
     name: str
@@ -125,9 +119,9 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What a curve shows: `along` is counted to the right, in powers of 2 if `log`; a `main` one has a chart of its own.
+    """What a curve shows, along something, in powers of 2 if `log`; a `main` one has a chart of its own.
 
-    `changes` are the places along it from which on something else is measured, as levels of a curriculum, and its name.
+    From the places of `changes` on something else is measured, as levels of a curriculum, and its name.
     """
 
     name: str
@@ -141,13 +135,11 @@ class Axes:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim that one method is better than another, and the result: the first minus the second, pair by pair.
+    """That one method is better than another, and the result: the first minus the second, pair by pair.
 
-    Attributes:
-        mean: of the differences; None without a pair.
-        low: of the 95 % interval; None where there is only one seed, or all seeds differ by the same.
-        each: (seed, difference); empty where pairs are episodes.
-        among: of so many claims; the interval is so wide that all of theirs are right together with 95 %.
+    There is no mean without a pair, no interval of only one seed, or of seeds that all differ by the same;
+    `each` is (seed, difference). The interval is so wide that those of all claims `among` which it is are
+    right together with 95 %.
     """
 
     text: str
@@ -250,11 +242,8 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that a study found.
-
-    Attributes:
-        provenance: machine, versions, day, command, and the id of the run, whose record has all the rest.
-        failures: what failed on the way, and is in no number.
+    """Everything that a study found; what failed on the way is in no number. The record of the provenance's
+    run has the rest.
     """
 
     study: str

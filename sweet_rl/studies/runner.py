@@ -46,8 +46,8 @@ def prepared(output_dir: str, *, overwrite: bool) -> Path:
 def run_study(kind: str, study: Any, jobs: int) -> None:
     """Run the missing steps; write `study.json` and `report.html`, and print the table.
 
-    A study of a kind is what the folder of that name says: `recipe.rounds` are its steps, `results.results` reads what they
-    made, and `full_study.json` is what is shown beside that: the study on fresh seeds, with all settings chosen before.
+    A kind is a folder: `recipe.rounds` are its steps, `results.results` reads what they made, and
+    `full_study.json`, the study on fresh seeds with all settings chosen before, is shown beside that.
     """
     from sweet_rl.pipelines.running import How, run_steps, seconds_of
 

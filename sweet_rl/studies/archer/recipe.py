@@ -86,10 +86,7 @@ _TEST_SEED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OnlineStudy:
-    """What a study is made of; None of `iterations` leaves them to the configuration.
-
-    `methods` are the runs of each seed by their names, with what each has beside the configuration.
-    """
+    """What a study is made of; `methods` are each seed's runs, with what each has beside the configuration."""
 
     folder: Path
     seeds: int = 1

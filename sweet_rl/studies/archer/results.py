@@ -1,7 +1,4 @@
-"""The results of an online study, as the report page and the table use them.
-
-Reads the files of the runs and of the games that policies were measured on, and nothing else.
-"""
+"""The results of an online study, from the files of the runs and of the games that policies were measured on."""
 
 from __future__ import annotations
 
@@ -159,9 +156,8 @@ def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def games_until(curve: Points, level: float) -> float | None:
-    """Games that a run had learned from in the second of the first two iterations whose mean is at the level.
-
-    None where it never was.
+    """Games learned from in the second of the first two iterations whose mean is at the level; None where it
+    never was.
     """
     return next(
         (games for (_, first), (games, second) in pairwise(curve) if (first + second) / 2 >= level), None

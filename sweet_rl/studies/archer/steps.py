@@ -1,9 +1,8 @@
 """The steps of `demo_archer` that are no commands, each in a worker. Imports torch.
 
-Of sixteen words the best play is known exactly (`mini.objects.asker`), and with it what any utterance gains on it. A policy
-that learns by that, as it does by its critic's advantage, shows how much of a difference is the critic's. Whether a critic
-reads the game is told by its advantages with the dialogue of another word's game: it is not told the word, so the dialogue
-is all that it could know it from.
+Of sixteen words the best play is known exactly (`mini.objects.asker`): a policy that learns by what an
+utterance gains on it shows how much of a difference is the critic's. A critic is not told the word: if its
+advantages stay as they are with the dialogue of another word's game, it does not read the game.
 """
 
 from __future__ import annotations
@@ -126,10 +125,9 @@ def asked(observation: str) -> Iterator[tuple[str, str]]:
 def swap(games: str, output: str, *overrides: str) -> None:
     """Value every turn after its own dialogue and after that of another word's game, as long as its own.
 
-    Args:
-        output: a .json file: the correlation of both advantages over all turns; and how often, among turns
-            that name a word, the critic puts one that wins above one that does not (area under the ROC
-            curve), after its own dialogue (`auc`) and after another's (`auc_swapped`).
+    Written are the correlation of both advantages, and how often, among turns that name a word, the critic
+    puts one that wins above one that does not: after its own dialogue (`auc`), after another's
+    (`auc_swapped`).
     """
     turns: dict[int, list[tuple[str, Transition]]] = defaultdict(list)
     transcript = world_of("twenty_questions").transcript()

@@ -1,8 +1,8 @@
 """The steps of `demo_reflect`: data of an expert teacher, two models of one seed, five ways to learn.
 
-Worlds are the taxi, repositories to explore, and households (`worlds`). Every seed has data,
-a tiny Llama and test games of its own, so that differences between seeds are those between tasks, too. The Llama
-is fine-tuned on texts, learns online, or both, with or without a reflection model beside it.
+Every seed has data, a tiny Llama and test games of its own: differences between seeds are those between
+tasks, too. The Llama is fine-tuned on texts, learns online, or both, with or without a reflection model
+beside it.
 """
 
 from __future__ import annotations
@@ -96,11 +96,8 @@ _TEST_SEED = 1_000
 class ReflectStudy:
     """What a study is made of; None: as its amounts say.
 
-    Attributes:
-        repositories: to explore, of each seed.
-        sft_updates: of every fine-tuning, twice as many of one that is as long as two.
-        test_games: of each of the taxi's levels.
-        labels: what a fine-tuning or a method has behind its name in files, where settings are tried.
+    `sft_updates` are those of every fine-tuning, twice as many of one that is as long as two; `test_games` of
+    each of the taxi's levels; `labels` stand behind a name in files, where settings are tried.
     """
 
     folder: Path

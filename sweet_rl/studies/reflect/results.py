@@ -1,7 +1,4 @@
-"""The results of a Reflect-RL study, as the report page and the table use them.
-
-Reads the reports of evaluations and the logs of online runs, and nothing else.
-"""
+"""The results of a Reflect-RL study, from the reports of evaluations and the logs of online runs."""
 
 from __future__ import annotations
 

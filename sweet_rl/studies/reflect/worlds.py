@@ -31,9 +31,8 @@ class Tuning(NamedTuple):
 
 
 class Online(NamedTuple):
-    """An online run: iterations, episodes of each, and the learning rate.
-
-    At 1e-3 policies learn to give up at once, as an early end costs less than a late failure.
+    """An online run. At a rate of 1e-3 policies learn to give up at once: an early end costs less than a late
+    failure.
     """
 
     iterations: int
@@ -43,19 +42,11 @@ class Online(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much is learned in a world, and how; each method has settings of its own.
+    """How much is learned in a world, and how; `reflection_tokens` at most, those of the teacher are shorter.
 
-    Attributes:
-        reflection: of a reflection model; what it writes is longer than an action.
-        reflect_rl: online after fine-tuning on actions behind thoughts, whatever else varies.
-        reflection_tokens: of a reflection at most; those of the teacher are shorter.
-        points: policies point at commands; else they write labels.
-        phrases: what texts repeat literally is one token.
-        names: a word with its number is one token, as of `make_reflect_model`.
-        focus: how sharply the attention of a fresh model looks from the start, as of `make_reflect_model`.
-        copies: the reflection model begins with another tiny model, whose attention can copy from the start.
-        easier: flags of the levels that come before the whole task.
-        whole: flags of the whole task alone.
+    Policies point at commands (`points`), else write labels. What texts repeat literally (`phrases`), or a
+    word with its number (`names`), is one token; `focus` and `copies` are of `make_reflect_model`, the last
+    of the reflection model. `easier` are flags of the levels before the whole task, `whole` of that alone.
     """
 
     sft: Tuning
@@ -96,19 +87,14 @@ AMOUNTS: Final = {world: _amount(given) for world, given in _GIVEN.items()}
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to make a policy.
+    """One way to make a policy; `key` is its name in files.
 
     Attributes:
-        key: name in files.
-        texts: fine-tuned on `sft` (no reflections), `sft_long` (the same, for longer), `best` (the same states with
-            the teacher's actions), `policy` (with reflections), `policy_positive` (with, but without wrong ways), or
-            on nothing.
-        online: iterations of reinforcement learning follow.
-        curriculum: these begin with easier levels.
-        policy_of: key of the method whose policy this one measures again, every state with the reflection of
-            another; nothing is trained.
-        agent: an agent of the world that is measured; nothing is trained.
-        linear: a linear policy is fitted to the texts, when it is measured.
+        texts: fine-tuned on `sft` (no reflections), `sft_long` (for longer), `best` (the teacher's actions in
+    the same states), `policy` (with reflections), `policy_positive` (without wrong ways), or nothing.
+        online: iterations of reinforcement learning follow, on easier levels first if `curriculum`.
+        policy_of: the method whose policy is measured again, every state with the reflection of another.
+        agent: an agent of the world that is measured; or a `linear` policy, fitted to the texts.
     """
 
     key: str

@@ -93,8 +93,8 @@ def learning(
 ) -> Markup:
     """A large chart of curves: means, strong, over a standard error to each side; single seeds faint.
 
-    Levels (title, value) are lines across it: what all began with, a floor, a ceiling. Where something else is
-    measured from there on, a line says what.
+    Levels (title, value) are lines across it; where something else is measured from there on, a line says
+    what.
     """
     lines = len(series) + len(levels)
 
@@ -132,9 +132,8 @@ def learning(
 
 
 def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:
-    """Steps, mean and standard error of curves at the steps that all of them were measured at; one has no error.
-
-    Where they share none, only the first is taken.
+    """Steps that all curves were measured at (of the first alone, where they share none), with mean and
+    standard error.
     """
     common = sorted(set.intersection(*({step for step, _ in curve} for curve in curves)))
     if not common:

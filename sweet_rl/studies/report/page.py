@@ -1,7 +1,6 @@
 """The results of a study as one page that needs neither network nor scripts.
 
-A comparison is shown in sections: a heading, a sentence on how to read it, and its content. What models wrote is
-hostile: jinja2 escapes every text, and a Content-Security-Policy allows the page's own
+What models wrote is hostile: jinja2 escapes every text, and a Content-Security-Policy allows the page's own
 style and script only. Style attributes are allowed, which charts have: they can load nothing.
 """
 
@@ -172,14 +171,7 @@ def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
 
 
 def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) -> Iterator[Section]:
-    """All sections that have something to show.
-
-    Folded are, beside details, what another run made, but for its main curves, and what compares no method of
-    the study's own. (Of those curves the page leaves the very first open.)
-
-    Args:
-        several: the page has other comparisons: headings name this one.
-    """
+    """All sections that have something to show; headings name the comparison if there are `several`."""
     for place, each in enumerate(_sections(part, given)):
         caption = " ".join(filter(None, (part.origin, "" if place else part.text, each.caption)))
         name, heading = each.name, each.heading

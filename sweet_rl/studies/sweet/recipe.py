@@ -47,7 +47,8 @@ _RESUMED = {"to_continue": True, "quiet": True}
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round may need what the rounds before it made, and wait for nothing else.
 
-    With two processes neither waits long: the longest begin as soon as they can, and what needs nothing fills the gaps.
+    The longest begin as soon as they can, and what needs nothing fills the gaps: of two processes neither
+    waits long.
     """
     figures = study.path("gates.json")
     gates = call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures)))
@@ -284,8 +285,7 @@ def _learned(study: Study, way: Sweet) -> Chain:
 def check_agent(agent: str, output: str) -> None:
     """Refuse an agent that cannot show what the study is about; write the figures of one that passes.
 
-    The packaged agent has its figures with it, and a test of ours measures them anew: they are not measured
-    here, which takes longer than the dialogues of a small study.
+    The packaged agent has its figures with it, which take long to measure; a test of ours measures them anew.
     """
     tracking.reads("agent", agent)
     if agent == EMBEDDED:

@@ -1,7 +1,4 @@
-"""The results of a mini study: every method's success and habits, every critic's agreement with the oracle.
-
-Reads the files of the stages and nothing else.
-"""
+"""The results of a mini study: every method's success and habits, every critic's agreement with the oracle."""
 
 from __future__ import annotations
 
@@ -123,13 +120,11 @@ def choosing_agents(study: Study) -> list[str]:
 def comparison_at_test_time(
     name: str, success: Mapping[int, Mapping[str, float]], title: str
 ) -> Comparison | None:
-    """A curve of success against the number of turns of every seed, for each critic; None where no critic chose.
+    """A curve of success (by seed and agent) against the number of turns, for each critic; None where no
+    critic chose.
 
-    The figure of SWEET-RL (arXiv 2503.15478, test-time scaling): the agent as it was takes the turn of N that the
-    critic likes best. A critic that is given the solution is an upper line: at test time nobody has it.
-
-    Args:
-        success: of every agent, by seed and name; those of other agents are left alone.
+    The figure of SWEET-RL (arXiv 2503.15478, test-time scaling): the agent as it was takes the turn of N that
+    the critic likes best. One that is given the solution is an upper line: at test time nobody has it.
     """
     methods = []
     for critic, (title_of_critic, text) in TEXTS["choosers"].items():
@@ -154,9 +149,8 @@ def measured_in(study: Study) -> list[str]:
 
 
 def agreement(study: Study, name: str) -> dict[str, Counted]:
-    """How often a critic's scores put a good turn above a bad one: areas under the curve, means over turns.
-
-    And the share of its pairs that the oracle agrees with: the chosen turn is good, the rejected one is not.
+    """How often a critic's scores put a good turn above a bad one (means over turns of areas), and how many
+    pairs are right.
     """
     found: dict[str, list[float]] = defaultdict(list)
     rows = ranked_turns(study.ranked(name))

@@ -12,17 +12,11 @@ MAIN_WAYS = ("sweet", "sweet_blind", "sweet_wrong")
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What a study is made of.
+    """What a study is made of; `prefix` begins every name.
 
-    Attributes:
-        test_split: what the tasks to measure on are from: dev or test.
-        candidates: turns that are sampled in place of one.
-        candidates_of: so many dialogues of each task.
-        pairs_per_turn: that a policy learns from.
-        ways: of SWEET-RL that are run: names of `ALL_WAYS`.
-        best_of: from so many turns critics choose at test time, at least 2.
-        page_tasks: of Frontend Design that the designers without a model are measured on; 0 for none.
-        prefix: begins every name.
+    `candidates` are turns sampled in place of one, in `candidates_of` dialogues of each task; `best_of` the
+    numbers of turns that critics choose from at test time; `page_tasks` pages that the designers without a
+    model draw.
     """
 
     folder: Path
@@ -108,15 +102,11 @@ LINES = ("insider", "expert", "random")
 
 @dataclass(frozen=True, slots=True)
 class Sweet:
-    """One way of SWEET-RL: which critic, what it is given, how its scores become pairs.
+    """One way of SWEET-RL: which critic (`UNTRAINED`, `ORACLE`), whose solution it is given, how its scores
+    become pairs.
 
-    Attributes:
-        critic: a folder of the study, `UNTRAINED`, or `ORACLE`.
-        given: the solution that the critic is given: the task's own, another task's, or none.
-        shuffled: the scores of a turn are given to its candidates by chance.
-        margin: least difference of the scores of a pair; without a meaning for the published draws.
-        min_score: least score of the chosen turn, likewise; with 0 the critic likes it more than the agent does.
-        guarded: with hard negatives and twins.
+    `shuffled` scores are dealt to the candidates by chance; the scores of a pair differ by `margin` at least,
+    that of the chosen turn is at least `min_score`: with 0 the critic likes it more than the agent does.
     """
 
     name: str
