@@ -208,7 +208,7 @@ def export(flags: ExportFlags, /) -> None:
         raise DataError(problem, path=source, field="task_id, sample_index", value=key, repair=repair)
     if flags.credit is not None:
         from sweet_rl.commands.credit import warn_of_a_file
-        from sweet_rl.integrations.atif import credited
+        from sweet_rl.integrations.logs import credited
 
         found = credited(found, Path(flags.credit))
         warn_of_a_file(flags.credit, found)
@@ -218,7 +218,7 @@ def export(flags: ExportFlags, /) -> None:
     elif flags.to == "trajectories":
         replace_rows(target, map(trajectory_to_row, found))
     else:
-        from sweet_rl.integrations.atif import write_documents
+        from sweet_rl.integrations.logs import write_documents
 
         write_documents(found, target)
     print(f"{len(found)} trajectories are in {flags.output_path}")
@@ -228,8 +228,7 @@ def export(flags: ExportFlags, /) -> None:
 
 def trajectories_of(source: Path) -> list[Trajectory]:
     """The dialogues of another tool's file: a log of inspect_ai, an ATIF document, or a folder of these."""
-    from sweet_rl.integrations.atif import read_documents
-    from sweet_rl.integrations.foreign import trajectories_in
+    from sweet_rl.integrations.logs import read_documents, trajectories_in
 
     document = None
     if source.suffix == ".json":

@@ -27,9 +27,8 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from sweet_rl.integrations.choice import WorldChoice, by_fields
-from sweet_rl.integrations.foreign import ROW, no_log, trajectories_in
-from sweet_rl.integrations.worlds import SharedWorld, tasks_of
+from sweet_rl.integrations.logs import ROW, no_log, trajectories_in
+from sweet_rl.integrations.worlds import SharedWorld, WorldChoice, by_fields, tasks_of
 from sweet_rl.records import trajectory_to_row
 from sweet_rl.types import AgentTurn, Message, Trajectory
 

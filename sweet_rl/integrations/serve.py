@@ -15,7 +15,7 @@ from sweet_rl.errors import DataError, ServiceError, SweetRLError, missing_packa
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer
 from sweet_rl.flags.shared import Listening, Quiet
-from sweet_rl.integrations.choice import WorldChoice
+from sweet_rl.integrations.worlds import WorldChoice
 from sweet_rl.types import Json, Message
 from sweet_rl.worlds import Options, first_for
 

@@ -20,9 +20,8 @@ from verifiers.v1.trace import Trace, WireTrace
 from verifiers.v1.utils.trace_store import read_episodes, write_episode
 
 from sweet_rl.errors import UsageError
-from sweet_rl.integrations.choice import WorldChoice, choice_fields, choice_of
 from sweet_rl.integrations.tokens import Credit, centred
-from sweet_rl.integrations.worlds import Turn, open_world, tasks_of
+from sweet_rl.integrations.worlds import Turn, WorldChoice, choice_fields, choice_of, open_world, tasks_of
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:

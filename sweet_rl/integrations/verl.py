@@ -15,8 +15,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.integrations.choice import choice_of
-from sweet_rl.integrations.worlds import OpenWorld, SteppedEpisode, shared_world
+from sweet_rl.integrations.worlds import OpenWorld, SteppedEpisode, choice_of, shared_world
 from sweet_rl.types import Completion, FinishReason, Generation, Json, StopReason
 
 

@@ -7,18 +7,22 @@ an agent earns the same in any tool, and is shown what a policy may see.
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
+import typing
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import as_json, with_system
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError, no_such
-from sweet_rl.integrations.choice import WorldChoice
+from sweet_rl.flags import flag, no_flag
+from sweet_rl.flags.shared import NumTasks, Seeded, Tasks, WorldName
 from sweet_rl.interface.grades import grading_as_they_end, grading_of
 from sweet_rl.interface.parts import options_for, tasks_for
 from sweet_rl.players import PLACE_FLAGS, HumanFlags
@@ -38,7 +42,60 @@ from sweet_rl.types import (
     Trajectory,
     derive_seed,
 )
-from sweet_rl.worlds import Options, World, world_of
+from sweet_rl.worlds import Options, World, first_for, world_of
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
+    """The world, as it can stand in another tool's configuration; `options` are the world's, `grading` those
+    of `sweet_rl.grade`.
+    """
+
+    human: str = flag(
+        "auto",
+        "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",
+    )
+    human_url: str | None = flag(None, "base URL of the human's server.")
+    options: dict[str, Json] = no_flag(factory=dict)
+    grading: dict[str, Json] = no_flag(factory=dict)
+
+
+def choice_fields() -> dict[str, tuple[Any, Any]]:
+    """Type and default of every field, by its name."""
+    hints = typing.get_type_hints(WorldChoice)
+    usual = {"world": first_for("dialogue"), "options": {}, "grading": {}}
+    return {one.name: (hints[one.name], usual.get(one.name, one.default)) for one in fields(WorldChoice)}
+
+
+def choice_of(settings: Mapping[str, Any]) -> WorldChoice:
+    """A choice from another tool's configuration; what that leaves out is as usual."""
+    usual = {name: default for name, (_, default) in choice_fields().items()}
+    for name in settings:
+        if name not in usual:
+            raise no_such("setting of a world", name, usual)
+    choice = WorldChoice(**usual | dict(settings))
+    for name in ("options", "grading"):
+        if not isinstance(value := getattr(choice, name), Mapping):
+            raise UsageError(f"{name} of a world must be names with values, like {{'a': 1}}, got {value!r}.")
+    return choice
+
+
+def by_fields(function: Callable[[WorldChoice], Made]) -> Callable[..., Made]:
+    """A function of a choice as one of the choice's fields, for tools that read signatures."""
+
+    @functools.wraps(function)
+    def call(**named: Any) -> Made:
+        return function(choice_of(named))
+
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+            for name, (kind, default) in choice_fields().items()
+        ]
+    )
+    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +117,7 @@ class SteppedEpisode:
 
     _live: LiveEpisode
     _env: Env
-    _world: World
-    _options: Options
-    _grade: Callable[[Trajectory], Awaitable[Trajectory]]
+    _opened: OpenWorld
     _seen: Observation | None = None
     _awaits_turn: bool = False
     rewards: list[float] = field(default_factory=list)
@@ -85,7 +140,7 @@ class SteppedEpisode:
     @property
     def prompt(self) -> list[Message]:
         """What a chat model is given for its next turn: the world's instructions, and the dialogue."""
-        return with_system(self._world.system_prompt(), self.observation.messages)
+        return with_system(self._opened.world.system_prompt(), self.observation.messages)
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -98,7 +153,7 @@ class SteppedEpisode:
         one = self.trajectory
         if one.reward is None:
             return None
-        return self._world.succeeded(one.reward, one.extra, self._options)
+        return self._opened.world.succeeded(one.reward, one.extra, self._opened.options)
 
     async def begin(self) -> None:
         """Begin an episode, which whoever holds it closes; by default the next repeat of the first task."""
@@ -142,7 +197,7 @@ class SteppedEpisode:
         await self._env.close()
         self.trajectory = self._live.trajectory
         if self.trajectory.reward is None and not self.trajectory.failed:
-            self.trajectory = await self._grade(self.trajectory)
+            self.trajectory = await self._opened.grader.submit(self.trajectory)
         if self.trajectory.reward is None:
             unknown = Failure("no_reward", "the episode has no reward, and nothing says why")
             raise EpisodeError(
@@ -189,12 +244,12 @@ class OpenWorld:
 
     world: World
     tasks: Mapping[str, Task]
-    _make_env: Callable[[], Env]
-    _grader: MicroBatcher[Trajectory, Trajectory]
-    _provenance: Mapping[str, Json]
-    _seed: int
-    _options: Options
-    _begun: Counter[str]
+    make_env: Callable[[], Env]
+    grader: MicroBatcher[Trajectory, Trajectory]
+    provenance: Mapping[str, Json]
+    seed: int
+    options: Options
+    begun: Counter[str]
 
     async def begin(self, task_id: str | None = None, sample_index: int | None = None) -> SteppedEpisode:
         """Begin an episode, which whoever holds it closes.
@@ -206,15 +261,15 @@ class OpenWorld:
         name = next(iter(self.tasks)) if task_id is None else task_id
         if not isinstance(name, str) or name not in self.tasks:
             raise no_such(f"task of {self.world.name}", name, list(self.tasks)[:20])
-        index: Any = self._begun[name] if sample_index is None else sample_index
+        index: Any = self.begun[name] if sample_index is None else sample_index
         if not isinstance(index, Integral) or index < 0:
             raise UsageError(f"sample_index must be a whole number from 0, got {index!r}.")
         index = int(index)
-        self._begun[name] = max(self._begun[name], index + 1)
-        planned = Episode(self.tasks[name], index, derive_seed(self._seed, name, index))
-        env = self._make_env()
-        live = LiveEpisode(planned, env, self._provenance)
-        episode = SteppedEpisode(live, env, self.world, self._options, self._grader.submit)
+        self.begun[name] = max(self.begun[name], index + 1)
+        planned = Episode(self.tasks[name], index, derive_seed(self.seed, name, index))
+        env = self.make_env()
+        live = LiveEpisode(planned, env, self.provenance)
+        episode = SteppedEpisode(live, env, self)
         await episode.begin()
         return episode
 

@@ -113,9 +113,8 @@ def test_sessions_do_not_share_an_episode(url):
 
 
 def test_a_session_that_ends_frees_its_episode():
-    from sweet_rl.integrations.choice import WorldChoice
     from sweet_rl.integrations.openenv import WorldEnvironment
-    from sweet_rl.integrations.worlds import open_world
+    from sweet_rl.integrations.worlds import WorldChoice, open_world
 
     async def main():
         async with open_world(WorldChoice(world="code", num_tasks=1)) as world:

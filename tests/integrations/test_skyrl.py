@@ -14,8 +14,8 @@ pytest.importorskip("skyrl_gym", reason="needs the extra `skyrl`")
 import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnv
 
-from sweet_rl.integrations.choice import WorldChoice
 from sweet_rl.integrations.skyrl import NAME
+from sweet_rl.integrations.worlds import WorldChoice
 from sweet_rl.integrations.worlds import skyrl_rows as rows
 
 pytestmark = pytest.mark.timeout(300)

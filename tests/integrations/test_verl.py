@@ -12,8 +12,7 @@ from transformers import AutoModelForCausalLM
 import sweet_rl
 from sweet_rl.chat.formats import EMBEDDED, model_path
 from sweet_rl.errors import EpisodeError
-from sweet_rl.integrations.choice import choice_of
-from sweet_rl.integrations.worlds import verl_rows
+from sweet_rl.integrations.worlds import choice_of, verl_rows
 from sweet_rl.policies.scripted import TeacherPolicy
 
 pytestmark = [

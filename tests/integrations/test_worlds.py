@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.integrations.choice import choice_of
-from sweet_rl.integrations.worlds import SharedWorld, open_world, tasks_of
+from sweet_rl.integrations.worlds import SharedWorld, choice_of, open_world, tasks_of
 from sweet_rl.types import UserReply
 
 GAME = {"world": "twenty_questions", "num_tasks": 1}
