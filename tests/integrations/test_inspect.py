@@ -85,7 +85,7 @@ def test_what_was_played_there_comes_here_as_rows(played, tmp_path):
 
 
 def test_a_human_who_cannot_be_asked_is_an_error_and_no_score(agent_url, tmp_path):
-    shutil.copy(ROOT / "tests/integrations/broken.py", tmp_path)
+    shutil.copy(ROOT / "tests/integrations/agent.py", tmp_path / "broken.py")
     flags = ["sweet_rl/world", "-T", "human=broken:Silent", "--limit", "2", "--no-fail-on-error"]
     _, log = inspect_eval(agent_url, tmp_path, *flags)
     for sample in log.samples:

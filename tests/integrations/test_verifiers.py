@@ -61,7 +61,7 @@ def test_nothing_that_is_hidden_is_in_a_trace(episodes):
 
 
 def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward(agent_url, tmp_path):
-    shutil.copy(ROOT / "tests/integrations/broken.py", tmp_path)
+    shutil.copy(ROOT / "tests/integrations/agent.py", tmp_path / "broken.py")
     flags = ["--env.taskset.human", "broken:Silent", "-n", "2"]
     for episode in vf_eval(agent_url, tmp_path, *flags):
         assert not episode["ok"]
