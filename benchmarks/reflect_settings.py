@@ -2,7 +2,7 @@
 
 First fine-tuning, without and with reflections; then online learning from the best of these: from nothing,
 after fine-tuning on actions, and Reflect-RL. The reflection model has the settings that stand in
-`sweet_rl/studies/reflect/amounts.toml`. The winner has the highest mean success over the seeds, and belongs
+`sweet_rl/studies/reflect/settings.toml`. The winner has the highest mean success over the seeds, and belongs
 there, too; the seeds of the study are never touched.
 
 Run: python benchmarks/reflect_settings.py [--worlds taxi,two_hops] [--seeds 3] [--folder FOLDER]

@@ -8,9 +8,11 @@ configs/archer/demo_20q.yaml, what each method has of its own in `METHODS`.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -39,34 +41,13 @@ TEACHER_GAMES, TEST_GAMES = 160, 20
 WIDTH, LAYERS = 64, 2
 """Of the policy. A critic begins with the policy's own layers, so that it can read a dialogue."""
 
-IMITATION: Final[Overrides] = {
-    "learning_rate": 2e-3,
-    "iterations": 12,
-    "batch_size": 128,
-    "grad_accum_steps": 1,
-    "max_grad_norm": 1.0,
-    "whole_games": True,
-}
-"""How the policies are made that online learning begins with: after half as many iterations most of them name
-words whatever the answers were (docs/archer_demo.md#other-seeds)."""
-
-ARCHER: Final[Overrides] = {"agent_type": "archer", "critic_lr": 1e-3, "lm_lr": 3e-4}
+_SETTINGS: Final = tomllib.loads(files(__package__).joinpath("settings.toml").read_text("utf-8"))
+IMITATION: Final[Overrides] = _SETTINGS["imitation"]
+METHODS: Final[Mapping[str, Overrides]] = _SETTINGS["methods"]
+ARCHER: Final = METHODS["archer"]
 
 EXACT: Final = "archer_exact"
-"""ArCHer with the exact advantage of the best play in the place of its critic's (`exact`)."""
-
-METHODS: Final[Mapping[str, Overrides]] = {
-    "archer": ARCHER,
-    "chai": {"agent_type": "chai", "critic_lr": 1e-3},
-    "online_filteredbc": {"agent_type": "online_filteredbc", "lm_lr": 1e-4},
-    "ppo": {"agent_type": "ppo", "lm_lr": 1e-3, "critic_lr": 1e-2, "actor_epochs": 12, "warmup_iter": 0},
-    "reinforce": {"agent_type": "reinforce", "lm_lr": 5e-4, "actor_epochs": 4, "warmup_iter": 0},
-    "archer_single": {**ARCHER, "double_critic": "false"},
-    "archer_at_once": {**ARCHER, "warmup_iter": 0},
-    EXACT: {**ARCHER, "warmup_iter": 0, "actor_epochs": 12},
-}
-"""Of each method its own settings. The ablations take the settings of the whole; without a critic that has to
-learn first, the policy makes as many steps as PPO's, and from the first iteration on."""
+"""ArCHer with the exact advantage of the best play in the place of its critic's."""
 
 ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT, "chai")
 """Run where they are asked for: they take as long as ArCHer does, and the slowest rival even longer."""

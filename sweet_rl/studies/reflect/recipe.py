@@ -24,6 +24,7 @@ from sweet_rl.studies.reflect.worlds import (
     LONG,
     METHODS,
     MOVED,
+    SETTINGS,
     TAXI,
     USUAL,
     Amount,
@@ -52,29 +53,7 @@ TEST_GAMES = 100
 WIDTH, LAYERS = 64, 2
 """Of policy and reflection model."""
 
-TRAINING: Mapping[str, Any] = {
-    "target_modules": "all-linear",
-    "lora_alpha": 256,
-    "disable_dropout": True,
-    "gradient_checkpointing": False,
-    "quiet": True,
-}
-"""Of every training: the model below an adapter is random, so the adapter is all that learns."""
-
-FINE_TUNING: Mapping[str, Any] = {
-    "per_device_train_batch_size": 8,
-    "lr_scheduler_type": "cosine",
-    "warmup_ratio": 0.1,
-    "max_grad_norm": 1.0,
-}
-
-ONLINE: Mapping[str, Any] = {
-    "per_device_train_batch_size": 16,
-    "use_critic": True,
-    "shared_critic": True,
-    "critic_update_freq": 1,
-}
-"""Episodes drawn from replay after an iteration; without a critic costs vary too much for so few episodes."""
+TRAINING, FINE_TUNING, ONLINE = (SETTINGS[name] for name in ("training", "fine_tuning", "online"))
 
 REFLECTION_TEMPERATURE = 0.2
 """A tiny model is never quite sure of a token, and of thirty drawn ones some are wrong."""

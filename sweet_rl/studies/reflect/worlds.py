@@ -75,16 +75,6 @@ class Amount:
         return {"rl": self.rl, "sft_rl": self.sft_rl, "sft_long_rl": self.sft_rl}.get(key, self.reflect_rl)
 
 
-def _amount(given: Mapping[str, Any]) -> Amount:
-    rows = {name: (Online if len(e) == 3 else Tuning)(*e) for name, e in given.items() if isinstance(e, list)}
-    return Amount(**{**given, **rows})
-
-
-_GIVEN = tomllib.loads(files(__package__).joinpath("amounts.toml").read_text("utf-8"))
-AMOUNTS: Final = {world: _amount(given) for world, given in _GIVEN.items()}
-"""In minutes on two cores."""
-
-
 @dataclass(frozen=True, slots=True)
 class Method:
     """One way to make a policy; `key` is its name in files.
@@ -128,46 +118,21 @@ class Method:
         return bool(self.agent) or self.linear or self.texts == BEST
 
 
-def _bounds(floor: str) -> tuple[Method, ...]:
-    """What every table has beside the methods: a ceiling and floors."""
-    return (
-        Method("planner", agent="planner"),
-        Method("random", agent=floor),
-        Method("linear", "sft", linear=True),
-        Method("linear_reflect", "policy", linear=True),
-    )
-
-
-_MAIN: Final = (
-    Method("sft", "sft"),
-    Method("rl", online=True),
-    Method("sft_rl", "sft", online=True),
-    Method("sft_long", LONG),
-    Method("sft_long_rl", LONG, online=True),
-    Method("reflect_sft", "policy"),
-    Method("reflect_rl", "policy", online=True),
+SETTINGS: Final[dict[str, Any]] = tomllib.loads(
+    files(__package__).joinpath("settings.toml").read_text("utf-8")
 )
-_SWAPPED: Final = Method("reflect_rl_swapped", "policy", online=True, policy_of="reflect_rl")
-_BEST: Final = Method("sft_best", BEST)
-_POSITIVE: Final = Method("reflect_rl_positive", "policy_positive", online=True)
+
+
+def _amount(*, compared: object, **given: Any) -> Amount:
+    rows = {name: (Online if len(e) == 3 else Tuning)(*e) for name, e in given.items() if isinstance(e, list)}
+    return Amount(**{**given, **rows})
+
+
+AMOUNTS: Final = {world: _amount(**given) for world, given in SETTINGS["worlds"].items()}
 
 METHODS: Final[Mapping[str, Sequence[Method]]] = {
-    TAXI: (
-        *_MAIN,
-        Method("reflect_rl_flat", "policy", online=True, curriculum=False),
-        _SWAPPED,
-        *_bounds("random"),
-        _BEST,
-    ),
-    EXPLORE: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
-    MOVED: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
-    HOUSEHOLD: (
-        *(method for method in _MAIN if method.key != "sft_long_rl"),
-        _SWAPPED,
-        Method("seeker", agent="seeker"),
-        *_bounds("random"),
-        _BEST,
-    ),
+    world: tuple(Method(**{"key": name, **SETTINGS["methods"][name]}) for name in given["compared"])
+    for world, given in SETTINGS["worlds"].items()
 }
 """What is compared in each world."""
 
