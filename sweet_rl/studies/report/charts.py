@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import cycle
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
@@ -26,34 +27,18 @@ from sweet_rl.studies.report.words import Write
 from sweet_rl.studies.results import Axes, Ending, Points
 from sweet_rl.viewer.export import static_text
 
+_FILE = Path(__file__).parent / "static/charts.mplstyle"
 _NAMES = (*(f"c{number}" for number in range(10)), "text", "muted", "line", "line-strong", "surface")
 _LIGHT = static_text("palette.css").partition("@media")[0]
 _HEX = {name: re.search(rf"--{name}: (#\w+);", _LIGHT)[1] for name in _NAMES}  # type: ignore[index]
 _HEX["ink"] = _HEX["muted"]  # of what is nobody's rival; as a class of the page
-_STYLE: Any = {
-    "svg.hashsalt": "sweet_rl",  # else ids differ from run to run
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 8.5,
-    "text.parse_math": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.titlecolor": _HEX["muted"],
-    "axes.labelcolor": _HEX["muted"],
+_COLOURS = {
+    **dict.fromkeys(("axes.titlecolor", "axes.labelcolor", "xtick.color"), _HEX["muted"]),
+    **dict.fromkeys(("text.color", "ytick.labelcolor"), _HEX["text"]),
     "axes.edgecolor": _HEX["line-strong"],
     "grid.color": _HEX["line"],
-    "text.color": _HEX["text"],
-    "xtick.color": _HEX["muted"],
-    "ytick.labelcolor": _HEX["text"],
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "lines.solid_capstyle": "round",
 }
+_STYLE: Any = {**mpl.rc_params_from_file(_FILE, use_default_template=False), **_COLOURS}
 _DASHES = ("--", ":", "-.", (0, (1, 4)), (0, (8, 3)))
 """Of lines across a chart, in their order."""
 _MARKS = "os^Dv<>"

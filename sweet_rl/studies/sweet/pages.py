@@ -9,9 +9,21 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Final
 
 from sweet_rl.records import load_trajectories
-from sweet_rl.studies.results import Axes, Comparison, Counted, Frame, Measure, Method, Points, Run, Strip
+from sweet_rl.studies.results import (
+    Axes,
+    Comparison,
+    Counted,
+    Frame,
+    Measure,
+    Method,
+    Points,
+    Run,
+    Strip,
+    texts_of,
+)
 from sweet_rl.studies.runner import Chain, call
 from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.types import Json, Trajectory
@@ -19,23 +31,9 @@ from sweet_rl.types import Json, Trajectory
 PICTURE_WIDTH = 360
 """Pixels of a picture in the report; what is below 1.5 times that is cut off."""
 
-METRICS = {
-    "combined": "combined",
-    "ssim": "structure",
-    "colour": "colour",
-    "text": "text",
-    "layout": "layout",
-    "clip": "CLIP",
-}
-"""Metrics in their order, by the words for them; combined is the mean of the others."""
-
-DESIGNERS = {
-    "blank": ("blank", "Hands in an empty page: the floor."),
-    "generic": ("generic", "A page from the description alone: what can be had without talking."),
-    "improver": ("improver", "Begins like the generic one, then does what the human says of each draft."),
-    "target": ("knows the target", "Is given the page that is wanted: the ceiling."),
-}
-"""Designers that need no model, from the floor to the ceiling: title, and what it is, in one sentence."""
+_TEXTS: Final = texts_of(__package__)
+METRICS: Final[Mapping[str, str]] = _TEXTS["metrics"]
+DESIGNERS: Final[Mapping[str, tuple[str, str]]] = _TEXTS["designers"]
 
 
 def why_no_pages(study: Study) -> str | None:
