@@ -64,16 +64,7 @@ FAMILIES: Final = {
 }
 """By ALFWorld's names of tasks."""
 
-_GOALS: Final = """
-    pick_and_place_simple-Tomato-None-Microwave pick_and_place_simple-Apple-None-Fridge pick_and_place_simple-Mug-
-    None-CoffeeMachine pick_and_place_simple-SoapBar-None-Toilet pick_and_place_simple-Pen-None-Drawer
-    pick_clean_then_place_in_recep-Fork-None-Drawer pick_clean_then_place_in_recep-Plate-None-Cabinet
-    pick_clean_then_place_in_recep-Cloth-None-Cabinet pick_clean_then_place_in_recep-Lettuce-None-DiningTable
-    pick_heat_then_place_in_recep-Potato-None-Fridge pick_heat_then_place_in_recep-Egg-None-GarbageCan
-    pick_heat_then_place_in_recep-Mug-None-Cabinet pick_cool_then_place_in_recep-Tomato-None-Microwave
-    pick_cool_then_place_in_recep-Bowl-None-Cabinet look_at_obj_in_light-Book-None-DeskLamp look_at_obj_in_light-
-    CD-None-DeskLamp look_at_obj_in_light-AlarmClock-None-DeskLamp
-""".split()
+_GOALS: Final[list[str]] = _CATALOGUE["goals"]
 
 
 def embedded_games(split: str = "", containing: str = "", homes: range | None = None) -> tuple[str, ...]:
