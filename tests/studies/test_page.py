@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 
 from sweet_rl import studies
 from sweet_rl.errors import UsageError
@@ -60,6 +61,12 @@ def page() -> str:
     return results_page(sample_results())
 
 
+@pytest.fixture
+def no_charts(monkeypatch):
+    """They take a second a page, and most tests do not look at them."""
+    monkeypatch.setattr(charts, "_svg", lambda draw, label, width, height: Markup())
+
+
 def text_of(results):
     return Reader(results_page(results)).text
 
@@ -96,12 +103,14 @@ def test_page_says_what_was_found(page, expected):
     assert expected in Reader(page).text
 
 
-def test_one_seed_settles_nothing():
+def test_one_seed_settles_nothing(no_charts):
     text = text_of(sample_results((0.9,), (0.1,), (0.2,)))
     assert "No spread to settle it by: own beats its start (+80.0); own beats the rival (+70.0)." in text
 
 
-def test_a_method_keeps_its_colour_everywhere_also_where_another_comparison_has_other_methods(page):
+def test_a_method_keeps_its_colour_everywhere_also_where_another_comparison_has_other_methods(
+    page, no_charts
+):
     assert 'class="dialogue edge c1"' in page
     results = sample_results()
     part = results.comparisons[0]
@@ -113,7 +122,7 @@ def test_a_method_keeps_its_colour_everywhere_also_where_another_comparison_has_
     assert [swatches(both, name) for name in names] == [{"c0"}, {"c1"}, {"c2"}, {"c3"}]
 
 
-def test_what_another_run_made_is_folded_but_for_its_first_curve():
+def test_what_another_run_made_is_folded_but_for_its_first_curve(no_charts):
     results = sample_results()
     part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
     page = results_page(replace(results, comparisons=(part, *results.comparisons)))
@@ -154,7 +163,7 @@ def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
     assert best == ["60.0", "60.0"]  # of the rivals: the planner is nobody's
 
 
-def test_corrected_intervals_say_for_how_many_claims(page):
+def test_corrected_intervals_say_for_how_many_claims(page, no_charts):
     assert "Bonferroni" not in page
     results = sample_results()
     part = results.comparisons[0]
@@ -181,7 +190,7 @@ def test_the_best_cell_is_that_of_the_best_method(better, best):
     assert [row["title"] for row in table["rows"] if any(cell["best"] for cell in row["cells"])] == [best]
 
 
-def test_several_worlds_have_sections_of_their_own():
+def test_several_worlds_have_sections_of_their_own(no_charts):
     results = sample_results()
     two = (results.comparisons[0], replace(results.comparisons[0], name="other", title="Other"))
     reader = Reader(results_page(replace(results, comparisons=two)))
@@ -228,7 +237,7 @@ def test_all_text_is_escaped(page, text):
         assert "{{ 7*7 }}" in found.text
 
 
-def test_a_picture_from_elsewhere_is_left_out():
+def test_a_picture_from_elsewhere_is_left_out(no_charts):
     results = sample_results()
     strip = results.strips[0]
     frame = replace(strip.frames[0], picture="https://example.org/x.png")
