@@ -4,7 +4,6 @@ import json
 import math
 import random
 import re
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -48,10 +47,11 @@ def say(role, content):
     return {"role": role, "content": content}
 
 
-def test_trl_adds_the_begin_token_itself_and_openrlhf_does_not(export):
+def test_trl_adds_the_begin_token_itself_and_openrlhf_does_not(export, tmp_path, capsys):
     row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "b\n", "task_id": "t"}
     sides = {"chosen": f"a{TURN_END}", "rejected": f"b{TURN_END}"}
     assert export(row) == [{"prompt": PROMPT.removeprefix(BEGIN)} | sides]
+    assert capsys.readouterr().out == f"1 pairs are in {tmp_path / 'out' / 'train.jsonl'}.\n"
     assert export(row, format="openrlhf") == [{"prompt": PROMPT} | sides]
 
 
@@ -221,27 +221,6 @@ def test_wrong_flags_are_refused_before_anything_is_read(flags, message):
     with pytest.raises(UsageError) as raised:
         export_pairs(**values(export_pairs, read(export_pairs, flags)))
     assert message in str(raised.value)
-
-
-def test_the_script(tmp_path, tokenizer):
-    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": PROMPT, "chosen": "a", "rejected": "b"}))
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(ROOT / "scripts/export_pairs.py"),
-            "p.jsonl",
-            "out.jsonl",
-            "--tokenizer",
-            tokenizer,
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "1 pairs are in out.jsonl.\n"
 
 
 @pytest.fixture(scope="module")

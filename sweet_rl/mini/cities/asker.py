@@ -10,12 +10,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.cities.table import read
+from sweet_rl.mini.objects.asker import answered
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation
 
@@ -62,11 +62,7 @@ class CityAsker(ScriptedPolicy):
         self._skill, self._max_turns = skill, max_turns
 
     def _say(self, observation: Observation) -> str:
-        asked = [
-            (question.content.strip(), reply.content.strip())
-            for question, reply in pairwise(observation.messages)
-            if (question.role, reply.role) == ("assistant", "user")
-        ]
+        asked = list(answered(observation.messages))
         left = self._left(asked)
         rng = random.Random(f"{observation.seed}/{observation.turn}")  # the same turn asks the same
         turns_left = self._max_turns - observation.turn

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import UsageError
-from sweet_rl.mini.frontend.scene import fold
+from sweet_rl.mini.frontend.scene import ORDINALS, fold
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import ANSWER_MARKER, Observation
 
@@ -50,9 +50,8 @@ _NUMBER = r"(?<!\d)(-?\d++)"
 _COLOR = r"[a-z ]{1,40} \((#[0-9a-f]{6})\)"
 _PLACE = rf"{_NUMBER} px from the left and {_NUMBER} px from the top"
 _SIZE = rf"{_NUMBER} by {_NUMBER} px"
-_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
-_REFERENCE = re.compile(rf"(?:\b[Tt]he ({'|'.join(_ORDINALS)}) )?{_QUOTE}")
-_ONE = rf"(?:The (?:{'|'.join(_ORDINALS)}) )?“[^“”]*”"
+_REFERENCE = re.compile(rf"(?:\b[Tt]he ({'|'.join(ORDINALS)}) )?{_QUOTE}")
+_ONE = rf"(?:The (?:{'|'.join(ORDINALS)}) )?“[^“”]*”"
 _LETTERS = re.compile(rf"in (bold )?{_COLOR} letters of {_NUMBER} px")
 _SPREAD = re.compile(rf"{_PLACE}, {_NUMBER} px wide(?:, in {_NUMBER} (centred )?lines of {_NUMBER} px each)?")
 _MISSING_TEXT = re.compile(rf"[Tt]here should be (?:the|another) text {_QUOTE} (in [^“”]*?)\.(?= |$)")
@@ -308,7 +307,7 @@ def _find_words(canvas: Canvas, reference: str) -> Words | None:
         for words in canvas.in_reading_order()
         if (text := fold(words.text)) == label or (begins is not None and text.startswith(begins))
     ]
-    number = _ORDINALS.index(ordinal) if ordinal else 0
+    number = ORDINALS.index(ordinal) if ordinal else 0
     return named[number] if number < len(named) else None
 
 

@@ -15,7 +15,15 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from sweet_rl.browsers import Box, Color, PageContext
-from sweet_rl.mini.frontend.scene import Element, Scene, Text, color_distance, common_area, parse_page
+from sweet_rl.mini.frontend.scene import (
+    ORDINALS,
+    Element,
+    Scene,
+    Text,
+    color_distance,
+    common_area,
+    parse_page,
+)
 from sweet_rl.types import Message, UserContext, UserReply
 
 LIMIT: Final = 1000
@@ -47,8 +55,6 @@ _COLORS: Final[dict[str, Color]] = {
     "light green": (190, 240, 205), "teal": (25, 170, 160), "light blue": (185, 215, 250), "blue": (60, 125, 235),
     "dark blue": (30, 55, 130), "indigo": (95, 95, 235), "purple": (135, 75, 225), "light purple": (220, 210, 250),
 }  # fmt: skip
-_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
-
 Pairs = list[tuple[int, int]]
 """Indices into the target's and the draft's list."""
 
@@ -372,7 +378,7 @@ def _call(texts: Sequence[Text], index: int) -> str:
     label = _quote(texts[index].text, _SHORT)
     same = [i for i, text in enumerate(texts) if _quote(text.text, _SHORT) == label]
     number = same.index(index)
-    return label if len(same) == 1 or number >= len(_ORDINALS) else f"the {_ORDINALS[number]} {label}"
+    return label if len(same) == 1 or number >= len(ORDINALS) else f"the {ORDINALS[number]} {label}"
 
 
 def _begin(sentence: str) -> str:

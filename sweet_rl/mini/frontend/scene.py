@@ -27,6 +27,9 @@ _MOST: Final = 300
 _VISIBLE = 48
 """Difference of a channel from which a pixel counts as ink."""
 
+ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+"""How equal texts are told apart, in reading order."""
+
 Rect = tuple[int, int, int, int]
 """Left, top, right, bottom."""
 
