@@ -177,7 +177,7 @@ def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
             f"{flags.output_dir!r} holds a model already; pass --overwrite or choose another folder."
         )
     try:
-        from sweet_rl.mini.embedded_agent import make_agent
+        make_agent = resolve_name("sweet_rl.mini.embedded_agent:make_agent")
     except ImportError as error:
         raise missing_package("torch", "transformers", needed_for="an agent made from nothing") from error
 
