@@ -3,6 +3,7 @@
 import ast
 import collections
 import copy
+import hashlib
 import itertools
 import json
 import math
@@ -93,38 +94,40 @@ def test_a_constant_answer_passes_few_tests():
     assert successes == 0
 
 
-def test_the_first_tasks_of_a_longer_list_are_the_shorter_list():
+def test_lists_begin_alike_and_another_seed_gives_other_tasks():
     assert mini.generate("train", 60, world="families")[:25] == mini.generate("train", 25, world="families")
+    first, second = (mini.generate("train", 12, seed=seed, world="families") for seed in (1, 2))
+    assert first != second
 
 
 def test_splits_share_no_function_and_repeat_none():
-    train = [row["ground_truth"] for row in mini.generate("train", 1500, world="families")]
-    test = [row["ground_truth"] for row in mini.generate("test", 900, world="families")]
-    other = [row["ground_truth"] for row in mini.generate("test", 900, seed=7, world="families")]
-    assert len(set(train)) == len(train)
-    assert len(set(test)) == len(test)
-    assert not set(train) & (set(test) | set(other))
+    drawn = [("train", 1500, 0), ("test", 900, 0), ("test", 900, 7)]
+    train, test, other = (
+        [row["ground_truth"] for row in mini.generate(split, n, seed, "families")] for split, n, seed in drawn
+    )
+    assert (len(set(train)), len(set(test))) == (len(train), len(test))
+    assert not set(train) & {*test, *other}
+    for world in ("", "easy:"):
+        tasks = [load_tasks(f"mini:{world}{split}") for split in ("train", "dev", "test")]
+        one, two, three = ({task.ground_truth for task in some} for some in tasks)
+        assert not (one & two or one & three or two & three)
+        ids = [task.task_id for some in tasks for task in some]
+        assert len(set(ids)) == len(ids)
+    train = {task.ground_truth for task in load_tasks("mini:trades=10:train", num_tasks=1500)}
+    assert not train & {
+        task.ground_truth for task in load_tasks("mini:trades=40:test", num_tasks=1500, seed=3)
+    }
 
 
 @pytest.mark.parametrize("family", NAMES)
 def test_the_split_is_decided_by_the_rules_not_by_the_wording(family):
-    sides = [{p.rules for p in drawn(family, 40, split)} for split in ("train", "test")]
-    assert not sides[0] & sides[1]
-
-
-def test_another_seed_gives_other_tasks():
-    assert mini.generate("train", 12, seed=1, world="families") != mini.generate(
-        "train", 12, seed=2, world="families"
-    )
+    train, test = ({p.rules for p in drawn(family, 40, split)} for split in ("train", "test"))
+    assert not train & test
 
 
 def test_the_tasks_of_seed_0_never_change():
     """Published figures name these tasks; a change here needs a new name for the benchmark."""
-    import hashlib
-
-    text = json.dumps(
-        [mini.generate("train", 120, world="families"), mini.generate("test", 120, world="families")]
-    )
+    text = json.dumps([mini.generate(split, 120, world="families") for split in ("train", "test")])
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "35b8ea54e48a2fa1"
 
 
@@ -149,6 +152,13 @@ def charged(task):
     return [extra for extra in extras.EXTRAS if f'"{extra}"' in task.ground_truth]
 
 
+def told(extra, amount):
+    """What the human says of an extra; None: it is free."""
+    if amount is None:
+        return "I don't know."
+    return f'If "{extra}" is in the extras, the price goes up by {amount}.'
+
+
 def dialogue(*texts):
     roles = ("user", "assistant")
     return [Message(roles[i % 2], text) for i, text in enumerate(texts)]
@@ -160,14 +170,7 @@ def test_the_reference_passes_and_an_answer_that_lacks_an_extra_fails_most_tests
         names = {}
         exec(row["ground_truth"], names)
         expected = [eval(call, names) for call in row["test_cases"].values()]
-        (first, amount), *_ = extras.named_amounts(
-            [
-                f'If "{e}" is in the extras, the price goes up by 1.'
-                for e in extras.EXTRAS
-                if f'"{e}"' in row["ground_truth"]
-            ]
-        ).items()
-        assert amount == 1
+        first = next(extra for extra in extras.EXTRAS if f'"{extra}"' in row["ground_truth"])
         lacking = {}
         exec(row["ground_truth"].replace(f'"{first}"', '"nothing"'), lacking)
         got = [eval(call, lacking) for call in row["test_cases"].values()]
@@ -184,20 +187,12 @@ def test_nine_charged_extras_of_ten_are_usual_ones():
     assert 0.28 < even[True] / even.total() < 0.38
 
 
-def test_no_function_of_a_split_stands_in_another():
-    seen = [{task.ground_truth for task in load_tasks(f"mini:{split}")} for split in ("train", "dev", "test")]
-    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
-    ids = [task.task_id for split in ("train", "dev", "test") for task in load_tasks(f"mini:{split}")]
-    assert len(set(ids)) == len(ids)
-
-
 def test_only_the_easy_world_names_the_extras():
     for task in load_tasks("mini:test", num_tasks=50):
         assert not any(extra in task.problem_description for extra in extras.EXTRAS)
     for task in load_tasks("mini:easy:test", num_tasks=50):
-        assert f"They are {' and '.join(charged(task))}." in task.problem_description or (
-            f"They are {' and '.join(charged(task)[::-1])}." in task.problem_description
-        )
+        named = (f"They are {' and '.join(order)}." for order in (charged(task), charged(task)[::-1]))
+        assert any(one in task.problem_description for one in named)
 
 
 def test_the_scripted_human_says_what_the_world_expects_to_hear():
@@ -206,20 +201,16 @@ def test_the_scripted_human_says_what_the_world_expects_to_hear():
         messages = [Message("user", task.problem_description)]
         for extra in extras.EXTRAS:
             messages.append(Message("assistant", extras.question(extra)))
-            messages.append(
-                Message("user", human.answer(task.problem_description, task.ground_truth, messages))
-            )
-        told = extras.named_amounts([message.content for message in messages[1:] if message.role == "user"])
-        assert extras.source(told) == task.ground_truth
+            reply = human.answer(task.problem_description, task.ground_truth, messages)
+            messages.append(Message("user", reply))
+        said = [message.content for message in messages[1:] if message.role == "user"]
+        assert extras.source(extras.named_amounts(said)) == task.ground_truth
 
 
 def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
-    yes = [
-        f'If "{e}" is in the extras, the price goes up by {v}.' for e, v in (("delivery", 3), ("tuning", 7))
-    ]
-    messages = dialogue(
-        "Two extras.", "Do you charge for delivery?", yes[0], "Do you charge for tuning?", yes[1]
-    )
+    amounts = {"delivery": 3, "tuning": 7}
+    said = [text for extra, by in amounts.items() for text in (extras.question(extra), told(extra, by))]
+    messages = dialogue("Two extras.", *said)
     assert extras.say(messages, Random(0), max_turns=6, noise=QUIET) == f"I WANT TO ANSWER:\n{SOLUTION}"
     asked = {extras.say(messages[:3], Random(seed), max_turns=6, noise=QUIET) for seed in range(200)}
     assert asked == {extras.question(e) for e in extras.EXTRAS if e != "delivery"}
@@ -228,9 +219,8 @@ def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
 def test_the_teacher_errs_as_often_as_told():
     messages = dialogue("They are delivery and tuning.\n", "Do you charge for delivery?", "I don't know.")
     noise = extras.Noise(early=0, late=0, astray=0.25)
-    said = collections.Counter(
-        extras.say(messages, Random(seed), max_turns=6, noise=noise) for seed in range(2000)
-    )
+    drawn = (extras.say(messages, Random(seed), max_turns=6, noise=noise) for seed in range(2000))
+    said = collections.Counter(drawn)
     assert "Do you charge for delivery?" not in said  # never asks again
     assert 0.75 < said["Do you charge for tuning?"] / 2000 < 0.81  # also one of ten when astray
 
@@ -256,15 +246,9 @@ def test_the_teacher_always_answers_in_the_last_turn():
     ],
 )  # fmt: skip
 def test_verdicts(before, turn, verdict):
-    amounts = {"delivery": 3, "tuning": 7}
     texts = ["Two of our extras cost something."]
     for extra in before:
-        reply = (
-            f'If "{extra}" is in the extras, the price goes up by {amounts[extra]}.'
-            if extra in amounts
-            else "I don't know."
-        )
-        texts += [extras.question(extra), reply]
+        texts += [extras.question(extra), told(extra, {"delivery": 3, "tuning": 7}.get(extra))]
     assert judge(SOLUTION, dialogue(*texts), turn) is verdict
 
 
@@ -305,12 +289,6 @@ def test_trades_are_as_likely_and_charge_mostly_for_their_own(source, count):
     # By hand: 0.9, then 0.9 x 3/4 against 0.1 after a usual one (0.871), 0.9 against 0.1 x 7/8 after another
     # (0.911); so (0.9 + 0.9 x 0.871 + 0.1 x 0.911) / 2.
     assert abs(sum(usual) / len(usual) - 0.8875) < 0.025
-
-
-def test_no_function_of_a_split_stands_in_another_whatever_the_number_of_trades():
-    train = {task.ground_truth for task in load_tasks("mini:trades=10:train", num_tasks=1500)}
-    test = {task.ground_truth for task in load_tasks("mini:trades=40:test", num_tasks=1500, seed=3)}
-    assert not train & test
 
 
 @pytest.mark.parametrize("count", ["0", "41", "-1", "1.5", "ten", "", "²"])
@@ -376,13 +354,10 @@ def test_the_insider_asks_what_the_request_says_where_it_names_the_extras():
 def test_habits_by_hand():
     solution = extras.source({"wrapping": 3, "tuning": 7})
     request = f"Two of our extras cost something.\n{extras.shop('bakery')}The signature is: def total()"
-    asked = ["wrapping", "storage", "storage"]
-    replies = ['If "wrapping" is in the extras, the price goes up by 3.', "I don't know about that.", "No."]
-    messages = [Message("user", request)]
-    for extra, reply in zip(asked, replies, strict=True):
-        messages += [Message("assistant", extras.question(extra)), Message("user", reply)]
-    messages.append(Message("assistant", f"{ANSWER_MARKER}\n{extras.source({'wrapping': 3})}"))
-    silent = [Message("user", request), Message("assistant", f"{ANSWER_MARKER}\n{extras.source({})}")]
+    answers = [f"{ANSWER_MARKER}\n{extras.source(known)}" for known in ({"wrapping": 3}, {})]
+    asked = [("wrapping", 3), ("storage", None), ("storage", None)]
+    said = [text for extra, by in asked for text in (extras.question(extra), told(extra, by))]
+    messages, silent = dialogue(request, *said, answers[0]), dialogue(request, answers[1])
     found = extras.habits([(solution, messages), (solution, silent)])
     assert found == extras.Habits(useful_share=1 / 3, usual_share=1 / 3, repetitions=0.5, early=1.0)
     assert extras.habits([(solution, silent)]).useful_share is None
