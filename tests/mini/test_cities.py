@@ -139,31 +139,6 @@ def test_open_questions_about_your_city_are_answered_for_every_city(told):
 
 
 @pytest.mark.parametrize(
-    ("key", "answer"),
-    [
-        ("Karachi, Pakistan", "The capital of the country is Islamabad."),
-        ("Sydney, Australia", "The capital of the country is Canberra."),
-        ("Paris, France", "It is the capital of its country."),
-        ("Delhi, India", "It is the capital of its country."),
-    ],
-)
-def test_the_capital_of_its_country(key, answer):
-    assert ORACLE.answer(key, "What is the capital of your country?") == answer
-
-
-def test_another_city_is_the_capital_of_its_country_or_is_not():
-    for key, city, answer in (
-        ("Istanbul, Turkey", "Ankara", "Yes."),
-        ("Istanbul, Turkey", "Paris", "No."),
-        ("Lima, Peru", "Paris", "No."),
-        ("Lima, Peru", "Lima", "Yes."),
-    ):
-        assert ORACLE.answer(key, f"Is the capital of your country {city}?") == answer
-    assert ORACLE.answer("Istanbul, Turkey", "Is your city Ankara, the capital of your country?") == "No."
-    assert ORACLE.answer("Lima, Peru", "What is the capital of Pakistan?") == NOT_SURE
-
-
-@pytest.mark.parametrize(
     "question",
     [
         "Who is the mayor of your city?", "What famous person was born in your city?",
@@ -259,11 +234,6 @@ def test_odd_input_is_answered_honestly(said):
     assert ORACLE.answer("Paris, France", said) in {NOT_SURE, "No."}
 
 
-def test_it_does_not_answer_what_it_does_not_know():
-    for question in ("Is the mayor left-handed?", "Who is the mayor?", "Do you like it?", "Is it haunted?"):
-        assert ORACLE.answer("Paris, France", question) == NOT_SURE, question
-
-
 def test_it_is_a_user_that_reads_the_last_message():
     context = UserContext(
         "Questions:\n",
@@ -279,8 +249,3 @@ def test_a_city_outside_the_list_is_refused_by_name():
     with pytest.raises(UsageError, match=r"91 cities.*'Atlantis, Sea'"):
         ORACLE.answer("Atlantis, Sea", "Is it in Asia?")
     assert ORACLE.answer("tokyo,japan", "Is it in Asia?") == "Yes."
-
-
-def test_negated_questions_are_turned_around():
-    assert ORACLE.answer("Paris, France", "Is it not in Europe?") == "No."
-    assert ORACLE.answer("Paris, France", "Isn't it in Asia?") == "Yes."

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-import sys
 from itertools import pairwise
 
+import oracle_cities
 import pytest
 
 from sweet_rl.errors import UsageError
@@ -16,7 +16,6 @@ from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
-from tests.conftest import ROOT
 
 TASKS = [task_from_row(row) for row in guess_my_city_tasks()]
 ORACLE = CityOracle()
@@ -74,28 +73,10 @@ def test_a_field_that_no_city_has_is_an_error():
         value("mayor", CITIES[0])
 
 
-@pytest.mark.parametrize(
-    ("city", "question", "answer"),
-    [
-        ("Bogota, Colombia", "Is it in the north or the south?", "It is in the centre of its country."),
-        ("Berlin, Germany", "Is it in South East Asia or Europe?", "Yes."),
-        ("Shenyang, China", "What is the name of the palace?", "I can't answer that question."),
-        ("Paris, France", "What is its nickname?", "I can't answer that question."),
-        ("Medellin, Colombia", "What river runs through it?", "A river of the same name runs through it."),
-        ("Kinshaha, Congo", "Which country is it in?", "It is in the Democratic Republic of the Congo."),
-    ],
-)
-def test_answers(city, question, answer):
-    assert ORACLE.answer(city, question) == answer
-
-
-def test_agreement_with_the_held_out_half_stays_where_it_is(shared, monkeypatch):
+def test_agreement_with_the_held_out_half_stays_where_it_is(shared):
     data = shared / "data" / "games" / "guess_my_city.json"
     if not data.exists():
         pytest.skip(f"no dialogues at {data}")
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    import oracle_cities
-
     found = oracle_cities.compare(json.loads(data.read_text())[1::10])  # every fifth dialogue of that half
     told = found.agree + len(found.disagreements)
     assert found.yes_no > 1000
@@ -111,15 +92,13 @@ def play(tasks, **settings):
         played.append(trajectory)
 
     policy = CityAsker(ORACLE.answer, list(cities()), **settings)
-    asyncio.run(
-        rollout(
-            schedule(tasks, 1, seed=0),
-            make_env=lambda: GuessMyCityEnv(ORACLE),
-            policy=policy,
-            on_finished=keep,
-            concurrency=4,
-        )
-    )
+    games = {
+        "make_env": lambda: GuessMyCityEnv(ORACLE),
+        "policy": policy,
+        "on_finished": keep,
+        "concurrency": 4,
+    }
+    asyncio.run(rollout(schedule(tasks, 1, seed=0), **games))
     return played
 
 
@@ -154,13 +133,8 @@ def test_the_same_dialogue_and_seed_get_the_same_turn():
 
 def test_answers_that_fit_no_city_do_not_stop_it():
     asker = CityAsker(ORACLE.answer, ["Paris, France", "Rome, Italy"])
-    dialogue = (
-        Message("user", "Questions:\n"),
-        Message("assistant", "Is it in Asia?"),
-        Message("user", "Yes."),
-        Message("assistant", "Is your city Rome?"),
-        Message("user", "No."),
-    )
+    said = ("Questions:\n", "Is it in Asia?", "Yes.", "Is your city Rome?", "No.")
+    dialogue = tuple(Message(("user", "assistant")[place % 2], text) for place, text in enumerate(said))
     said = asyncio.run(asker.act(Observation("x", dialogue, seed=0))).completion.text
     assert said == "Is your city Paris?"
 
@@ -172,12 +146,10 @@ def test_all_wordings_of_a_question_get_the_same_answer_and_it_is_yes_or_no():
             assert answer in {"Yes.", "No."}, (city, forms)
 
 
-@pytest.mark.parametrize("skill", [-0.1, 1.5])
-def test_a_skill_is_a_probability(skill):
-    with pytest.raises(UsageError, match=f"got {skill}"):
-        CityAsker(ORACLE.answer, list(cities()), skill=skill)
-
-
-def test_no_cities_is_an_error():
-    with pytest.raises(UsageError, match="got none"):
-        CityAsker(ORACLE.answer, [])
+@pytest.mark.parametrize(
+    ("asked", "skill", "says"),
+    [(CITIES[:1], -0.1, "got -0.1"), (CITIES[:1], 1.5, "got 1.5"), ([], 1.0, "got none")],
+)
+def test_wrong_settings_are_refused(asked, skill, says):
+    with pytest.raises(UsageError, match=says):
+        CityAsker(ORACLE.answer, asked, skill=skill)
