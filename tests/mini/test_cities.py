@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_ta
 
 ORACLE = CityOracle()
 QUESTIONS = Path(__file__).parent / "tables" / "city_questions.tsv"
+TABLE = tomllib.loads(QUESTIONS.with_suffix(".toml").read_text("utf-8"))
+OPEN_QUESTIONS, HOMES, OPEN_TEMPLATES, ASKED_FOR_IT = (
+    TABLE[name] for name in ("open", "homes", "templates", "for_its_name")
+)
 FULL = {city.name: key for key, city in cities().items()}
 
 
@@ -68,23 +73,6 @@ def test_a_city_has_one_capital_at_most_and_it_is_true():
     assert not {"Sydney", "Istanbul", "Shanghai", "Toronto", "Karachi", "Sao Paulo", "Yangon"} & capitals
 
 
-OPEN_QUESTIONS = (
-    *("What language do people speak?", "What is the weather like?", "What is the climate like?"),
-    *("How many people live there?", "What is the main religion?", "What do people eat?"),
-    *("What is it famous for?", "What can tourists see?", "What are the main industries?"),
-    *("Which continent is it in?", "Which country is it in?", "What province is it in?"),
-    *("Where is it located?", "Which river runs through it?", "Which sea is it on?"),
-    *("Are there lakes? Which lake is it?", "What mountains are near?"),
-    *("How do people get around, what transport is there?", "What festivals are celebrated?"),
-    *("What sports do people like?", "What is the traditional clothing?"),
-    *("What music do people like?", "What is its history?", "What currency is used?"),
-    *("What kind of government is there?", "What is the flag like?", "Which time zone is it in?"),
-    *("What side of the road do people drive on?", "Which countries border it?"),
-    *("What is the elevation?", "What famous temple is there?"),
-    *("What is the name of the famous museum?", "What bridge is there?"),
-)
-
-
 @pytest.mark.parametrize("key", cities())
 def test_no_answer_holds_the_name_unless_asked_for_it(key):
     """Letters count: "climate" holds "lima", and the world would hide the whole answer."""
@@ -95,37 +83,6 @@ def test_no_answer_holds_the_name_unless_asked_for_it(key):
         assert answer.endswith(".")
         assert len(answer) <= 160, answer
     assert ORACLE.answer(key, "Which country is it in?").startswith("It is ")
-
-
-HOMES = ("your city", "your home town", "your hometown", "the city", "your town", "the place you are from")
-OPEN_TEMPLATES = {
-    "famous for": ("What is {home} known for?", "What is {home} famous for?", "What's {home} best known for?",
-                   "What makes {home} special?", "Tell me about {home}.", "Describe {home}."),
-    "Visitors see|There is|famous": ("What is {home}'s most famous landmark?", "What is the main sight in {home}?",
-                   "Which landmark should I visit in {home}?", "What is {home}'s main tourist attraction?"),
-    "runs through it": ("What is {home}'s main river?", "What is the main river of {home}?", "What river is in {home}?",
-                   "Which river flows through {home}?", "What is the name of the river in {home}?"),
-    "It lies on|does not lie": ("What sea is {home} on?", "What is {home}'s nearest sea?", "Which ocean is near {home}?"),
-    "mountain|Close by": ("What mountains are near {home}?", "What is {home}'s nearest mountain?"),
-    "People like": ("What is {home}'s main food?", "What food is {home} famous for?", "What dish is typical of {home}?",
-                   "What do people in {home} eat?", "What is {home}'s favourite sport?", "What sport is played in {home}?"),
-    "": ("What is {home}'s climate?", "What is the weather like in {home}?"),
-    "People speak": ("What is {home}'s language?", "Which language is spoken in {home}?"),
-    "People pay": ("What is {home}'s currency?", "What currency is used in {home}?"),
-    "It is (in|on|a city and a country)": ("What is {home}'s continent?", "Which continent is {home} on?", "What is {home}'s country?",
-                 "What hemisphere is {home} in?", "Which hemisphere is {home} in?", "Where is {home}?"),
-    "people live here": ("What is {home}'s population?", "How many people live in {home}?"),
-    "borders|no neighbours": ("Which countries are near {home}?", "What countries border your country?"),
-    "goes back": ("What is {home}'s history?", "When was {home} founded?", "How old is {home}?"),
-    "industries": ("What is {home}'s main industry?", "What industry is {home} known for?"),
-    "international airport": ("What is {home}'s airport?", "What airport does {home} have?"),
-    "universities": ("What is {home}'s best university?", "What university is in {home}?"),
-    "capital": ("What is the capital of your country?", "What is your country's capital?",
-                "Which city is the capital of your country?", "Name the capital of {home}'s country."),
-    "largest city|By population": ("What is the largest city in your country?",),
-    "degrees": ("What is {home}'s latitude?",),
-}  # fmt: skip
-"""What a sentence that answers holds, by regular expression, and the questions."""
 
 
 @pytest.mark.parametrize("told", OPEN_TEMPLATES)
@@ -153,14 +110,6 @@ def names_it(city, answer):
     """By letters, spaces and accents aside: the hardest of the rules by which a world hides an answer."""
     letters = "".join(plain(answer).split())
     return any("".join(plain(name).split()) in letters for name in city.names)
-
-
-ASKED_FOR_IT = (
-    *("What is {home}?", "What is {home} called?", "What is the name of {home}?", "What is {home}'s name?"),
-    *("Which city are you from?", "What city is it?", "Tell me the name of {home}.", "How do you spell {home}?"),
-    *("What is {home} called in English?", "What was {home} formerly called?", "What is {home}'s old name?"),
-    *("What are the people of {home} called?", "What letter does {home} start with?", "Name {home}."),
-)  # fmt: skip
 
 
 def test_asked_for_its_name_it_does_not_tell():
