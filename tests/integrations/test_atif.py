@@ -20,6 +20,8 @@ from tests.conftest import ROOT
 
 jsonschema = pytest.importorskip("jsonschema", reason="needs the package jsonschema")
 HARBOR = os.environ.get("SWEET_RL_HARBOR_PYTHON")
+FOREIGN, ANOTHERS = json.loads(Path(__file__).with_name("atif_documents.json").read_text()).values()
+"""Documents of other people: one that harbor wrote, and one with everything that we read."""
 """A Python (3.12 or newer) with harbor."""
 
 
@@ -125,25 +127,6 @@ def test_harbor_takes_them_and_gives_them_back(folder, tmp_path):
     assert documents(folder) == before
 
 
-FOREIGN = {
-    "schema_version": "ATIF-v1.6",
-    "session_id": "s1",
-    "agent": {"name": "terminus-2", "version": "2.0.0", "model_name": "a-model", "tool_definitions": []},
-    "steps": [
-        {"step_id": 1, "source": "system", "message": "You have a terminal."},
-        {"step_id": 2, "source": "user", "message": [{"type": "text", "text": "What is in a.txt?"}, {"type": "image", "source": {"media_type": "image/png", "path": "a.png"}}]},
-        {
-            "step_id": 3, "source": "agent", "message": "I look.", "reasoning_content": "cat it",
-            "tool_calls": [{"tool_call_id": "c1", "function_name": "run", "arguments": {"keys": "cat a.txt"}}],
-            "observation": {"results": [{"source_call_id": "c1", "content": "blue"}]},
-            "metrics": {"prompt_tokens": 9, "completion_token_ids": [5, 6], "logprobs": [-0.5, -1.0], "prompt_token_ids": [1, 2]},
-        },
-        {"step_id": 4, "source": "agent", "message": "Copied.", "is_copied_context": True},
-        {"step_id": 5, "source": "agent", "message": "It is blue.", "extra": {"reward": 1.0}},
-    ],
-}  # fmt: skip
-
-
 @pytest.fixture
 def trial(tmp_path):
     """A job of harbor's with one trial."""
@@ -246,27 +229,6 @@ def test_what_is_wrong_is_said(episodes, folder, tmp_path):
     with pytest.raises(DataError, match="holds no ATIF document"):
         export(tmp_path / "none", tmp_path / "b.jsonl", to="trajectories")
     assert not Path(tmp_path / "b.jsonl").exists()
-
-
-ANOTHERS = {
-    "schema_version": "ATIF-v1.6",
-    "session_id": "s",
-    "agent": {"name": "a", "version": "1", "model_name": "m"},
-    "steps": [
-        {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Do it."}]},
-        {
-            "step_id": 2,
-            "source": "agent",
-            "message": "I do.",
-            "reasoning_content": "Hm.",
-            "tool_calls": [{"tool_call_id": "1", "function_name": "f", "arguments": {}}],
-            "observation": {"results": [{"content": "done"}]},
-            "metrics": {"completion_token_ids": [1, 2], "logprobs": [-0.1, -0.2]},
-            "extra": {"reward": 1.0},
-        },
-    ],
-    "final_metrics": {"extra": {"reward": 0.5}},
-}
 
 
 def places(value, before=()):
