@@ -20,9 +20,9 @@ from tests.conftest import ROOT
 
 jsonschema = pytest.importorskip("jsonschema", reason="needs the package jsonschema")
 HARBOR = os.environ.get("SWEET_RL_HARBOR_PYTHON")
+"""A Python (3.12 or newer) with harbor."""
 FOREIGN, ANOTHERS = json.loads(Path(__file__).with_name("atif_documents.json").read_text()).values()
 """Documents of other people: one that harbor wrote, and one with everything that we read."""
-"""A Python (3.12 or newer) with harbor."""
 
 
 @pytest.fixture(scope="module")
