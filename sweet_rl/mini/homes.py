@@ -49,21 +49,7 @@ class Family(NamedTuple):
 
 
 LOOK: Final = "look_at_obj_in_light"
-FAMILIES: Final = {
-    "pick_and_place_simple": Family("put some {thing} in {place}"),
-    "pick_clean_then_place_in_recep": Family(
-        "clean some {thing} and put it in {place}", "clean", "SinkBasin", "(isClean ?o)"
-    ),
-    "pick_heat_then_place_in_recep": Family(
-        "heat some {thing} and put it in {place}", "heat", "Microwave", "(isHot ?o)"
-    ),
-    "pick_cool_then_place_in_recep": Family(
-        "cool some {thing} and put it in {place}", "cool", "Fridge", "(isCool ?o)"
-    ),
-    LOOK: Family("look at {thing} under the {place}"),
-}
-"""By ALFWorld's names of tasks."""
-
+FAMILIES: Final = {name: Family(**given) for name, given in _CATALOGUE["families"].items()}
 _GOALS: Final[list[str]] = _CATALOGUE["goals"]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Final
@@ -257,23 +258,6 @@ def _corpus() -> Iterator[Text]:
         yield replace(text, solution=text.messages[-1].content.partition("\n")[2])
 
 
-_CARD = """\
-# The embedded agent of the mini benchmark, seed {seed}
-
-A Llama of 0.7 million parameters, two layers of width 128, with a tokenizer of its own whose tokens are as long as
-a line. Made from nothing, on generated texts only: `sweet-rl make_embedded_agent FOLDER --seed {seed}`.
-
-It can play the worlds `trades`, `usual` and `easy` (docs/mini.md): it asks about one extra a turn, keeps track of
-what it has asked, and writes down the amounts. After a solution it asks mostly about what stands there, so
-that a critic made of it can read what is hidden. Now and then it answers early or asks on: that is left to learn.
-
-It cannot do anything else: it knows no English and no Python beyond the lines of these worlds. It does not
-know which extras are usual, in any trade. What it reads a solution for is taught, not brought from pre-training, and
-a solution in other words says nothing to it.
-
-Measured on mini:trades:dev; gates were fixed before any study:
-"""
-
 TEXTS: Final = PretrainingTexts(
     "llm_agent_mini_prompt",
     _corpus,
@@ -286,5 +270,5 @@ TEXTS: Final = PretrainingTexts(
     (*QUESTIONS, *map(extras.shop, extras.TRADES)),
     once=QUESTIONS,
     figures=figures,
-    card=_CARD,
+    card=Path(__file__).with_name("card.txt").read_text("utf-8"),
 )
