@@ -14,21 +14,8 @@ from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError
 from sweet_rl.mini.objects.asker import guess
 from sweet_rl.records import load_trajectories, read_rows
-from sweet_rl.studies.archer.recipe import (
-    BOUNDS,
-    CONFIG,
-    IMITATION,
-    LAYERS,
-    LEVEL,
-    START,
-    TEACHER,
-    WIDTH,
-    OnlineStudy,
-    area,
-    best_asker,
-    has_critic,
-    names,
-)
+from sweet_rl.studies.archer import recipe
+from sweet_rl.studies.archer.recipe import LEVEL, START, OnlineStudy, best_asker
 from sweet_rl.studies.results import (
     Comparison,
     Counted,
@@ -68,8 +55,8 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         Method(name, *TITLES[name], tuple(_run(study, name, seed) for seed in study.numbers))
         for name in (START, *study.methods)
     ]
-    games = {TEACHER: [(seed, study.teacher(seed)) for seed in study.numbers]}
-    games |= {name: [(study.first_seed, study.bound(name))] for name in BOUNDS}
+    games = {recipe.TEACHER: [(seed, study.teacher(seed)) for seed in study.numbers]}
+    games |= {name: [(study.first_seed, study.bound(name))] for name in recipe.BOUNDS}
     for name, paths in games.items():
         runs = tuple(Run(seed, _measured(_whole(path))) for seed, path in paths)
         methods.append(Method(name, *TITLES[name], runs, bound=True))
@@ -82,12 +69,12 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         curves=TEXTS["curves"],
         methods=tuple(methods),
     )
-    config = load_config(CONFIG, study.overrides(START, study.first_seed))
+    config = load_config(recipe.CONFIG, study.overrides(START, study.first_seed))
     settings: dict[str, Json] = {
         "seeds": list(study.numbers),
         "games of the demonstrator": f"{study.teacher_games} a word, skill {study.skill:g}",
         "games to measure on": f"{study.test_games} a word",
-        **{f"imitation: {name}": value for name, value in IMITATION.items()},
+        **{f"imitation: {name}": value for name, value in recipe.IMITATION.items()},
         **{name: config[name] for name in _KEPT},
     }
     for method, own in study.methods.items():
@@ -102,8 +89,8 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     return Results(
         "archer",
         "ArCHer and its rivals on Twenty Questions",
-        f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {LAYERS} layers and width "
-        f"{WIDTH}, which first imitated a scripted player.",
+        f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {recipe.LAYERS} layers and width "
+        f"{recipe.WIDTH}, which first imitated a scripted player.",
         with_claims([part]),
         tuple(_dialogues(study)),
         settings=settings,
@@ -187,12 +174,12 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
     measures = _measured(sampled) | {"greedy": Counted(fmean(game.reward or 0.0 for game in greedy))}
     if method != START:
         rows = [row for _, row in read_rows(study.run(method, seed) / "metrics.jsonl")]
-        size = int(load_config(CONFIG, study.overrides(method, seed))["rollout_size"])
+        size = int(load_config(recipe.CONFIG, study.overrides(method, seed))["rollout_size"])
         # What an iteration plays is the policy that has learned from the games before it.
         played = accumulate((size - row["rollout.failed"] for row in rows), initial=0)
         curves["return"] = tuple((x, row["rollout.mean"]) for x, row in zip(played, rows, strict=False))
         curves["loss"] = tuple((row["step"], row["q1.loss"]) for row in rows if "q1.loss" in row)
-        if has_critic(method, study.methods[method]):
+        if recipe.has_critic(method, study.methods[method]):
             swapped = json.loads(study.swap(method, seed).read_text())
             for key, name in {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}.items():
                 if swapped[key] is not None:
@@ -202,9 +189,9 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
                 (words == guess(game.task.hidden_information), best_asker().advantage(said[:turn], words))
                 for game, said in ((game, _exchanges(game)) for game in sampled)
                 for turn, (words, _) in enumerate(said)
-                if words in names()
+                if words in recipe.names()
             ]
-            if (exact := area(named)) is not None:
+            if (exact := recipe.area(named)) is not None:
                 measures["auc_exact"] = Counted(exact)
     return Run(seed, measures, curves)
 

@@ -10,15 +10,7 @@ from typing import Any, Final
 
 from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
-from sweet_rl.studies.reflect.recipe import (
-    FINE_TUNING,
-    LAYERS,
-    ONLINE,
-    RANDOM_SHARE,
-    TRAINING,
-    WIDTH,
-    ReflectStudy,
-)
+from sweet_rl.studies.reflect.recipe import LAYERS, RANDOM_SHARE, WIDTH, ReflectStudy
 from sweet_rl.studies.reflect.worlds import TAXI
 from sweet_rl.studies.results import (
     Axes,
@@ -78,9 +70,9 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
             if method.online and not method.policy_of:
                 amount = list(study.online(world, method))
                 settings[f"{world}, {method.key}: iterations, episodes, rate"] = amount
-    settings |= {f"training: {name}": value for name, value in TRAINING.items() if name != "quiet"}
-    settings |= {f"fine-tuning: {name}": value for name, value in FINE_TUNING.items()}
-    settings |= {f"online: {name}": value for name, value in ONLINE.items()}
+    for kind in ("training", "fine_tuning", "online"):
+        given = worlds.SETTINGS[kind].items()
+        settings |= {f"{kind.replace('_', '-')}: {name}": value for name, value in given if name != "quiet"}
     return Results(
         "reflect",
         "Reflect-RL from nothing",

@@ -34,22 +34,9 @@ from sweet_rl.studies.results import (
     provenance,
     texts_of,
 )
+from sweet_rl.studies.sweet import settings
 from sweet_rl.studies.sweet.pages import page_results
-from sweet_rl.studies.sweet.settings import (
-    ALL_WAYS,
-    BLIND_CRITIC,
-    BLIND_POLICY,
-    CHOOSERS,
-    CRITIC,
-    DIALOGUE_DPO,
-    GUARDS,
-    LINES,
-    POLICY,
-    REJECTION,
-    SWEETS,
-    Study,
-    chosen_by,
-)
+from sweet_rl.studies.sweet.settings import LINES, Study
 from sweet_rl.types import AgentTurn, Json, Trajectory
 
 TEXTS: Final = texts_of(__package__)
@@ -114,7 +101,7 @@ _NAME: Final = re.compile(r"best_of_(\d+)_by_(\w+)")
 
 def choosing_agents(study: Study) -> list[str]:
     """Names of all agents of a study whose turns a critic chooses."""
-    return [chosen_by(critic, turns) for turns in study.best_of for critic in CHOOSERS]
+    return [settings.chosen_by(critic, turns) for turns in study.best_of for critic in settings.CHOOSERS]
 
 
 def comparison_at_test_time(
@@ -145,7 +132,7 @@ def comparison_at_test_time(
 
 def measured_in(study: Study) -> list[str]:
     """The methods that a study has, in the order of `METHODS`."""
-    return [name for name in METHODS if name not in ALL_WAYS or name in study.ways]
+    return [name for name in METHODS if name not in settings.ALL_WAYS or name in study.ways]
 
 
 def agreement(study: Study, name: str) -> dict[str, Counted]:
@@ -304,14 +291,14 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
 
 def settings_of(study: Study) -> dict[str, Json]:
     """Sizes, and what every method is trained with."""
-    blind = next(way for way in SWEETS if way.critic == "critic_blind")
+    blind = next(way for way in settings.SWEETS if way.critic == "critic_blind")
     trained = {
-        "critic": CRITIC,
-        "policy": POLICY,
-        "blind critic": BLIND_CRITIC,
-        "its policy": BLIND_POLICY,
-        "trajectory DPO": DIALOGUE_DPO,
-        "rejection fine-tuning": REJECTION,
+        "critic": settings.CRITIC,
+        "policy": settings.POLICY,
+        "blind critic": settings.BLIND_CRITIC,
+        "its policy": settings.BLIND_POLICY,
+        "trajectory DPO": settings.DIALOGUE_DPO,
+        "rejection fine-tuning": settings.REJECTION,
     }
     return {
         "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
@@ -319,9 +306,9 @@ def settings_of(study: Study) -> dict[str, Json]:
         "candidates a turn": study.candidates,
         "dialogues of each task with candidates": study.candidates_of,
         "pairs a turn": study.pairs_per_turn,
-        "least difference of their scores": SWEETS[0].margin,
-        "least score of a chosen turn": SWEETS[0].min_score,
+        "least difference of their scores": settings.SWEETS[0].margin,
+        "least score of a chosen turn": settings.SWEETS[0].min_score,
         "least score with the blind critic": blind.min_score,
-        **GUARDS,
+        **settings.GUARDS,
         **{f"{title}: {name}": value for title, own in trained.items() for name, value in own.items()},
     }
