@@ -2,16 +2,14 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
-from sweet_rl.mini.backend import extras, pretraining
+from sweet_rl.mini.backend import extras
 from sweet_rl.mini.backend.extras import Verdict
-from sweet_rl.mini.backend.pretraining import figures
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Ending, Results, Turn
@@ -293,27 +291,19 @@ def read(path):
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def test_an_agent_that_fails_a_gate_is_refused_with_its_figure(tmp_path, monkeypatch):
-    from sweet_rl.mini.embedded_agent import make_agent
+def test_the_packaged_agent_comes_with_its_figures_and_another_one_is_measured(tmp_path, monkeypatch):
+    """What is measured, and refused: tests/mini/test_embedded_agent.py."""
 
-    make_agent(tmp_path / "agent", pretraining.TEXTS, seed=0, steps=0.003, quiet=True)
-    quick = replace(pretraining.TEXTS, figures=partial(figures, each=2, dialogues=2))
-    monkeypatch.setattr(pretraining, "TEXTS", quick)
-    with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
-        check_agent(str(tmp_path / "agent"), str(tmp_path / "gates.json"))
-    assert not (tmp_path / "gates.json").exists()
+    def refused(*_):
+        raise UsageError("P(charged), right solution 0.1")
 
-
-def test_the_packaged_agent_comes_with_its_figures_which_are_not_measured_again(tmp_path, monkeypatch):
-    def measured(*_):
-        raise AssertionError
-
-    monkeypatch.setattr("sweet_rl.mini.embedded_agent.check_gates", measured)
+    monkeypatch.setattr("sweet_rl.mini.embedded_agent.check_gates", refused)
     check_agent("embedded", str(tmp_path / "gates.json"))
     figures = json.loads((tmp_path / "gates.json").read_text())
     assert figures == json.loads((Path(model_path("embedded")) / "figures.json").read_text())
-    with pytest.raises(AssertionError):  # the same agent under its path is anyone's
+    with pytest.raises(UsageError, match="right solution 0.1"):  # the same agent under its path is anyone's
         check_agent(model_path("embedded"), str(tmp_path / "other.json"))
+    assert not (tmp_path / "other.json").exists()
 
 
 def test_scores_with_another_solution_are_put_in_place_of_the_right_ones(tmp_path):
