@@ -225,36 +225,19 @@ def test_a_dialogue_shows_what_could_have_been_said(study):
     looked_at(study, "warm_start", [row])
     replace_rows(study.dialogues, [row])
     opening = [ASK["storage"], ASK["delivery"], ASK["storage"], ASK["tuning"]]
-    replace_rows(
-        study.path("sweet.seen.jsonl"),
-        [
-            ranked(row, 1, opening, [0.1, 0.4, 0.1, 0.7]),
-            ranked(row, 3, [ASK["framing"], ASK["tuning"]], [None, 0.6]),
-        ],
-    )
+    answering = ranked(row, 3, [ASK["framing"], ASK["tuning"]], [None, 0.6])
+    replace_rows(study.path("sweet.seen.jsonl"), [ranked(row, 1, opening, [0.1, 0.4, 0.1, 0.7]), answering])
     _, dialogue = results(study, {}).dialogues
+    useful, useless = "useful question", "useless question"
+    asked = (
+        Candidate(ASK["tuning"], 0.7, 1, useful),
+        Candidate(ASK["delivery"], 0.4, 1, useful),
+        Candidate(ASK["storage"], 0.1, 2, useless),
+    )
+    answered = (Candidate(ASK["tuning"], 0.6, 1, useful), Candidate(ASK["framing"], None, 1, useless))
     assert dialogue.turns == (
-        Turn(
-            ASK["delivery"],
-            TOLD["delivery"],
-            "useful question",
-            0.4,
-            (
-                Candidate(ASK["tuning"], 0.7, 1, "useful question"),
-                Candidate(ASK["delivery"], 0.4, 1, "useful question"),
-                Candidate(ASK["storage"], 0.1, 2, "useless question"),
-            ),
-        ),
-        Turn(
-            GUESS,
-            None,
-            "early answer",
-            None,
-            (
-                Candidate(ASK["tuning"], 0.6, 1, "useful question"),
-                Candidate(ASK["framing"], None, 1, "useless question"),
-            ),
-        ),
+        Turn(ASK["delivery"], TOLD["delivery"], useful, 0.4, asked),
+        Turn(GUESS, None, "early answer", None, answered),
     )
 
 
@@ -301,7 +284,7 @@ def test_the_packaged_agent_comes_with_its_figures_and_another_one_is_measured(t
     check_agent("embedded", str(tmp_path / "gates.json"))
     figures = json.loads((tmp_path / "gates.json").read_text())
     assert figures == json.loads((Path(model_path("embedded")) / "figures.json").read_text())
-    with pytest.raises(UsageError, match="right solution 0.1"):  # the same agent under its path is anyone's
+    with pytest.raises(UsageError, match="right solution"):  # the same agent under its path is anyone's
         check_agent(model_path("embedded"), str(tmp_path / "other.json"))
     assert not (tmp_path / "other.json").exists()
 
