@@ -33,7 +33,14 @@ from tests.conftest import ROOT
 
 
 def asked(tmp_path, **changes):
-    sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "markdown": False, "folder": str(tmp_path)}
+    sizes = {
+        "train_tasks": 4,
+        "test_tasks": 2,
+        "dev": False,
+        "markdown": False,
+        "packaged": "",
+        "folder": str(tmp_path),
+    }
     what = {"agents": ["embedded"], "seeds": [5], "trades": [1], "ways": "sweet", "best_of": []}
     return argparse.Namespace(**sizes, **(what | changes), output=str(tmp_path / "out.json"))
 
