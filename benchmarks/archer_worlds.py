@@ -84,8 +84,8 @@ def _chain(folder: Path, world: str, seed: int) -> Chain:
     if CONFIGS[world] == "archer_debug":
         own |= {
             "world": world,
-            "tasks": world_of(world).train_tasks,
-            "eval_tasks": world_of(world).test_tasks,
+            "tasks": world_of(world).tasks.train,
+            "eval_tasks": world_of(world).tasks.test,
         }
     overrides = tuple(f"{name}={value}" for name, value in {**SETTINGS, **own}.items())
     imitating = {"world": world, "seed": seed, "overwrite": True, "quiet": True}

@@ -176,7 +176,7 @@ async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
 async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """On the shortest way, so that episodes last."""
     from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame, plan
-    from sweet_rl.worlds.text_game_env import TextGameEnv
+    from sweet_rl.worlds.text_games import TextGameEnv
 
     tasks = load_tasks("taxi:full")
     ways = {task.task_id: [LABELS[action] for action in plan(task.row["start"])] for task in tasks}
@@ -219,12 +219,12 @@ async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """Embedded repositories; the agent takes any command but handing in, until the horizon."""
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories import Library
-    from sweet_rl.worlds.text_game_env import TextGameEnv
+    from sweet_rl.worlds.text_games import TextGameEnv
 
     library = Library()
 
     def say(seen: Observation) -> str:
-        offered = offered_commands(seen.messages[-1].content, world_of("auto_explore").action_head)
+        offered = offered_commands(seen.messages[-1].content, world_of("auto_explore").learning.head)
         labels = [label for label, command in offered.items() if not command.startswith("id ")]
         return labels[(seen.seed + 7 * seen.turn) % len(labels)]
 
@@ -239,11 +239,11 @@ async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """
     from sweet_rl.worlds.alfworld.engine import Household
     from sweet_rl.worlds.alfworld.game import HouseholdGame
-    from sweet_rl.worlds.text_game_env import TextGameEnv
+    from sweet_rl.worlds.text_games import TextGameEnv
 
     def say(seen: Observation) -> str:
         return draw.choice(
-            list(offered_commands(seen.messages[-1].content, world_of("alfworld").action_head))
+            list(offered_commands(seen.messages[-1].content, world_of("alfworld").learning.head))
         )
 
     draw = Random(0)

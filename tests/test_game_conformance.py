@@ -26,8 +26,8 @@ ACTIONS = {
 ANY_ACTIONS = ["first", "second", "third"]
 """In worlds that are not in the table."""
 
-GAMES = [name for name in names() if world_of(name).answered_by != "human"]
-QUESTION_GAMES = [name for name in GAMES if world_of(name).answered_by == "oracle"]
+GAMES = [name for name in names() if world_of(name).user.by != "human"]
+QUESTION_GAMES = [name for name in GAMES if world_of(name).user.by == "oracle"]
 
 
 @pytest.fixture(params=GAMES)
@@ -43,7 +43,7 @@ def game(request, monkeypatch):
 
 
 def tasks_of(game):
-    return load_tasks("webshop:2000-2002" if game == "webshop" else world_of(game).sources[0])
+    return load_tasks("webshop:2000-2002" if game == "webshop" else world_of(game).tasks.sources[0])
 
 
 def in_world(game, work, **flags):
@@ -51,7 +51,7 @@ def in_world(game, work, **flags):
 
     async def main():
         world = world_of(game)
-        oracle = world.make_user() if game in QUESTION_GAMES else None
+        oracle = world.user.make() if game in QUESTION_GAMES else None
         async with world.open(world.options(**flags), oracle) as make:
             return await work(make)
 
@@ -181,7 +181,7 @@ def test_embedded_oracle(game):
     )
 
     async def main():
-        oracle = world_of(game).make_user()
+        oracle = world_of(game).user.make()
         assert oracle.name
         replies = await asyncio.gather(*(oracle.reply(context) for _ in range(5)))
         await oracle.close()

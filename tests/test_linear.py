@@ -37,7 +37,7 @@ from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
 from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream_body
 from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
-from sweet_rl.worlds.auto_explore.sandbox import extract_commands
+from sweet_rl.worlds.auto_explore.repositories import split_command
 from sweet_rl.worlds.dialogue import PARSERS
 from sweet_rl.worlds.webshop.pages import visible_nodes
 from tests.conftest import ROOT
@@ -348,9 +348,8 @@ WORK = {
     "a stream": streamed,
     "a page in a text": extract_html,
     "a page of a shop": visible_nodes,
+    "a command in a repository": split_command,
     "a verdict": lambda text: read_verdict(text, order="AB"),
-    "commands": extract_commands,
-    "commands in a block": lambda text: extract_commands(f"```bash\n{text}\n```"),
     "a label": lambda text: extract_action(text, ["1", "2"]),
     "offers": lambda text: offered_commands(f"Actions:\n{text}", "Actions:"),
     "a command": lambda text: (typed(text), is_refused(text)),

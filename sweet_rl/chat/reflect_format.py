@@ -47,7 +47,7 @@ class SftTexts(NamedTuple):
 
 
 def split_prompt(text: str, head: str | None) -> PromptParts:
-    """Cut a state's prompt where its list of actions begins: at the last `head` (`World.action_head`) in it."""
+    """Cut a state's prompt where its list of actions begins: at the last `head` (`World.learning.head`) in it."""
     at = text.rfind(head) if head else -1
     return PromptParts(text, "") if at < 0 else PromptParts(text[:at], text[at:])
 

@@ -214,7 +214,8 @@ def bound_names(wanted: str, world: World) -> list[str]:
     if wanted == "none":
         return []
     if wanted == "world":
-        return list(world.bounds or dict.fromkeys((*world.agents[:1], *world.agents[-1:])))
+        agents = list(world.agents)
+        return list(world.scores.ceiling_and_floor or dict.fromkeys((*agents[:1], *agents[-1:])))
     for name in listed(wanted):
         if name not in world.agents:
             raise no_such(f"scripted agent of {world.name} for --bounds", name, world.agents)
@@ -226,7 +227,7 @@ def run(flags: EvalFlags, cast: Cast) -> None:
     from sweet_rl.evaluation.comparison import EPISODES
     from sweet_rl.evaluation.page import report_page
 
-    world, source = cast.world, flags.tasks or cast.world.test_tasks
+    world, source = cast.world, flags.tasks or cast.world.tasks.test
     tasks = tasks_of(source, flags.num_tasks, flags.sample_ids, world)
     offered = {name: value for name, value in vars(cast.options).items() if name != "compat"}
     grading = grading_by(
@@ -277,7 +278,7 @@ def _folder_name(flags: EvalFlags, cast: Cast, source: str) -> str:
     """World, tasks, agent, human, and a digest of all else that makes it another evaluation."""
     servers = [cast.agent.agent_base_url, *(cast.human.urls if cast.human_served else [])]
     known = {"servers": [shown(str(url)) for url in servers], "tasks": source, "ids": flags.sample_ids}
-    answers = [] if cast.world.answered_by == "world" else [cast.human.env_model]
+    answers = [] if cast.world.user.by == "world" else [cast.human.env_model]
     tasks = Path(source).name.removesuffix(".jsonl") if flags.tasks else "test"
     words = (cast.world.name, tasks, cast.agent.agent_model, *answers)
     last = (re.sub(r"[^\w.=]+", "_", word.rstrip("/").rpartition("/")[2]).strip("_") for word in words)
@@ -322,14 +323,14 @@ def _report(this: EvalRun, cast: Cast, found: Episodes, bounds: Mapping[str, Seq
 
 def _human(cast: Cast, provenance: Mapping[str, Json]) -> dict[str, Json]:
     """Who answered: the model, its prompt and its version."""
-    if cast.world.answered_by == "world":
+    if cast.world.user.by == "world":
         return {}
     human = cast.human
     known: dict[str, Json] = {"model": provenance["env_model"] or human.env_model}
     if not cast.human_served:
         return known | {"prompt": "", "version": f"sweet_rl {provenance['sweet_rl']}"}
     return known | {
-        "prompt": human.user_prompt_path or cast.world.user_prompt or "",
+        "prompt": human.user_prompt_path or cast.world.user.prompt or "",
         "prompt_digest": cast.human_settings().get("user_prompt", ""),
         "version": shown(f"as {', '.join(human.urls)} has it"),
     }

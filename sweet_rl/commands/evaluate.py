@@ -82,7 +82,7 @@ def _world_in(saved_path: str) -> World:
 
 def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any]) -> Callable[..., None]:
     """The stage that grades files of a world, to be called with one, and with further flags."""
-    stage = load(world.evaluation)
+    stage = load(world.scores.stage)
     known = inspect.signature(stage).parameters
     if "regrade" in given and "regrade" not in known:
         raise UsageError(
@@ -91,7 +91,7 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
         )
     if idle := [flag for flag in given if flag not in known]:
         raise UsageError(
-            f"--{idle[0]} is no flag of {world.evaluation}, which grades {world.name}. Leave it out."
+            f"--{idle[0]} is no flag of {world.scores.stage}, which grades {world.name}. Leave it out."
         )
     taken = {flag: value for flag, value in offered.items() if flag in known}
     return partial(plain(stage), **given, **taken)
@@ -249,7 +249,7 @@ def _refuse_two_worlds(path: str, lines: Sequence[int], trajectories: Sequence[T
     for line, one in zip(lines, trajectories, strict=True):
         name, world, task = world_named_in(one.provenance), world_in(one.provenance), one.task
         if name is not None:
-            said, stage = name, world and world.evaluation
+            said, stage = name, world and world.scores.stage
         elif task.test_cases:
             said, stage = "a world with hidden tests", "evaluate_code"
         elif rewards_turns([one]):

@@ -252,7 +252,7 @@ def _judge(world: str | None) -> Judge | None:
     """The oracle of good turns of a world."""
     if world is None:
         return None
-    return world_of(world).good_turn
+    return world_of(world).scores.good_turn
 
 
 def _report(

@@ -65,7 +65,7 @@ class PlayFlags(WorldName, Tasks, Seeded, KeyVar):
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
     kind = oracle_kind(flags["oracle"], flags["oracle_model"])
-    return {"answered_by": {world_of(flags["world"]).answered_by}, "oracle": {kind}}
+    return {"answered_by": {world_of(flags["world"]).user.by}, "oracle": {kind}}
 
 
 def _games() -> str:
@@ -74,8 +74,8 @@ def _games() -> str:
     for name in names():
         with suppress(UsageError):
             world = world_of(name)
-            if world.answered_by != "human":
-                found[name] = world.summary
+            if world.user.by != "human":
+                found[name] = (type(world).__doc__ or "").strip().partition("\n")[0]
     width = max(map(len, found))
     return "\n".join(
         ["Worlds:", *(f"  {name:<{width}}  {summary}".rstrip() for name, summary in found.items())]
@@ -114,9 +114,9 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     import asyncio
 
     world = world_of(flags.world)
-    if world.answered_by == "human":
+    if world.user.by == "human":
         raise UsageError(f"{world.name} is a dialogue with a human, and no game that a person can play here.")
-    if flags.oracle != "embedded" and world.answered_by != "oracle":
+    if flags.oracle != "embedded" and world.user.by != "oracle":
         raise UsageError(f"{world.name} has no oracle: leave out --oracle.")
     key_in(flags.api_key_var)
     seed = secrets.randbelow(2**31) if flags.seed < 0 else flags.seed
@@ -189,7 +189,7 @@ async def _play(live: LiveEpisode, transcript: ChatFormat) -> None:
 
 def choose_task(flags: PlayFlags, world: World) -> Task:
     """The task that the flags name or draw."""
-    source = flags.tasks or world.sources[0]
+    source = flags.tasks or world.tasks.sources[0]
     tasks = load_tasks(source, world=world)
     if not tasks or not all(task.task_id.startswith(f"{world.name}/") for task in tasks):
         raise UsageError(f"--tasks {source} holds no tasks of {world.name} alone.")

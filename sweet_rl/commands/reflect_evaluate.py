@@ -25,8 +25,10 @@ from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_
 from sweet_rl.runs import new_file
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
-from sweet_rl.worlds import first_for, names, world_of
+from sweet_rl.worlds import World, first_for, names, world_of
+from sweet_rl.worlds.base import tasks_in
 from sweet_rl.worlds.options import Measured
+from sweet_rl.worlds.text_games import games_of
 
 if TYPE_CHECKING:
     from sweet_rl.online.reflect.play import Playground
@@ -162,7 +164,7 @@ def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> N
         if reflects:
             raise UsageError(f"{policy} reads no reflections; leave out what stands behind the +.")
     if policy.startswith(LINEAR):
-        if not flags.world.action_head:
+        if not flags.world.learning.head:
             raise UsageError(f"{policy} needs a list of commands in each state, and {flags.env} has none.")
         read_texts(policy.removeprefix(LINEAR))
 
@@ -179,7 +181,7 @@ def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> A
     if policy.startswith(LINEAR):
         path = policy.removeprefix(LINEAR)
         actor = resolve_name("sweet_rl.studies.linear_policy:LinearActor")
-        head, sampling = settings.world.action_head or "", Sampling.of(settings)
+        head, sampling = settings.world.learning.head or "", Sampling.of(settings)
         return actor(head, sampling, seed=settings.seed).fit(read_texts(path), path)
     return None
 
@@ -248,7 +250,7 @@ class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwritin
         "concurrency": "episodes in flight.",
     },
     narrow={"world": {"aliases": ("scenario",)}},
-    options=Options("world", lambda name: world_of(name).as_it_is, names),
+    options=Options("world", lambda name: world_of(name).learning.flags, names),
 )
 def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any, /) -> None:
     """Let a model play a world whose agents choose labels without training.
@@ -264,7 +266,7 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
 
     folder, overwrite = Path(flags.output), flags.overwrite
     world = world_of(flags.world)
-    measured = world.measured(own, tasks=flags.tasks, max_turns=flags.max_turns)
+    measured = _measured_on(world, own, flags.tasks, flags.max_turns)
     name = "random" if flags.random else teacher_flags.name
     journal = beside(folder / "result.txt", f"{flags.world}.{name}", "journal")
     settings = {
@@ -273,7 +275,10 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
         **asdict(own),
     }
     planned = {f"run {number}": number for number in range(flags.runs)}
-    with world.games(measured.options) as make_game, JobFile(journal, settings, overwrite=overwrite) as jobs:
+    with (
+        games_of(world, measured.options) as make_game,
+        JobFile(journal, settings, overwrite=overwrite) as jobs,
+    ):
         tracking.writes(journal, continues=not overwrite)
         for file in ("result.txt", "result_episode.txt"):
             tracking.writes(folder / file, continues=True)
@@ -281,7 +286,13 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
         def expert(game: TextGame, number: int) -> Expert:
             if flags.random:
                 return chance(game, derive_seed(number, "chance"))
-            return world.expert(game) if teacher_flags.teacher == "embedded" else NO_EXPERT
+            if teacher_flags.teacher != "embedded":
+                return NO_EXPERT
+            if knows := world.learning.expert(game):
+                return knows
+            raise UsageError(
+                f"{world.name} has no expert: name a model by --teacher openai, or choose random actions by --random."
+            )
 
         async def episode(job: Job[int], teacher: Teacher) -> Done:
             task = measured.tasks[Random(job.item).randrange(len(measured.tasks))]
@@ -297,6 +308,16 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
         episodes = {key: jobs.results[key] for key in planned if key in jobs.results}
         _write(folder, f"{measured.name} {name}", episodes)
         judge_episodes(jobs, planned, max_failed=flags.max_failed)
+
+
+def _measured_on(world: World, own: Any, tasks: str | None, max_turns: int) -> Measured:
+    """What a model is measured on as it is."""
+    if world.learning.measured is not None:
+        return world.learning.measured(own, tasks, max_turns)
+    if world.learning.head is None:
+        raise UsageError(f"{world.name} offers no labels, and a model is asked for one.")
+    played = tasks_in(world, tasks or world.tasks.test)
+    return Measured(world.name, played, world.options(max_turns=max_turns))
 
 
 _OF_THE_GAMES = ("world", "random", "max_turns", "react", "tasks", "compat")

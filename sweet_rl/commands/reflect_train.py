@@ -30,7 +30,7 @@ from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.flags.shared import LogTo, Quiet
 from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, ReflectSettings, settings_of
 from sweet_rl.types import derive_seed
-from sweet_rl.worlds import flags_of, names, world_of
+from sweet_rl.worlds import flags_of, learning_options, names, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.online.reflect.play import Playground
@@ -92,9 +92,9 @@ def reflect_stage(
 def own_flags(env: str) -> type:
     """The options of a world where an agent learns in it, as settings of a stage; none where it cannot."""
     world = world_of(env)
-    if world.answered_by == "human":
+    if world.user.by == "human":
         return make_dataclass("WorldFlags", [])
-    kind = world.learns_with
+    kind = learning_options(world)
     types = typing.get_type_hints(kind)
     known = {one.name: one for one in flags_of_settings(kind)}
     made = []

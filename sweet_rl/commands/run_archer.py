@@ -75,7 +75,7 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
         flags: the configuration.
         overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
     """
-    name = flags.config_name or str(world_of(first_for("archer")).archer_config)
+    name = flags.config_name or str(world_of(first_for("archer")).archer.config)
     act = list_settings if flags.settings else run
     act(name, overrides, flags.config_dir)
 
@@ -133,7 +133,7 @@ def run(
     template = template_of(config["template"], world, tasks)
     instructions = _instructions(config, world)
     loop_settings = _loop_settings(config)
-    loop_settings = replace(loop_settings, concurrency=world.at_once(loop_settings.concurrency))
+    loop_settings = replace(loop_settings, concurrency=options.at_once(loop_settings.concurrency))
 
     kept = {**config, "template": template or config["template"]}
     tracking.sets(kept)
@@ -244,7 +244,7 @@ def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> C
     if config["oracle"] == ORACLES[0] and config["oracle_model"]:
         model, others = config["oracle_model"], ", ".join(ORACLES[1:])
         raise UsageError(f"oracle_model={model} belongs to oracle={others}. Leave it out.")
-    if world.answered_by != "human":
+    if world.user.by != "human":
         return Cast(world=world, options=options, human=human)
     usual = "scripted" if config["env_base_url"] is None else "auto"
     human = HumanFlags(env_model=config["env_model"] or usual, env_base_url=config["env_base_url"])
@@ -275,12 +275,12 @@ def _check_overrides(
     for key in given:
         if key not in own and (owners := owners_of(key)):
             raise not_of(key, owners, world.name)
-    asked = config["oracle"] if world.answered_by == "oracle" else world.name
+    asked = config["oracle"] if world.user.by == "oracle" else world.name
     if "env_load_path" in given and "place" not in own and asked not in ORACLES[1:]:
         where = [*ORACLES[1:], *owners_of("place")]
         raise UsageError(f"env_load_path belongs to {' or '.join(where)}, and this is {asked}. Leave it out.")
     facets: dict[str, set[str]] = {"agent_type": {str(config["agent_type"])}}
-    facets |= {"use_lora": {str(config["use_lora"]).lower()}, "answered_by": {world.answered_by}}
+    facets |= {"use_lora": {str(config["use_lora"]).lower()}, "answered_by": {world.user.by}}
     facets |= {"template": {config["template"] or "none"}}
     facets |= {"log_to": set(destination.kinds) or {"none"}}
     flags = [
@@ -291,7 +291,7 @@ def _check_overrides(
 
 def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[list[Task], list[Task]]:
     """What is played, and what is measured on."""
-    played, measured = world.training_tasks(options)
+    played, measured = world.tasks.of(options)
     graded = config["grader"] is None
     tasks = _own_tasks("tasks", config["tasks"] or played, world, graded=graded)
     held_out = _own_tasks("eval_tasks", config["eval_tasks"] or measured, world, graded=graded)
@@ -307,10 +307,10 @@ def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[l
 def _own_tasks(key: str, source: str, world: World, *, graded: bool) -> list[Task]:
     """Tasks of this world; with what they are graded by, if they are."""
     tasks = load_tasks(source)
-    if tasks and (why := world.refuses(tasks)):
+    if tasks and (why := world.tasks.refusal(tasks, world.name)):
         raise UsageError(f"{key}={source} {why}")
     for task in tasks if graded else ():
-        if lacking := world.lacks(task):
+        if lacking := world.tasks.lacks(task):
             raise UsageError(
                 f"{key}={source}: the task {task.task_id!r} has no {lacking}, which {world.name} is graded by. "
                 "Name other tasks, or a grader of your own."
@@ -377,7 +377,9 @@ def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | 
     if name in (None, CHAT_TEMPLATE):
         return None
     if name == OWN_TEMPLATE:
-        return world.template(tasks)
+        return (
+            world.archer.template(tasks) if world.archer.template else f"{world.system_prompt()}\n\n{{obs}}"
+        )
     return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
 
 

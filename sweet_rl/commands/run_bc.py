@@ -257,12 +257,14 @@ class Demonstrations:
     def refuses(self, game: Trajectory) -> bool:
         """Whether it is of another world."""
         named = world_in(game.provenance) if self.graded else None
-        return bool(self.world.refuses([game.task])) or (named is not None and named.name != self.world.name)
+        return bool(self.world.tasks.refusal([game.task], self.world.name)) or (
+            named is not None and named.name != self.world.name
+        )
 
     @property
     def graded(self) -> bool:
         """Whether what an episode is worth is graded at its end; else its turns are rewarded."""
-        return self.world.answered_by == "human"
+        return self.world.user.by == "human"
 
     @property
     def options(self) -> Options:
@@ -272,7 +274,7 @@ class Demonstrations:
     @property
     def config_name(self) -> str:
         """Of the configuration that plays the world online, or of one for worlds of its kind."""
-        return self.world.archer_config or (_GRADED if self.graded else _ANY)
+        return self.world.archer.config or (_GRADED if self.graded else _ANY)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -282,16 +284,16 @@ class Demonstrations:
     @property
     def own_settings(self) -> list[str]:
         """Settings for a configuration that does not know the world."""
-        if self.world.archer_config:
+        if self.world.archer.config:
             return []
-        played, measured = self.world.training_tasks(self.options)
+        played, measured = self.world.tasks.of(self.options)
         short = [] if self.graded else ["max_new_tokens=32"]
         return [f"world={self.flags.world}", f"tasks={played}", f"eval_tasks={measured}", *short]
 
     @property
     def played(self) -> str:
         """The task source that the scripted agent plays, as online."""
-        return self.flags.tasks or self.config["tasks"] or self.world.training_tasks(self.options)[0]
+        return self.flags.tasks or self.config["tasks"] or self.world.tasks.of(self.options)[0]
 
     @property
     def goes_on(self) -> str:
@@ -350,7 +352,7 @@ _TASKS, _GAMES = 1000, 5000
 
 def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
     """The file of games that a scripted agent has played; continues one that was begun."""
-    path, games = folder / _FILE, show.flags.games or show.world.games_shown
+    path, games = folder / _FILE, show.flags.games or show.world.archer.games_shown
     every = load_tasks(show.played, num_tasks=show.flags.num_tasks)
     number = len(every) if show.flags.num_tasks else min(len(every), _TASKS, max(1, _GAMES // games))
     print(
@@ -430,7 +432,9 @@ def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
     """A turn as the agent must write it: in one world as JSON."""
     from sweet_rl.online.archer import Demonstration
 
-    return Demonstration(step.observation, show.world.shown_action(step.action.strip("\n"), show.options))
+    return Demonstration(
+        step.observation, show.world.archer.shown_action(step.action.strip("\n"), show.options)
+    )
 
 
 def _texts(

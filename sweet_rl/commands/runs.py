@@ -144,7 +144,7 @@ class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
 @recorded("generate_tasks", reads=("source",))
 @stage(
     "output_path",
-    defaults={"num_tasks": 1000, "source": world_of(first_for("dialogue")).train_tasks},
+    defaults={"num_tasks": 1000, "source": world_of(first_for("dialogue")).tasks.train},
     helps={
         "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all.",
         "num_tasks": "how many; the first ones of a larger number are the same.",
@@ -157,7 +157,7 @@ def generate_tasks(flags: TaskFileFlags, /) -> None:
     The same seed gives the same tasks on every machine; the train and test splits share none. Other stages
     also take the lists directly, as --input_path.
     """
-    lists = [source for world in all_worlds() for source in world.sources]
+    lists = [source for world in all_worlds() for source in world.tasks.sources]
     if flags.source.partition(":")[0] not in lists:
         raise UsageError(f"--source {flags.source!r} is no world's list. There are {', '.join(lists)}.")
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)

@@ -43,5 +43,6 @@ def serve_simulator(flags: SimulatorFlags, /) -> None:
     from sweet_rl.users.server import serve
 
     api_key = os.environ[named] if named is not None else None
-    speakers = {"scripted": world_of(flags.world).served_human()}
+    world = world_of(flags.world)
+    speakers = {"scripted": world.user.served(world.name)}
     asyncio.run(serve(speakers, flags, flags.host, flags.at_port, api_key=api_key, quiet=flags.quiet))

@@ -48,12 +48,11 @@ from sweet_rl.worlds import (
     first_for,
     load_tasks,
     names,
-    options_by_name,
     world_of,
 )
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY
 
-WORLD_OPTIONS = Chosen("world", options_by_name, names)
+WORLD_OPTIONS = Chosen("world", lambda name: world_of(name).options, names)
 """The flags of the world that is named."""
 
 TAKEN = {
@@ -100,7 +99,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         engines.add(engine_of(reflects, world))
     human = {"server" if cast.human_served else "here"}
     return {
-        "answered_by": {world.answered_by},
+        "answered_by": {world.user.by},
         "agent_model": {cast.agent.agent_model},
         "agent": {cast.engine},
         "engine": engines,
@@ -201,7 +200,7 @@ def planned(
             repair=repair,
         )
         if not (journal.rows or flags.overwrite or flags.to_continue):
-            cast.world.check_place(cast.options)
+            cast.options.check_place()
         journal.rows.clear()
         yield journal, todo, settings
 
@@ -241,7 +240,7 @@ def simulate(
             session.add(trajectory)
 
         async def play() -> None:
-            at_once, path = cast.world.at_once(flags.batch_size), Path(flags.output_path)
+            at_once, path = cast.options.at_once(flags.batch_size), Path(flags.output_path)
             samples = {(one.task.task_id, one.seed): one.sample_index for one in run.todo}
             try:
                 async with cast.opened(tasks, concurrency=at_once, path=path, samples=samples) as playing:

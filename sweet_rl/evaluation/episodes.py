@@ -220,9 +220,10 @@ class _Found:
         self._world = self._world or world
         if name not in self._families:
             # Most tasks need not be decoded for it.
-            plain = world is None or type(world).family is World.family
-            told = not plain or b'"family"' in task or b'"category"' in task
-            self._families[name] = world.family(msgspec.json.decode(task)) if world and told else ""
+            told = world is not None and (b'"family"' in task or b'"category"' in task)
+            said = msgspec.json.decode(task) if told else {}
+            family = said.get("family") or said.get("category")
+            self._families[name] = family if isinstance(family, str) else ""
             self._contents[name] = hash(task)
         roles = [entry.role for entry in row.dialogue_history]
         turns = roles.count("assistant")
@@ -267,7 +268,9 @@ class _Found:
         most = None
         played = [(world, options) for world, options in self._settings.values() if world and options]
         if played and len(played) == len(self._settings):
-            lows, highs = zip(*(world.reward_range(options) for world, options in played), strict=True)
+            lows, highs = zip(
+                *(world.scores.range(world.turns(options)) for world, options in played), strict=True
+            )
             bounds = (None if None in lows else min(lows), None if None in highs else max(highs))
             most = max(world.turns(options) for world, options in played)
         return Episodes(

@@ -334,7 +334,7 @@ def measures_of(several: Sequence[Episodes]) -> list[Measure]:
     worlds = {None if one.world is None else one.world.name: one.world for one in several}
     world = next(iter(worlds.values()))
     if all(any(each.reward is not None for each in one.episodes) for one in several):
-        title = "reward" if world is None or len(worlds) > 1 else world.reward_is
+        title = "reward" if world is None or len(worlds) > 1 else world.scores.name
         rewards = [each.reward for one in several for each in one.episodes if each.reward is not None]
         share = all(0 <= reward <= 1 for reward in rewards)
         if share and title == "return" and len(rewards) == sum(sum(one.graders.values()) for one in several):
@@ -348,7 +348,7 @@ def measures_of(several: Sequence[Episodes]) -> list[Measure]:
     most = max(each.turns for one in several for each in one.episodes)
     high = limit if most <= limit < math.inf else None
     found.append(Measure("turns", "turns", "number", "", 0.0, high))
-    if any(each is None or each.answered_by != "world" for each in worlds.values()):
+    if any(each is None or each.user.by != "world" for each in worlds.values()):
         found.append(Measure("questions", "questions", "number", "", 0.0, high))
     return found
 

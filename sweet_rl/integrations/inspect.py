@@ -41,7 +41,7 @@ def world(choice: WorldChoice) -> Task:
     """Any world; see `WorldChoice`."""
     played, some = tasks_of(choice)
     samples = [Sample(id=one.task_id, input=one.problem_description) for one in some]
-    name = f"{played.name} {choice.tasks or played.test_tasks}"
+    name = f"{played.name} {choice.tasks or played.tasks.test}"
     return Task(MemoryDataset(samples, name=name), solver=conversation(choice), scorer=earned())
 
 

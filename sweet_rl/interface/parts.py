@@ -80,7 +80,7 @@ def world_for(world: World | str) -> World:
             f"world must be a name ({', '.join(names())}), module:ATTRIBUTE, or an object of a subclass of "
             f"sweet_rl.World; {shown(world)}."
         )
-    needed = ("name", "max_turns", "sources", "train_tasks", "test_tasks", "rows", "open")
+    needed = ("name", "rows", "open")
     missing = [one for one in needed if getattr(type(world), one, None) is getattr(World, one, None)]
     if lacking := [one for one in missing if one not in vars(world)]:
         raise UsageError(
@@ -132,7 +132,7 @@ def tasks_for(world: World, tasks: Tasks | None, num_tasks: int | None) -> list[
     if num_tasks is not None:
         check_whole(1, num_tasks=num_tasks)
     if tasks is None or isinstance(tasks, str | Path):
-        source = str(tasks) if tasks is not None else world.test_tasks
+        source = str(tasks) if tasks is not None else world.tasks.test
         some = load_tasks(source, num_tasks=num_tasks, world=world)
     else:
         source = "tasks"

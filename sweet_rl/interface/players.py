@@ -130,7 +130,7 @@ def cast_of(
         server_wait_s=0,
     )
     answers = HumanFlags(server_wait_s=0)
-    if world.answered_by == "world":
+    if world.user.by == "world":
         if human is not None or human_base_url is not None:
             raise UsageError(f"{world.name} asks no human: it answers by itself. Leave `human` out.")
     elif human is None or isinstance(human, str):
@@ -139,7 +139,7 @@ def cast_of(
         if url is None and name not in _WITHOUT_MODEL and not USERS.knows(name):
             hint = "One with a model is behind a server: openai/NAME, with human_base_url."
             raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
-        here = "embedded" if world.answered_by == "oracle" else "scripted"
+        here = "embedded" if world.user.by == "oracle" else "scripted"
         name = here if url is None and name in _WITHOUT_MODEL else name
         answers = replace(answers, env_model=name, env_base_url=url)
     else:

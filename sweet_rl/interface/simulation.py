@@ -168,7 +168,7 @@ async def simulate(
         raise UsageError("to_continue and overwrite are about a file: name it with output_path.")
     episodes = schedule(some, repeats, seed=seed)
     if not (to_continue or overwrite):
-        played.check_place(chosen)
+        chosen.check_place()
     prompt = prompt_for(agent, agent_prompt, played)
     settings = played.settings(chosen) | {"seed": seed}
     if isinstance(agent, str):
@@ -178,7 +178,7 @@ async def simulate(
         settings |= {} if prompt is None else {"agent_prompt": prompt_digest(prompt)}
     named = human is None or isinstance(human, str)
     settings |= cast.human_settings() if named else {"env_model": name_of(human)}
-    ours, at_once = type(played).__module__.startswith("sweet_rl."), played.at_once(concurrency)
+    ours, at_once = type(played).__module__.startswith("sweet_rl."), chosen.at_once(concurrency)
     found: dict[tuple[str, int], Trajectory] = {}
     with _recorded(output_path, settings):
         async with AsyncExitStack() as stack:
@@ -271,7 +271,7 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
     graded = grade(simulate(played, tasks, **settings))
     found, players = episodes_of(graded, played), graded[0].provenance
     title = f"{players['agent_model']} in {played.name}" + (f" x {repeats}" if repeats > 1 else "")
-    about = {} if played.answered_by == "world" else {"human": {"model": players["env_model"]}}
+    about = {} if played.user.by == "world" else {"human": {"model": players["env_model"]}}
     return Evaluated(report_of(found, title, about=about), graded)
 
 

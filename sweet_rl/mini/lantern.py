@@ -21,7 +21,7 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.types import Failure, Json, StopReason, Task
 from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
 from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.options import AgentRequest, Options
+from sweet_rl.worlds.options import AgentRequest, Options, Scores
 
 VARIANTS: Final = {"": range(100), "train": range(80), "test": range(80, 100)}
 """Which variants are whose. They are drawn one by one from their numbers, so any cut is as good."""
@@ -333,17 +333,12 @@ class Lantern(Adventure):
     """Lantern: a small text adventure of twelve rooms, which needs no game file."""
 
     name = "lantern"
-    train_tasks, test_tasks = "lantern:train", "lantern:test"
-    sources = ("lantern",)
+    scores = Scores(lowest=0.0, highest=100.0)  # the score does not fall
     player_rules = "Type what you want to do; what you can do stands in the list. You have {turns} commands."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The variants of a split, one task each."""
         return lantern_tasks(where)
-
-    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
-        """The score's, which does not fall."""
-        return 0.0, 100.0
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:

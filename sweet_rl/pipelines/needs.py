@@ -235,7 +235,7 @@ def _servers(step: Step, *, late: bool) -> list[preflight.Server]:
                 key=key_in(flags.env_api_key_var),
                 prompt="What differs?" if pages else _question(cast),
                 pictures=2 if pages else 0,
-                start=f"hostname and port of simulate_interactions, or there: {world.human_server}",
+                start=f"hostname and port of simulate_interactions, or there: {world.user.server}",
                 late=late,
             )
         )

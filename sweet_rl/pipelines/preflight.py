@@ -89,7 +89,9 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: 
         repair = f"hf download {HUB_REPOSITORY} --repo-type dataset"
         return warn(what, f"{source} is not in the hub's cache and will be fetched.", repair)
     if source.endswith(".jsonl") and not Path(source).is_file():
-        return missing(what, f"there is no file {source!r}", world_of(world).how_to_get(Path(source)))
+        lists = world_of(world).tasks
+        repair = lists.how_to_get(Path(source)) if lists.how_to_get else f"name another file, or {lists.test}"
+        return missing(what, f"there is no file {source!r}", repair)
     try:
         tasks = load_tasks(source, num_tasks=wanted)
     except SweetRLError as error:
@@ -98,10 +100,10 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: 
         seen = f"{source} has {len(tasks)} tasks, {wanted} are wanted"
         return missing(what, seen, f"{variable}={len(tasks)}, or the whole file" if tasks else "another file")
     named = world_of(world)
-    wrong = next((task for task in tasks if named.lacks(task)), None)
+    wrong = next((task for task in tasks if named.tasks.lacks(task)), None)
     if wrong is not None:
-        seen = f"task {wrong.task_id!r} of {source} has no {named.lacks(wrong)}"
-        return missing(what, seen, f"tasks of {named.name}, such as {named.test_tasks}")
+        seen = f"task {wrong.task_id!r} of {source} has no {named.tasks.lacks(wrong)}"
+        return missing(what, seen, f"tasks of {named.name}, such as {named.tasks.test}")
     return fine(what, f"{len(tasks)} of {source}")
 
 

@@ -280,7 +280,7 @@ class HumanFlags(ServerPlace, PatientRequests):
 
     def or_scripted(self, world: World) -> HumanFlags:
         """The human without a model where no server is named, for commands that look for none by themselves."""
-        simulated = world.answered_by == "human" and self.env_model == "auto" and not self.server_named
+        simulated = world.user.by == "human" and self.env_model == "auto" and not self.server_named
         return replace(self, env_model="scripted") if simulated else self
 
     def asked(self) -> dict[str, Json]:

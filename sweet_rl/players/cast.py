@@ -91,8 +91,9 @@ class Cast:
     role: str = "agent"
 
     def __post_init__(self) -> None:
-        if self.agent.agent_model == "auto" and self.world.agents:
-            object.__setattr__(self, "agent", replace(self.agent, agent_model=self.world.agents[0]))
+        if self.agent.agent_model == "auto":
+            first = next(iter(self.world.agents), "auto")
+            object.__setattr__(self, "agent", replace(self.agent, agent_model=first))
 
     def words(self, text: str) -> str:
         """A message with the names that flags have here."""
@@ -155,7 +156,7 @@ class Cast:
                 stack.push_async_callback(policy.close)
             if policy is not None:
                 stack.enter_context(giving(policy, self.system_prompt()))
-            options = self.world.beside(self.options, path, samples or {})
+            options = self.options.beside(path, samples or {})
             yield Playing(await stack.enter_async_context(self.world.open(options, user)), user, policy)
 
     # The agent.
@@ -200,7 +201,7 @@ class Cast:
             request = fields_of("agent_request", agent.agent_request)
             settings |= {"agent_request": request} if request else {}
             return settings | {"temperature": agent.temperature, "max_tokens": agent.max_tokens}
-        taken = self.world.takes.get(agent.agent_model, {})
+        taken = self.world.agents.get(agent.agent_model, {})
         own = {name: getattr(agent, name) for name in taken if name != "unsafe_no_sandbox"}
         return settings | {name: taken[name] if value is None else value for name, value in own.items()}
 
@@ -221,7 +222,7 @@ class Cast:
                     acting = ReflectivePolicy(
                         acting,
                         reflector,
-                        head=self.world.action_head,
+                        head=self.world.learning.head,
                         request=load_prompt(REFLECTION_REQUEST).strip(),
                         reflect_prob=self.agent.reflect_prob,
                         seed=self.seed,
@@ -283,7 +284,7 @@ class Cast:
         engine = self.engine
         if engine not in {OWN, "scripted"}:
             policy = await self._model(engine, concurrency)
-            return policy if self.world.action_head is None else MarkovPolicy(policy)
+            return policy if self.world.learning.head is None else MarkovPolicy(policy)
         agent, prompt = self.agent, self.system_prompt()
         wanted = AgentRequest(
             name=agent.agent_model,
@@ -347,7 +348,7 @@ class Cast:
     @property
     def simulated(self) -> bool:
         """Whether a simulated human answers: neither an oracle nor the world itself."""
-        return self.world.answered_by == "human"
+        return self.world.user.by == "human"
 
     @property
     def own_human(self) -> bool:
@@ -359,7 +360,7 @@ class Cast:
         """Whether a server is asked for who answers."""
         human = self.human
         if not self.simulated:
-            return human.server_named and self.world.answered_by == "oracle"
+            return human.server_named and self.world.user.by == "oracle"
         return human.server_named or (human.env_model != "scripted" and not USERS.knows(human.env_model))
 
     def check_human(self) -> None:
@@ -369,7 +370,7 @@ class Cast:
         with self._in_words():
             if self.own_human:
                 USERS.find(model)
-            elif named and self.world.answered_by == "oracle" and model in here[::2]:
+            elif named and self.world.user.by == "oracle" and model in here[::2]:
                 raise UsageError(
                     f"--env_model {model} is the oracle in this process, and {PLACE_FLAGS} name a server. Leave one of them out."
                 )
@@ -379,7 +380,7 @@ class Cast:
                     raise no_such("--env_model without a server", model, here, f"{_SERVER_FLAGS} {OWN_HUMAN}")
                 if meant := suggestion(model, here, "--env_model "):
                     raise UsageError(f"There is no --env_model {model}{meant} here. {_SERVER_FLAGS}")
-            if model == "scripted" and self.simulated and named and not self.world.human_is_served:
+            if model == "scripted" and self.simulated and named and not self.world.user.speaker:
                 raise UsageError(
                     "The scripted human looks at pages in this process; no server offers that. Leave out "
                     f"{PLACE_FLAGS}, or name a vision model of the server with --env_model."
@@ -392,9 +393,9 @@ class Cast:
 
     def human_prompt(self) -> str:
         """The instructions of the model that plays the human."""
-        path = self.human.user_prompt_path or str(self.world.user_prompt)
+        path = self.human.user_prompt_path or self.world.user.prompt
         template = load_prompt(path)
-        self.world.check_user_prompt(template, path)
+        self.world.user.check_prompt(template, path)
         return template
 
     def human_settings(self) -> dict[str, Json]:
@@ -404,33 +405,36 @@ class Cast:
             return {"env_model": model}
         if not self.simulated:
             return {"env_model": model if self.human_served else "embedded"} | human.asked()
-        prompt = load_prompt(human.user_prompt_path or str(self.world.user_prompt))
+        prompt = load_prompt(human.user_prompt_path or self.world.user.prompt)
         settings: dict[str, Json] = {"env_model": model, "user_prompt": prompt_digest(prompt)}
         if not self.human_served:
             return settings
-        return settings | self.world.model_user_settings(self.options) | human.asked()
+        return settings | self.world.user.settings(self.options) | human.asked()
 
     async def make_user(self, concurrency: int) -> User | None:
         """The simulated human, or the oracle, whom the caller closes; None where the world itself answers."""
         human, world, model = self.human, self.world, self.human.env_model
-        if world.answered_by == "world":
+        if world.user.by == "world":
             return None
         if not self.human_served:
-            own: User = USERS.make(model, world, flag="env_model") if self.own_human else world.make_user()
+            own: User = (
+                USERS.make(model, world, flag="env_model") if self.own_human else world.user.make(world.name)
+            )
             return own
         asked = {"retry": retry_of(human), **asked_with(human, "env")} if human.oracle == "openai" else {}
         if not self.simulated:
-            return world.make_oracle(
+            return world.user.make_oracle(
                 human.oracle,
                 ",".join(human.urls) if human.oracle == "openai" else str(human.env_base_url),
                 model=None if model in {"auto", "scripted"} else model,
                 api_key=key_in(human.env_api_key_var),
+                world=world.name,
                 concurrency=concurrency,
                 **asked,
             )
         template = self.human_prompt()
         named_by = (
-            f"The human's server is named by {PLACE_FLAGS}, its model by --env_model; {world.human_hint}"
+            f"The human's server is named by {PLACE_FLAGS}, its model by --env_model; {world.user.hint}"
         )
         client = client_of(
             human.urls,
@@ -447,7 +451,7 @@ class Cast:
             await client.close()
             raise
         said = {} if human.env_system_prompt is None else {"system_prompt": human.env_system_prompt}
-        return world.make_model_user(
+        return world.user.make_human(
             client, model, prompt=template, options=self.options, max_tokens=human.env_max_tokens, **said
         )
 

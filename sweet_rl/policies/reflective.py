@@ -96,7 +96,7 @@ class ReflectivePolicy:
         policy: who acts.
         reflector: who writes the analysis: a chat model with its own system prompt, a `SampledPolicy`, or
             anything else that says something about an observation.
-        head: what begins the list of actions (`World.action_head`); None in worlds without one.
+        head: what begins the list of actions (`World.learning.head`); None in worlds without one.
         request: put behind what the reflection model is shown, after a blank line; "" for models that know
             by themselves what to do.
         instruction: on a line of its own before what the policy is shown last.

@@ -133,7 +133,7 @@ def margin_of(row: Candidates, pair: StepPair) -> float:
 
 
 Judge = Callable[[str, Sequence[Message], str], bool | None]
-"""A world's oracle (`World.good_turn`), of hidden solution, dialogue before the turn, and turn."""
+"""A world's oracle (`World.scores.good_turn`), of hidden solution, dialogue before the turn, and turn."""
 
 
 class RightPairs(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sweet_rl.browsers import PageContext
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
-from sweet_rl.prompts import dialogue_string, fill, simulator_prompt
+from sweet_rl.prompts import PLACEHOLDERS, check_placeholders, dialogue_string, fill, simulator_prompt
 from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
 
 SYSTEM_PROMPT: Final = "You are a helpful assistant."
@@ -58,6 +58,15 @@ class OpenAIUser:
         self._template = prompt_template
         self._temperature, self._max_tokens = temperature, max_tokens
         self._system_prompt = system_prompt
+
+    @staticmethod
+    def check_prompt(template: str, path: str) -> None:
+        """Make sure that a prompt has the placeholders of problem, hidden information and dialogue.
+
+        Raises:
+            UsageError: one is missing.
+        """
+        check_placeholders(template, PLACEHOLDERS, path)
 
     async def reply(self, context: UserContext) -> UserReply:
         """One chat completion; a request that cannot be answered gives the published "No response."."""
@@ -109,6 +118,19 @@ class VisionUser(OpenAIUser):
         )
         self._url = DATA_URLS[image_url]
 
+    @staticmethod
+    def check_prompt(template: str, path: str) -> None:
+        """Make sure that a prompt has only placeholders that a vision user fills.
+
+        Raises:
+            UsageError: it has the placeholder of the hidden source.
+        """
+        if "{hidden_information}" in template:
+            raise UsageError(
+                f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages is shown "
+                "pictures and no source. Take it out; {problem_description} and {dialogue_history} may stay."
+            )
+
     def _content(self, context: UserContext) -> Json:
         if not isinstance(context, PageContext):
             raise TypeError("a human with eyes needs a PageContext")
@@ -145,16 +167,3 @@ def vision_content(prompt: str, *, target: str, draft: str | None) -> list[dict[
         else {"type": "text", "text": one}
         for one in (prompt, *shown, TARGET_CAPTION, target)
     ]
-
-
-def check_vision_prompt(template: str, path: str) -> None:
-    """Check that a prompt has only placeholders that a vision user fills.
-
-    Raises:
-        UsageError: it has the placeholder of the hidden source.
-    """
-    if "{hidden_information}" in template:
-        raise UsageError(
-            f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages is shown "
-            "pictures and no source. Take it out; {problem_description} and {dialogue_history} may stay."
-        )

@@ -1,7 +1,7 @@
 """Simulated humans without a model, and an echo, behind real OpenAI endpoints.
 
 Any OpenAI client can talk to it: /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}, /health,
-and /stats of our own. Replies come from `World.served_human`, what requests and
+and /stats of our own. Replies come from `World.user.served`, what requests and
 replies look like, and deliberate faults, from `sweet_rl.users.protocol`.
 """
 

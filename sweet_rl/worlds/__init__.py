@@ -4,15 +4,30 @@ A world of your own is an object of a subclass of `World`; an entry point of the
 it a name. Nothing outside a world's folder knows its name but the list here.
 """
 
-from sweet_rl.worlds.base import World
-from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Options, ScriptedFlags
+from sweet_rl.worlds.base import World, no_agent
+from sweet_rl.worlds.options import (
+    AgentRequest,
+    Answers,
+    Archer,
+    Learning,
+    Level,
+    LevelRequest,
+    Options,
+    Scores,
+    ScriptedFlags,
+    TaskLists,
+)
 from sweet_rl.worlds.registry import (
     agents_with,
     all_worlds,
+    check_tasks,
+    chosen_tasks,
     first_for,
     flags_of,
+    learning_options,
+    levels_of,
+    load_tasks,
     names,
-    options_by_name,
     options_of,
     own_options,
     two_worlds,
@@ -20,14 +35,18 @@ from sweet_rl.worlds.registry import (
     world_named_in,
     world_of,
 )
-from sweet_rl.worlds.tasks import check_tasks, chosen_tasks, load_tasks
 
 __all__ = [
     "AgentRequest",
+    "Answers",
+    "Archer",
+    "Learning",
     "Level",
     "LevelRequest",
     "Options",
+    "Scores",
     "ScriptedFlags",
+    "TaskLists",
     "World",
     "agents_with",
     "all_worlds",
@@ -35,9 +54,11 @@ __all__ = [
     "chosen_tasks",
     "first_for",
     "flags_of",
+    "learning_options",
+    "levels_of",
     "load_tasks",
     "names",
-    "options_by_name",
+    "no_agent",
     "options_of",
     "own_options",
     "two_worlds",

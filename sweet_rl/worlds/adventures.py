@@ -1,7 +1,5 @@
-"""Text adventures as worlds: scenes, the rules of an episode, players without a model. The game itself is handed in.
-
-A turn's reward is what the score rose by. The game's own end (won, lost) terminates the
-episode; `max_turns` truncates it.
+"""Text adventures as worlds: scenes, the rules of an episode, players without a model. A turn's reward is
+what the score rose by.
 
 Published behaviour: docs/published/archer.md (text games).
 """
@@ -19,8 +17,9 @@ from sweet_rl.chat.formats import LastObservation
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Compat, Message, Observation, StepResult, StopReason, Task, derive_seed
-from sweet_rl.worlds.base import World
+from sweet_rl.worlds.base import World, no_agent
 from sweet_rl.worlds.options import AgentRequest
 
 # Interpreters know commands that are not moves. Some write files or keep a second copy of the game that other
@@ -221,20 +220,22 @@ class Adventure(World):
     """A text adventure; subclasses write `rows`, `open` and `routes`."""
 
     max_turns = 50
-    agents = ("walkthrough", "random")
-    agent_prompt = "llm_agent_adventure_prompt.txt"
+    agents: ClassVar = {"walkthrough": {}, "random": {}}
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that knows the way, or one that draws a command."""
         if wanted.name == "random":
             return RandomAdventurer(system_prompt=wanted.system_prompt)
         if wanted.name != "walkthrough":
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         return WalkthroughPolicy(await self.routes(wanted), system_prompt=wanted.system_prompt)
 
     async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
         """The way through every task, by its id."""
         raise NotImplementedError
+
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_adventure_prompt.txt")
 
     def transcript(self) -> LastObservation:
         """The game's last message: each one has the whole state."""

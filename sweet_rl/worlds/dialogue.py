@@ -1,7 +1,5 @@
-"""What the two worlds of ColBench share: an agent asks a simulated human, and submits an answer.
-
-The agent talks until it announces its answer or has used up its turns. Rewards are 0: answers are graded
-afterwards, by `sweet_rl.grading`.
+"""What the two worlds of ColBench share: an agent asks a simulated human, and submits an answer, which is
+graded afterwards.
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming, #frontend-design, #in-episodes.
 """
@@ -29,7 +27,7 @@ from sweet_rl.types import (
     Task,
     UserContext,
 )
-from sweet_rl.worlds.base import Answerer, World
+from sweet_rl.worlds.base import World
 from sweet_rl.worlds.options import Options
 
 HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"
@@ -115,7 +113,6 @@ class Dialogue(World):
 
     max_turns = 10
     options = DialogueOptions
-    answered_by: ClassVar[Answerer] = "human"
 
     def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
         """Whether it passed all tests."""

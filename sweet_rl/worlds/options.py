@@ -1,15 +1,26 @@
-"""The options of a world, and requests for its agents, levels and measurements."""
+"""What a world is described by: its options, its task lists, who answers in it, how it scores and is learned in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+from sweet_rl.chat.reflect_format import CHOICES
+from sweet_rl.contracts import User
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
 from sweet_rl.flags.models import NoSandbox, Skill
 from sweet_rl.flags.shared import Compatible
-from sweet_rl.types import Task
+from sweet_rl.types import Compat, Json, Message, Task
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.reflect_data.teachers import Expert
+    from sweet_rl.text_game import TextGame
+    from sweet_rl.users.protocol import Speaker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +31,257 @@ class Options(Compatible):
         None, "agent turns at most; default the world's own number.", at_least=1, aliases=("max_steps",)
     )
 
+    def beside(self, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Self:
+        """Options of a run whose rows go to `output`, for worlds that keep files beside them.
+
+        Args:
+            output: the file of rows; None for rows in memory, which name files by their whole paths.
+            samples: the number of an episode's repeat, by its task's identity and its seed.
+        """
+        return self
+
+    def check_place(self) -> None:
+        """Make sure that a new run overwrites nothing that the world keeps.
+
+        Raises:
+            UsageError: it would.
+        """
+
+    def at_once(self, wanted: int) -> int:
+        """How many of so many episodes may run at a time."""
+        return wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoFlags(Settings):
+    """Of a world that has none of its own."""
+
 
 COMMON = frozenset(option.name for option in fields(Options))
 """The names of the options that every world has."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLists:
+    """A world's lists of tasks, each a name, and a split behind a colon.
+
+    Args:
+        train: what is played to learn from.
+        test: what is measured on.
+        sources: the names of lists, before the colon; default those of the two.
+        drawn: the two where options decide about them.
+        refuses: why tasks are not of this world, as the rest of a sentence about their source; empty if they are.
+            By default tasks have to be named after the world.
+        lacks: what a task needs and has not; empty for nothing.
+        how_to_get: what to do about a file of tasks that is not there.
+    """
+
+    train: str
+    test: str
+    sources: tuple[str, ...] = ()
+    drawn: Callable[[Any], tuple[str, str]] | None = None
+    refuses: Callable[[Sequence[Task]], str] | None = None
+    lacks: Callable[[Task], str] = lambda task: ""
+    how_to_get: Callable[[Path], str] | None = None
+
+    def __post_init__(self) -> None:
+        own = dict.fromkeys(one.partition(":")[0] for one in (self.train, self.test))
+        object.__setattr__(self, "sources", self.sources or tuple(own))
+
+    def of(self, options: Options) -> tuple[str, str]:
+        """The lists to learn from and to measure on."""
+        return (self.train, self.test) if self.drawn is None else self.drawn(options)
+
+    def refusal(self, tasks: Sequence[Task], world: str) -> str:
+        """Why tasks are not of the world of this name; empty if they are."""
+        if self.refuses is not None:
+            return self.refuses(tasks)
+        if all(task.task_id.startswith(f"{world}/") for task in tasks):
+            return ""
+        return f"holds no tasks of {world}; use {self.train!r}, say."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Who answers the agent: the world itself, an oracle who knows the solution, or a simulated human.
+
+    Args:
+        by: which of them.
+        scripted: who answers without a model, or `module:ATTRIBUTE` of what makes one.
+        oracle: makes an oracle that a model plays, of what runs it, its folder or its server's address, and what else
+            was given for it: its name, a key, how patiently it is asked.
+        model: `module:CLASS` of a human that a model plays, with a `check_prompt`.
+        asked_with: the options that decide how that one is asked.
+        prompt: the packaged prompt of a model that plays the human.
+        speaker: `module:FUNCTION` that answers behind a server without a model, and knows of an episode what a
+            prompt says; without one no server plays the human.
+        hint: what a person may do who has no server for the human.
+        server: the line that starts a server for the human, where a model plays it.
+    """
+
+    by: Literal["world", "oracle", "human"] = "world"
+    scripted: str | Callable[[], User] | None = None
+    oracle: Callable[..., User] | None = None
+    model: str | None = None
+    asked_with: tuple[str, ...] = ()
+    prompt: str = ""
+    speaker: str | None = None
+    hint: str = "see docs/backend.md."
+    server: str = "start a server"
+
+    def make(self, world: str = "This world") -> User:
+        """Who answers without a model, in the world of this name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        maker = self._named(
+            self.scripted, f"{world} has no human or oracle that works without a model", "scripted"
+        )
+        made: User = maker()
+        return made
+
+    def make_oracle(self, kind: str, path: str, *, world: str = "This world", **how: Any) -> User:
+        """An oracle that a model plays.
+
+        Raises:
+            UsageError: models answer no questions here, or not of this kind.
+        """
+        made: User = self._named(self.oracle, f"{world} has no oracle that a model plays", "oracle")(
+            kind, path, **how
+        )
+        return made
+
+    def make_human(
+        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
+    ) -> User:
+        """The simulated human, played by a model behind a server.
+
+        Args:
+            client: of the server; closed with the human.
+            model: the server's name for it.
+            prompt: its instructions.
+            options: of the world.
+            said: `max_tokens` of a reply, and a `system_prompt`, where they are not the usual ones.
+
+        Raises:
+            UsageError: there is none, or the prompt is none for it.
+        """
+        kind = self._named(self.model, "This world has no simulated human that a model plays", "model")
+        human: User = kind(client, model, prompt_template=prompt, **said, **self.settings(options))
+        return human
+
+    def check_prompt(self, template: str, path: str) -> None:
+        """Make sure that a prompt of the human takes what it is shown.
+
+        Raises:
+            UsageError: its placeholders are others, or there is no human.
+        """
+        what = "This world has no simulated human that a model plays"
+        self._named(self.model, what, "model").check_prompt(template, path)
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """What decides about a model that plays the human, besides its name and its prompt."""
+        return {name: getattr(options, name) for name in self.asked_with}
+
+    def served(self, world: str) -> Speaker:
+        """Who answers without a model behind a server.
+
+        Raises:
+            UsageError: there is none.
+        """
+        what = f"{world} has no human that reads what it knows from a prompt"
+        speaker: Speaker = self._named(self.speaker, what, "speaker")
+        return speaker
+
+    @staticmethod
+    def _named(found: str | Callable[..., Any] | None, lacking: str, field: str) -> Any:
+        """What a field says, imported where it is a place."""
+        if found is None:
+            raise UsageError(f"{lacking} (`user=Answers({field}=...)`).")
+        return resolve_name(found) if isinstance(found, str) else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What the reward of an episode says, and who gives it.
+
+    Args:
+        name: what it is called in tables; a share of 1 where it is not a "return".
+        stage: the stage that grades episodes.
+        lowest: the lowest reward of an episode, if there is one: intervals end there.
+        highest: the highest one.
+        worst_turn: the lowest reward of a turn, where the lowest of an episode is that of all turns.
+        success_return: an episode is a success whose rewards sum to more; None: their sum does not say whether it is.
+        ceiling_and_floor: scripted agents; default the first and the last of the world's.
+        good_turn: whether a turn was worth taking, of the hidden solution (`Task.ground_truth`), the dialogue before it
+            and what the agent says, by an oracle that only measures; None where there is none for this task.
+    """
+
+    name: str = "return"
+    stage: str = "evaluate_games"
+    lowest: float | None = None
+    highest: float | None = None
+    worst_turn: float | None = None
+    success_return: float | None = None
+    ceiling_and_floor: tuple[str, ...] = ()
+    good_turn: Callable[[str, Sequence[Message], str], bool | None] = lambda solution, messages, turn: None
+
+    def range(self, turns: int) -> tuple[float | None, float | None]:
+        """The lowest and the highest reward of an episode of so many turns, as far as there are such."""
+        return (self.lowest if self.worst_turn is None else self.worst_turn * turns), self.highest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """How agents learn in a world by choosing labels, level by level (Reflect-RL).
+
+    Args:
+        head: begins the list of actions in worlds whose agents choose labels.
+        labels: every label that can be on offer.
+        options: the options where an agent learns; None: those of the world.
+        levels: the curriculum: named lists of tasks; default one level, the training tasks.
+        prepared: the options with which games of these levels are played.
+        equal_levels: levels get as many iterations each; else by their numbers of tasks.
+        ignores_files: as published, a file of tasks that is named is not read.
+        expert: who knows the way in a game, with explanations; None: nobody does.
+        flags: flags of its own where a model is measured as it is, as a dataclass of `sweet_rl.flags`.
+        measured: what a model is measured on, of those flags, the tasks that were named (None for the world's own) and
+            agent turns at most; default the tasks of `TaskLists.test`.
+    """
+
+    head: str | None = None
+    labels: Sequence[str] = CHOICES
+    options: type[Options] | None = None
+    levels: Callable[[Options, LevelRequest], Sequence[Level]] | None = None
+    prepared: Callable[[Options, LevelRequest], Options] = lambda options, request: options
+    equal_levels: bool = False
+    ignores_files: bool = False
+    expert: Callable[[TextGame], Expert | None] = lambda game: None
+    flags: type[Settings] = NoFlags
+    measured: Callable[[Any, str | None, int], Measured] | None = None
+
+    def ignored(self, source: str, sources: Sequence[str], compat: Compat) -> bool:
+        """Whether tasks that are named count for nothing."""
+        return self.ignores_files and compat == "published" and source.partition(":")[0] not in sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archer:
+    """How a policy learns in a world online (ArCHer).
+
+    Args:
+        config: the packaged configuration of `run_archer` that plays it as published.
+        games_shown: episodes of a scripted agent for each task, for a policy to begin with by imitation.
+        template: the instruction around the transcript for a chat model, of what is played; `{obs}` is its place.
+            Default the system prompt.
+        shown_action: an action of a scripted agent as a policy is to write it that imitates it.
+    """
+
+    config: str | None = None
+    games_shown: int = 1
+    template: Callable[[Sequence[Task]], str] | None = None
+    shown_action: Callable[[str, Options], str] = lambda action, options: action
 
 
 class Level(NamedTuple):
@@ -87,8 +346,3 @@ class AgentRequest(ScriptedFlags):
     system_prompt: str = no_flag("")
     options: Options = no_flag(Options())
     seed: int = no_flag(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoFlags(Settings):
-    """Of a world that has none of its own."""

@@ -1,34 +1,58 @@
-"""The registry of worlds: folders beside this file that have a `WORLD`, and those of installed packages."""
+"""The registry of worlds, ours and those of installed packages, and their tasks, by the name of a list or of a file."""
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, fields
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sweet_rl.cli.stage import StageEntry
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError, UsageError, missing_package, no_such
 from sweet_rl.flags import flags_of as flags_of_settings
+from sweet_rl.network import without_hub_if_silent
 from sweet_rl.plugins import Registry
-from sweet_rl.types import Json
-from sweet_rl.worlds.base import World
-from sweet_rl.worlds.options import COMMON, Options
+from sweet_rl.types import Json, Task
+from sweet_rl.worlds.base import World, one_level
+from sweet_rl.worlds.dialogue import HUB_REPOSITORY
+from sweet_rl.worlds.options import COMMON, Level, LevelRequest, Options
 
-_MINI = ("sweet_rl.mini.lantern",)
-"""Worlds that stand in for another, which nothing here imports."""
-_FIRST = ("human", "oracle", "world")
-"""Worlds are listed by who answers in them."""
+_OURS: Final = {
+    "code": "sweet_rl.worlds.backend_programming:WORLD",
+    "html": "sweet_rl.worlds.frontend_design:WORLD",
+    "guess_my_city": "sweet_rl.worlds.guess_my_city:WORLD",
+    "twenty_questions": "sweet_rl.worlds.twenty_questions:WORLD",
+    "alfworld": "sweet_rl.worlds.alfworld:WORLD",
+    "auto_explore": "sweet_rl.worlds.auto_explore:WORLD",
+    "dangerous_taxi": "sweet_rl.worlds.dangerous_taxi:WORLD",
+    "detective": "sweet_rl.worlds.detective:WORLD",
+    "lantern": "sweet_rl.mini.lantern:WORLD",
+    "webshop": "sweet_rl.worlds.webshop:WORLD",
+}
+"""Ours, by who answers in them: a human, an oracle, the world itself."""
+_PUBLISHED: Final = {
+    "backend_programming": "code",
+    "frontend_design": "html",
+    "adventure": "detective",
+    "taxi": "dangerous_taxi",
+    "llm_twenty_questions": "sweet_rl.worlds.twenty_questions:TEN_WORDS",
+}
+"""What they are called in published command lines, where that is another name."""
+_FIRST: Final = {
+    "dialogue": "code",
+    "archer": "twenty_questions",
+    "reflect": "auto_explore",
+    "as_it_is": "dangerous_taxi",
+}
+"""What commands play where no world is named."""
+WORLDS: Final = Registry("sweet_rl.worlds", "world", _OURS)
 _OTHERS: dict[str, World] = {}
 """Those that were asked for as `module:ATTRIBUTE` in this process: their lists of tasks have names, too."""
 
 
 def names() -> tuple[str, ...]:
     """All worlds that have a name: ours, then those of installed packages."""
-    return _registry().names()
+    return WORLDS.names()
 
 
 def world_of(name: str) -> World:
@@ -37,8 +61,8 @@ def world_of(name: str) -> World:
     Raises:
         UsageError: there is none, or what is there is no world.
     """
-    place = _published().get(name, name)
-    found = _registry().find(place if ":" in place or place in names() else place.replace("-", "_"))
+    place = _PUBLISHED.get(name, name)
+    found = WORLDS.find(place if ":" in place or place in names() else place.replace("-", "_"))
     if not isinstance(found, World):
         raise UsageError(
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of sweet_rl.worlds.World."
@@ -50,17 +74,8 @@ def world_of(name: str) -> World:
 
 def agents_with(flag: str) -> tuple[str, ...]:
     """The names of the scripted agents that take this flag, whichever world they play."""
-    takers = {name for world in all_worlds() for name, takes in world.takes.items() if flag in takes}
+    takers = {name for world in all_worlds() for name, takes in world.agents.items() if flag in takes}
     return tuple(sorted(takers))
-
-
-def options_by_name(name: str) -> type[Options]:
-    """The dataclass of a world's options.
-
-    Raises:
-        UsageError: there is no such world.
-    """
-    return world_of(name).options
 
 
 def all_worlds() -> Iterator[World]:
@@ -76,7 +91,7 @@ def world_with(source: str) -> World:
         UsageError: there is none.
     """
     return next(
-        (world for world in all_worlds() if source.partition(":")[0] in world.sources), None
+        (world for world in all_worlds() if source.partition(":")[0] in world.tasks.sources), None
     ) or world_of(source)
 
 
@@ -90,7 +105,7 @@ def world_named_in(provenance: Mapping[str, Json]) -> str | None:
     """The name of the world that a row says it is of, which need not be known here."""
     settings = provenance.get("settings") or {}
     name = settings.get("world") or settings.get("task_type")
-    return world_of(name).name if name in _published() else name
+    return world_of(name).name if name in _PUBLISHED else name
 
 
 def two_worlds(this: str, other: str, first: int, *, path: str | Path | None, line: int) -> DataError:
@@ -109,39 +124,18 @@ def stages() -> dict[str, StageEntry]:
 
 
 def first_for(commands: str) -> str:
-    """The name of the world that these commands play where none is named (`World.first_for`)."""
-    return next(world.name for world in all_worlds() if world.first_for == commands)
-
-
-@cache
-def _ours() -> dict[str, World]:
-    """Every world object in the folders beside this file and in `_MINI`, by its place."""
-    folders = [found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)]) if found.ispkg]
-    modules = [import_module(name) for name in (*(f"sweet_rl.worlds.{name}" for name in folders), *_MINI)]
-    return {
-        f"{module.__name__}:{attribute}": value
-        for module in modules
-        for attribute, value in vars(module).items()
-        if isinstance(value, World)
-    }
-
-
-@cache
-def _registry() -> Registry:
-    named = {world.name: place for place, world in _ours().items() if place.endswith(":WORLD")}
-    order = sorted(named, key=lambda name: (_FIRST.index(_ours()[named[name]].answered_by), name))
-    return Registry("sweet_rl.worlds", "world", {name: named[name] for name in order})
-
-
-@cache
-def _published() -> dict[str, str]:
-    """Places by what worlds are called in published command lines, where that is another name than ours."""
-    return {name: place for place, world in _ours().items() for name in world.published_names}
+    """The name of the world that these commands play where none is named."""
+    return _FIRST[commands]
 
 
 def own_options(world: World) -> tuple[Field[Any], ...]:
     """The options that this world has beyond those of all."""
     return tuple(option for option in fields(world.options) if option.name not in COMMON)
+
+
+def learning_options(world: World) -> type[Options]:
+    """The dataclass of a world's options where an agent learns in it level by level."""
+    return world.learning.options or world.options
 
 
 def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
@@ -151,7 +145,9 @@ def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
         learning: where an agent learns level by level; without those that any world has.
     """
     if learning:  # by the published names, where they are others
-        flags = {(one.aliases or (one.name,))[0]: one.name for one in flags_of_settings(world.learns_with)}
+        flags = {
+            (one.aliases or (one.name,))[0]: one.name for one in flags_of_settings(learning_options(world))
+        }
         return {flag: name for flag, name in flags.items() if name not in COMMON}
     return {one.name: one.name for one in flags_of_settings(world.options)}
 
@@ -162,6 +158,140 @@ def options_of(world: World, values: Mapping[str, Json], *, learning: bool = Fal
     Args:
         learning: where an agent learns level by level.
     """
-    kind = world.learns_with if learning else world.options
+    kind = learning_options(world) if learning else world.options
     names = {option.name for option in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in names})
+
+
+HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
+
+
+def load_tasks(
+    source: str | Path, *, num_tasks: int | None = None, seed: int = 0, world: World | None = None
+) -> list[Task]:
+    """Tasks from a file, the hub, or a world's own list.
+
+    Args:
+        source: path to a JSON Lines file in ColBench's format, the list of a world (`World.sources`) with
+            what it wants behind a colon (`mini:test`, say), or
+            `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
+        num_tasks: how many at most, from the first on; None for all of them.
+        seed: draws tasks that are generated; of no effect on files.
+        world: looked at first; it may be one without a name in the registry.
+
+    Raises:
+        UsageError: there is no such source, no file, no network, or their number is negative.
+        DataError: a row is wrong; names file, line and field.
+    """
+    if num_tasks is not None and (not isinstance(num_tasks, int) or num_tasks < 0):
+        raise UsageError(
+            f"the number of tasks must be 0 or more, got {num_tasks!r}. Leave it out for all tasks."
+        )
+    if not isinstance(source, str | Path):
+        raise UsageError(f"tasks are loaded by the name of a list or a file, got {source!r}.")
+    source = str(source)
+    from sweet_rl.records import load_tasks_file, task_from_row  # not for those who only ask for names
+
+    name, _, where = source.partition(":")
+    if name == HUB_REPOSITORY:
+        return load_tasks_file(_download(where or "test"))[:num_tasks]
+    # ours are looked at first, so that no package is imported in vain, and none takes a name of ours
+    worlds = [world] if world is not None and name in world.tasks.sources else all_worlds()
+    for one in (each for each in worlds if name in each.tasks.sources):
+        return [task_from_row(row) for row in one.rows(name, where, limit=num_tasks, seed=seed)][:num_tasks]
+    path = Path(source).expanduser()
+    if not path.is_file():
+        what = "is a folder, not a file" if path.is_dir() else "is no file that exists"
+        lists = ", ".join(one for each in all_worlds() for one in each.tasks.sources)
+        raise UsageError(
+            f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be a path to a .jsonl file with ColBench "
+            f"tasks, the list of a world, such as mini:train or mini:test (there are {lists}), "
+            f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks."
+        )
+    return load_tasks_file(path)[:num_tasks]
+
+
+def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
+    """Make sure that the tasks are of this world.
+
+    Raises:
+        UsageError: there are none, or they are another world's.
+    """
+    if not tasks:
+        raise UsageError(f"{source!r} holds no tasks.")
+    prefix = tasks[0].task_id.partition("/")[0]
+    other = prefix in names() and world_of(prefix).user.by != "human" and prefix != world.name
+    if other and all(task.task_id.startswith(f"{prefix}/") for task in tasks):
+        raise UsageError(f"{source!r} holds tasks of a game: add --world {prefix}.")
+    if why := world.tasks.refusal(tasks, world.name):
+        raise UsageError(f"{source!r} {why}")
+
+
+def levels_of(world: World, options: Options, request: LevelRequest) -> Sequence[Level]:
+    """Tasks in the order in which they are learned.
+
+    Args:
+        options: of the world, where an agent learns in it.
+        request: what is asked for.
+
+    Raises:
+        UsageError: there are no such tasks, or they are another world's.
+        DataError: a task is wrong.
+    """
+    found = world.learning.levels(options, request) if world.learning.levels else None
+    return one_level(world, options, request) if found is None else found
+
+
+def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:
+    """Some of the tasks, in the order of the list.
+
+    Args:
+        tasks: all of them.
+        wanted: ids, places from 0 on, and ranges of places, with commas between them.
+        source: of the tasks, for messages.
+
+    Raises:
+        UsageError: there is no such task.
+    """
+    places = {task.task_id: place for place, task in enumerate(tasks)}
+    chosen: set[int] = set()
+    for word in filter(None, map(str.strip, wanted.split(","))):
+        first, _, last = word.partition("-")
+        if word in places:
+            chosen.add(places[word])
+        elif (
+            first.isdigit() and (not last or last.isdigit()) and int(first) <= int(last or first) < len(tasks)
+        ):
+            chosen.update(range(int(first), int(last or first) + 1))
+        else:
+            hint = f"Places go from 0 to {len(tasks) - 1}." if tasks else ""
+            raise no_such(f"task in {source!r} for --sample_ids", word, list(places)[:20], hint)
+    if not chosen:
+        raise UsageError(f"--sample_ids {wanted!r} names no task.")
+    return [tasks[place] for place in sorted(chosen)]
+
+
+def _download(split: str) -> Path:
+    """The published file of a split, from the hub or its local cache."""
+    if split not in HUB_FILES:
+        raise UsageError(f"{HUB_REPOSITORY!r} has the splits 'test' and 'train', not {split!r}.")
+    try:
+        # Heavy, and only this source needs it.
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise missing_package(
+            "huggingface_hub", "hub", needed_for=f"The task source {HUB_REPOSITORY!r}"
+        ) from None
+    file = HUB_FILES[split]
+    without_hub_if_silent()
+    try:
+        return Path(hf_hub_download(HUB_REPOSITORY, file, repo_type="dataset"))
+    except (OSError, HfHubHTTPError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UsageError(
+            f"Cannot get {file!r} of {HUB_REPOSITORY!r} from the hub ({reason}). "
+            "On a machine with network run\n"
+            f"  hf download {HUB_REPOSITORY} {file} --repo-type dataset --local-dir colbench\n"
+            f"and give the path colbench/{file} instead. Without network, 'mini:{split}' needs no download."
+        ) from error

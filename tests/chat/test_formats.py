@@ -246,8 +246,8 @@ def test_what_templates_reckon_with_is_as_it_was(tokenizer):
     assert TokenizerChat(tokenizer).render([Message("user", "Hi.")]) == "12 1024 ababab 2 3.0Hi."
 
 
-TAXI = world_of("dangerous_taxi").action_head
-EXPLORE = world_of("auto_explore").action_head
+TAXI = world_of("dangerous_taxi").learning.head
+EXPLORE = world_of("auto_explore").learning.head
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,9 @@ def test_what_is_no_world_is_refused():
 def test_a_world_without_an_oracle_has_nobody_elses(kind):
     with pytest.raises(UsageError, match=r"lantern has no (human or )?oracle that"):
         world = world_of("lantern")
-        world.make_user() if kind == "embedded" else world.make_oracle(kind, "http://127.0.0.1:9", model="m")
+        if kind == "embedded":
+            world.user.make("lantern")
+        world.user.make_oracle(kind, "http://127.0.0.1:9", model="m", world="lantern")
 
 
 @pytest.mark.parametrize(

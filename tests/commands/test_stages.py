@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pytest
@@ -321,15 +321,16 @@ def test_a_stage_of_one_world_is_listed_by_that_world(name):
 def test_the_help_of_play_lists_every_world_that_a_person_can_play():
     text = help_text("play", load("play"))
     for world in map(world_of, names()):
-        line = f"  {world.name:<16}  {world.summary}"
-        assert (line in text) == (world.answered_by != "human"), world.name
-        assert world.summary.endswith(".")
+        summary = type(world).__doc__.partition("\n")[0]
+        line = f"  {world.name:<16}  {summary}"
+        assert (line in text) == (world.user.by != "human"), world.name
+        assert summary.endswith(".")
 
 
 class Shouting(BackendProgramming):
     """Functions, wanted by a human that another server plays."""
 
-    human_server = "shout --port 1"
+    user = replace(BackendProgramming.user, server="shout --port 1")
 
 
 SHOUTING = Shouting()

@@ -12,7 +12,8 @@ from sweet_rl.evaluation.episodes import episodes_of, read_episodes, rows_at
 from sweet_rl.evaluation.page import report_page
 from sweet_rl.evaluation.report import passes, report_of
 from sweet_rl.records import load_trajectories, locked
-from sweet_rl.worlds import World
+from sweet_rl.worlds import Scores, World, load_tasks
+from sweet_rl.worlds.text_games import games_of
 from sweet_rl.worlds.webshop.world import WebShop
 from tests.evaluation.samples import row, write
 
@@ -147,8 +148,7 @@ def test_a_world_that_does_not_say_what_success_is_has_no_success(tmp_path):
         name, max_turns = "own", 3
 
     class Marked(Own):
-        def success_return(self, options):
-            return 0.75
+        scores = Scores(success_return=0.75)
 
     settings = {"provenance": {"settings": {"task_type": "own", "max_steps": 3}}}
     rows = [row(f"t{n}", reward, **settings, **LATE) for n, reward in enumerate((0.5, 0.5, 1.0))]
@@ -163,9 +163,9 @@ def test_reflect_rl_does_not_learn_in_a_world_that_does_not_say_what_success_is(
     class Shop(WebShop):
         succeeded = World.succeeded
 
-    (task, *_) = WebShop().tasks_of("webshop:test")
+    (task, *_) = load_tasks("webshop:test")
     for world in (WebShop(), Shop()):
-        with world.games(world.options(max_turns=1)) as make_game:
+        with games_of(world, world.options(max_turns=1)) as make_game:
             game = make_game()
             game.reset(task, seed=0)
             if isinstance(world, Shop):

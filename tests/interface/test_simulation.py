@@ -101,8 +101,8 @@ class Echo:
 
 
 class EchoWorld(sweet_rl.World):
-    name, max_turns, sources = "echo", 1, ("words",)
-    train_tasks, test_tasks = "words:train", "words:test"
+    name, max_turns = "echo", 1
+    tasks = sweet_rl.worlds.TaskLists("words:train", "words:test")
 
     def rows(self, source, where, *, limit, seed):
         return [

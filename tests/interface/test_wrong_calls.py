@@ -91,7 +91,7 @@ SIMULATE = {
     "world must be a name .*got 5": {"world": 5},
     "world must be a name .*got None": {"world": None},
     "world is the class EchoWorld: give an object of it, EchoWorld\\(\\)": {"world": EchoWorld},
-    "The world Half has no max_turns, sources, train_tasks, test_tasks, rows, open": {"world": Half()},
+    "The world Half has no rows, open": {"world": Half()},
     "tasks must be a list of tasks .*got 5": {"tasks": 5},
     "tasks must hold tasks.*at place 0 it got 'mini:test'.*load_tasks": {"tasks": ["mini:test"]},
     "tasks must be a list of tasks .*\\[task\\].*got Task": {"tasks": EPISODE.task},

@@ -120,7 +120,7 @@ class Listening(EmbeddedTeacher):
 def run(teacher, expert=None, **flags):
     game = TaxiGame(max_turns=15)
     game.begin(START_STATES[7], "full")
-    return game, asyncio.run(play(game, expert or WORLD.expert(game), teacher, seed=0, **flags))
+    return game, asyncio.run(play(game, expert or WORLD.learning.expert(game), teacher, seed=0, **flags))
 
 
 def test_the_embedded_player_delivers():

@@ -17,14 +17,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import ChatReply, OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
-from sweet_rl.users.model import (
-    DRAFT_CAPTION,
-    NO_DRAFT,
-    TARGET_CAPTION,
-    OpenAIUser,
-    VisionUser,
-    check_vision_prompt,
-)
+from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, OpenAIUser, VisionUser
 from sweet_rl.users.protocol import FaultProfile
 from tests.users.serving import serving
 
@@ -224,14 +217,14 @@ def test_a_prompt_may_show_the_dialogue_but_not_the_source():
     text = bodies[0]["messages"][0]["content"][0]["text"]
     assert text.startswith("For a bakery: user:a bakery\n\n\n\nassistant:<html>secret</html>")
     assert text.endswith("agent: {else}")
-    check_vision_prompt(template, "own.txt")
+    VisionUser.check_prompt(template, "own.txt")
     with pytest.raises(UsageError, match=r"own.txt' has \{hidden_information\}"):
-        check_vision_prompt("{hidden_information}", "own.txt")
+        VisionUser.check_prompt("{hidden_information}", "own.txt")
 
 
 def test_the_packaged_prompts_say_what_the_protocol_needs():
     human, agent = load_prompt("human_simulator_html_prompt"), load_prompt("llm_agent_html_prompt")
-    check_vision_prompt(human, "packaged")
+    VisionUser.check_prompt(human, "packaged")
     assert "{" not in human + agent  # never formatted
     words = ["OUTPUT:", "I WANT TO ANSWER:", "<html>", "Tailwind", "https://picsum.photos/id/48/W/H", "10"]
     assert all(word in agent for word in words)

@@ -26,7 +26,7 @@ from sweet_rl.worlds.alfworld.tasks import (
     published_household_tasks,
 )
 from sweet_rl.worlds.options import LevelRequest
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_games import ACTION_HEAD
 
 INTRODUCTION = "Welcome.\n\nYour task is to: put some tomato in microwave."
 NAMES = homes.embedded_games()

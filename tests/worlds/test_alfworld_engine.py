@@ -18,7 +18,7 @@ from sweet_rl.worlds.alfworld.data import play_household
 from sweet_rl.worlds.alfworld.engine import Household, read_game
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.players import look
-from sweet_rl.worlds.text_game_env import TextGameEnv
+from sweet_rl.worlds.text_games import TextGameEnv
 
 for package in ("textworld", "fast_downward", "alfworld"):
     pytest.importorskip(package, reason="needs the extra 'alfworld'")

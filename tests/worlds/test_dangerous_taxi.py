@@ -36,7 +36,7 @@ from sweet_rl.worlds.dangerous_taxi.game import (
     rules_text,
 )
 from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver, taxi_row, thought
-from sweet_rl.worlds.text_game_env import TextGameEnv
+from sweet_rl.worlds.text_games import TextGameEnv
 
 HEAD = "\nThe actions you can take now is:"
 

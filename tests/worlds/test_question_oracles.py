@@ -14,7 +14,7 @@ from sweet_rl.worlds import world_of
 from sweet_rl.worlds.question_games.game import question_of
 from sweet_rl.worlds.question_games.oracles import GradioOracle, OpenAIOracle, Seq2SeqOracle, open_oracle
 
-OBJECTS, CITIES = (world_of(name).asking for name in ("twenty_questions", "guess_my_city"))
+OBJECTS, CITIES = (world_of(name).user.oracle.__self__ for name in ("twenty_questions", "guess_my_city"))
 
 
 def about(hidden, *turns):
@@ -45,16 +45,12 @@ async def serving(handler):
 
 
 def test_the_published_prompts():
-    assert world_of("twenty_questions").asking.published(QUESTION) == "The object is soccer ball.Is it round?"
-    town = about("London, UK", "Is it hot?")
-    assert world_of("guess_my_city").asking.published(town) == "Your home town is London, UK.Is it hot?"
-    assert [world_of(game).asking.max_new_tokens for game in ("twenty_questions", "guess_my_city")] == [
-        16,
-        64,
-    ]
+    assert OBJECTS.published(QUESTION) == "The object is soccer ball.Is it round?"
+    assert CITIES.published(about("London, UK", "Is it hot?")) == "Your home town is London, UK.Is it hot?"
+    assert (OBJECTS.max_new_tokens, CITIES.max_new_tokens) == (16, 64)
     assert question_of(about("x")) == ""
-    with pytest.raises(UsageError, match="webshop has no oracle"):
-        world_of("webshop").make_oracle("gradio", "http://x")
+    with pytest.raises(UsageError, match="has no oracle that a model plays"):
+        world_of("webshop").user.make_oracle("gradio", "http://x")
 
 
 class Gradio:

@@ -64,7 +64,7 @@ def test_texts_and_labels(made):
     game = make()
     head = game.head
     world = world_of(tasks[0].task_id.partition("/")[0])
-    assert (head, set(game.max_labels)) == (world.action_head, set(world.labels))
+    assert (head, set(game.max_labels)) == (world.learning.head, set(world.learning.labels))
     for task in tasks:
         text = game.reset(task, seed=1)
         assert text == game.text

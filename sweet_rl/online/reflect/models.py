@@ -45,7 +45,7 @@ def load_policy(
             head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
         if settings.load_dir is not None and has_head(settings.load_dir):
             load_head(head, checkpoint_folder(settings.load_dir))
-        before = settings.world.action_head or ""
+        before = settings.world.learning.head or ""
         return PointingAgent(model, tokenizer, sampling, head=head, action_head=before, **more)
     return Agent(model, tokenizer, sampling, labels=labels if settings.shrink_head else None, **more)
 

@@ -22,7 +22,8 @@ from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.statistics import other_places
 from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Compat, Task, derive_seed
-from sweet_rl.worlds import Level, LevelRequest
+from sweet_rl.worlds import Level, LevelRequest, levels_of
+from sweet_rl.worlds.text_games import games_of
 
 
 class Actor(Protocol):
@@ -286,7 +287,7 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
         settings.per_device_train_batch_size if settings.published else settings.per_device_eval_batch_size
     )
     request = LevelRequest(tasks=settings.task_file or None, measures=measures, entries=batch)
-    levels = chosen(world.levels(settings.rules, request), settings)
+    levels = chosen(levels_of(world, settings.rules, request), settings)
     tasks, names = [level.tasks for level in levels], [level.name for level in levels]
     if not levels or not all(tasks):
         raise UsageError(
@@ -294,9 +295,9 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
             "the curriculum. --curriculum_index takes one level."
         )
     sizes = [len(level) for level in tasks]
-    starts = starts_of(sizes, settings.max_steps, equal=world.equal_levels, compat=settings.compat)
-    with world.games(world.prepared(settings.rules, request)) as make_game:
-        yield Playground(tasks, names, starts, world.labels, make_game)
+    starts = starts_of(sizes, settings.max_steps, equal=world.learning.equal_levels, compat=settings.compat)
+    with games_of(world, world.learning.prepared(settings.rules, request)) as make_game:
+        yield Playground(tasks, names, starts, world.learning.labels, make_game)
 
 
 def chosen(levels: Sequence[Level], settings: ReflectSettings) -> Sequence[Level]:

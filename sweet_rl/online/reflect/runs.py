@@ -124,7 +124,10 @@ def check(settings: ReflectSettings) -> list[str]:
                 f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
                 "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
             )
-    if settings.task_file and settings.world.ignored(settings.task_file, settings.compat):
+    world = settings.world
+    if settings.task_file and world.learning.ignored(
+        settings.task_file, world.tasks.sources, settings.compat
+    ):
         surprises.append(
             f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
         )
@@ -135,11 +138,11 @@ def check_head(settings: ReflectSettings) -> None:
     """Find out before anything is loaded whether the policy can have a pointing head, if one is asked for."""
     if not settings.pointing_head:
         return
-    if not settings.world.action_head:
+    if not settings.world.learning.head:
         raise UsageError(
             f"--pointing_head scores the commands that a state offers, and --env {settings.env} offers none. "
             "It needs a list of commands at the end of every state, each on a line of its own such as "
-            "'3. go north', and what begins the list as the world's `action_head`. Leave --pointing_head "
+            "'3. go north', and what begins the list as the world's `learning.head`. Leave --pointing_head "
             "out, or take such a world."
         )
     if settings.mode == "train_SPT" and settings.reflect:

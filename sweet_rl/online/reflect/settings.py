@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from sweet_rl.flags import Only, flag, no_flag
 from sweet_rl.flags.shared import Compatible
 from sweet_rl.types import Json
-from sweet_rl.worlds import Options, World, first_for, flags_of, options_of, world_of
+from sweet_rl.worlds import Options, World, first_for, flags_of, learning_options, options_of, world_of
 
 _PPO: Final = Only("trainer", ("ppo",))
 _CRITIC: Final = Only("critic", ("used",), "--use_critic")
@@ -198,13 +198,12 @@ class ReflectSettings(ReflectFlags):
     @property
     def rules(self) -> Options:
         """The options of a game: the world's own, and those of every world."""
-        names = {option.name for option in fields(self.world.learns_with)}
-        values = {
-            option.name: getattr(self.options, option.name) for option in fields(self.world.learns_with)
-        }
+        kind = learning_options(self.world)
+        names = {option.name for option in fields(kind)}
+        values = {name: getattr(self.options, name) for name in names}
         values |= {name: getattr(self, name) for name in _OF_GAMES if name in names}
         values |= {"max_turns": self.max_turns, "compat": self.compat}
-        return self.world.learns_with(**values)
+        return kind(**values)
 
 
 _OF_GAMES: Final = ("first_step",)  # Settings of any world that are options of some

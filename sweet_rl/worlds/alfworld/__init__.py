@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag
+from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured, Options
-from sweet_rl.worlds.text_game_world import ACTION_HEAD, TextGameWorld
+from sweet_rl.worlds.base import Rows, no_agent, one_level
+from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
+from sweet_rl.worlds.text_games import ACTION_HEAD, TextGameWorld
 
 if TYPE_CHECKING:
     from sweet_rl.reflect_data.teachers import Expert
@@ -55,21 +56,55 @@ class AlfworldMeasured(Settings):
     shuffle_action: bool = flag(False, "labels mean other commands at each step.")
 
 
+def levels(options: Options, request: LevelRequest) -> Sequence[Level]:
+    """One level: the games of a list or file; by default a user's, or the embedded ones with the published goal."""
+    from sweet_rl.records import task_from_row
+    from sweet_rl.worlds.alfworld.tasks import published_household_tasks
+
+    if request.tasks and not WORLD.learning.ignored(request.tasks, WORLD.tasks.sources, options.compat):
+        return one_level(WORLD, options, request)
+    split = "test" if request.measures else "train"
+    return [Level(split, [task_from_row(row) for row in published_household_tasks(split)])]
+
+
+def measured(flags: AlfworldMeasured, tasks: str | None, max_turns: int) -> Measured:
+    """The held-out games with the published goal, or those of a list."""
+    options = AlfworldOptions(max_turns=max_turns, shuffle_action=flags.shuffle_action)
+    (level,) = levels(options, LevelRequest(tasks=tasks, measures=True))
+    return Measured(WORLD.name, level.tasks, options)
+
+
+def expert(game: TextGame) -> Expert | None:
+    """The planner, with a thought for each of its actions."""
+    from sweet_rl.reflect_data.teachers import Expert
+    from sweet_rl.worlds.alfworld.game import HouseholdGame
+    from sweet_rl.worlds.alfworld.players import thought
+
+    if not isinstance(game, HouseholdGame):
+        return None
+    return Expert(
+        lambda: partial(thought, game.text, game.commands, game.expert_plan(), None),
+        lambda: game.expert_label() or game.labels[0],
+    )
+
+
 class Alfworld(TextGameWorld):
     """ALFWorld: tasks in a household, in text; made here, or of its data."""
 
     name = "alfworld"
     max_turns = 15
     options = AlfworldOptions
-    train_tasks, test_tasks = "alfworld:train", "alfworld:test"
-    sources = ("alfworld", "alfworld-data")
-    agents = ("planner", "seeker", "careless", "random")
-    takes: ClassVar = {"careless": {"skill": None}}
-    agent_prompt = "llm_agent_household_prompt.txt"
-    action_head = ACTION_HEAD
-    learning = AlfworldLearning
-    as_it_is = AlfworldMeasured
-    ignores_files = True
+    tasks = TaskLists("alfworld:train", "alfworld:test", sources=("alfworld", "alfworld-data"))
+    agents: ClassVar = {"planner": {}, "seeker": {}, "careless": {"skill": None}, "random": {}}
+    learning = Learning(
+        head=ACTION_HEAD,
+        options=AlfworldLearning,
+        levels=levels,
+        ignores_files=True,
+        expert=expert,
+        flags=AlfworldMeasured,
+        measured=measured,
+    )
     threaded = True
     player_rules = (
         "Do the task in the household: type the number of an action. You carry one thing at a time. "
@@ -81,16 +116,6 @@ class Alfworld(TextGameWorld):
         from sweet_rl.worlds.alfworld.tasks import alfworld_data_tasks, household_tasks
 
         return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where, limit)
-
-    def levels(self, options: Options, request: LevelRequest) -> Sequence[Level]:
-        """One level: the games of a list or file; by default a user's, or the embedded ones with the published goal."""
-        from sweet_rl.records import task_from_row
-        from sweet_rl.worlds.alfworld.tasks import published_household_tasks
-
-        if request.tasks and not self.ignored(request.tasks, options.compat):
-            return super().levels(options, request)
-        split = "test" if request.measures else "train"
-        return [Level(split, [task_from_row(row) for row in published_household_tasks(split)])]
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
@@ -107,23 +132,8 @@ class Alfworld(TextGameWorld):
                 blacklist=BLACKLIST,
             )
 
-    def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:
-        """The held-out games with the published goal, or those of a list."""
-        options = AlfworldOptions(max_turns=max_turns, shuffle_action=flags.shuffle_action)
-        (level,) = self.levels(options, LevelRequest(tasks=tasks, measures=True))
-        return Measured(self.name, level.tasks, options)
-
-    def expert(self, game: TextGame) -> Expert:
-        from sweet_rl.reflect_data.teachers import Expert
-        from sweet_rl.worlds.alfworld.game import HouseholdGame
-        from sweet_rl.worlds.alfworld.players import thought
-
-        if not isinstance(game, HouseholdGame):
-            return super().expert(game)
-        return Expert(
-            lambda: partial(thought, game.text, game.commands, game.expert_plan(), None),
-            lambda: game.expert_label() or game.labels[0],
-        )
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_household_prompt.txt")
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         import asyncio
@@ -132,7 +142,7 @@ class Alfworld(TextGameWorld):
         from sweet_rl.worlds.alfworld.players import HouseholdPlayer
 
         if wanted.name not in self.agents:
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         household = Household(workers=1)
 
         async def plan(source: str, done: Sequence[str]) -> Sequence[str]:

@@ -30,11 +30,11 @@ from sweet_rl.reflect_data.texts import (
     teacher_stage,
 )
 from sweet_rl.types import Compat, Task, derive_seed
-from sweet_rl.worlds.alfworld import STAGES, WORLD
+from sweet_rl.worlds.alfworld import STAGES, WORLD, levels
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.players import look, thought
 from sweet_rl.worlds.options import LevelRequest
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_games import ACTION_HEAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFl
     from sweet_rl.reflect_data.jobs import record
     from sweet_rl.worlds.alfworld.engine import Household
 
-    (level,) = WORLD.levels(WORLD.options(), LevelRequest(tasks=flags.tasks))
+    (level,) = levels(WORLD.options(), LevelRequest(tasks=flags.tasks))
     request = Request(  # without a spoiler, as published
         packaged_text("alfworld_teacher_system"), packaged_text("alfworld_teacher_request"), ACTION_HEAD
     )

@@ -1,21 +1,9 @@
 """The real engine: TextWorld's PDDL games with ALFWorld's names, and Fast Downward's planner behind both.
 
-It is a C library under much Python: it blocks, and a planner may search for ever. So it runs in processes of its own, shared by
-many episodes: whichever worker is free takes the next question; one that dies or hangs spoils that question alone.
-
-A state of a game is given by the commands that led to it, so that an engine keeps no episode's state: it finds a state again
-by applying the operators of these commands, which takes a millisecond. Texts come from the game's own grammar, as `PddlEnv`
-derives them; the commands' texts, which take most of an engine's time and state nothing that changes, are derived once.
-
-TextWorld loads a copy of the planner's library, 34 MB, for each game. One serves all of them: it gets a game anew,
-which takes half a millisecond, whenever another one had it. What most of the packages' time goes to, and is
-needed by nobody, is left out: parsing the same texts again, deep copies of what nobody changes, and a
-problem's form for the planner before there is a question for it.
-
-The inputs of a game (domain, grammar with the task, problem) are read in the worker: a problem may come from a user's ALFWorld
-folder, and the domain from the alfworld package. Nothing is ever written there.
-
-Published behaviour: docs/published/reflect_rl.md#alfworld.
+It blocks, and a planner may search for ever: it runs in processes that many episodes share, and one that
+dies or hangs spoils one question. A state is given by the commands that led to it, so that an engine keeps
+none; texts come from the game's own grammar. The planner's library, 34 MB for each game in TextWorld, is
+loaded once. Published behaviour: docs/published/reflect_rl.md#alfworld.
 """
 
 from __future__ import annotations

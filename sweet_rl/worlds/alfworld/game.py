@@ -1,10 +1,7 @@
 """The household game as Reflect-RL shows it: the whole history and the commands as labels.
 
-Two things are right by default, but not with `compat="published"`: `expert_label` is the label of the
-planner's command also where labels are shuffled, and an episode that the engine fails at is recorded as
-failed, not as one that was cut short without reward.
-
-Published behaviour: docs/published/reflect_rl.md#alfworld, #deviations.
+By default `expert_label` holds where labels are shuffled, too, and an episode that the engine fails at is
+recorded as failed. Published behaviour: docs/published/reflect_rl.md#alfworld, #deviations.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, StopReason, Task
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_games import ACTION_HEAD
 
 if TYPE_CHECKING:
     from sweet_rl.worlds.alfworld.engine import Engine

@@ -1,9 +1,8 @@
-"""Who plays household games without a model: one does what the planner says, one looks for things first, one forgets.
+"""Who plays household games without a model: one does what the planner says, one looks for things first, one
+forgets.
 
-They read the same text as a model. The planner is handed to them, and with it what no player may see; the seeker
-does as if it knew what the text says.
-
-Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
+They read the same text as a model; the planner is handed to them. Published behaviour:
+docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sweet_rl.chat.reflect_format import offered_commands, split_prompt
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
 from sweet_rl.types import Completion, Failure, FinishReason, Generation, Observation, StopReason, derive_seed
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_games import ACTION_HEAD
 
 _DONE: Final = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
 """The commands so far, in a state."""

@@ -1,6 +1,4 @@
-"""Tasks of the household games, as rows that `sweet_rl.records.task_from_row` reads.
-
-The embedded games need no files; those of a user's ALFWorld folder are found by `ALFWORLD_DATA`.
+"""Tasks of the household games: the embedded ones, and those of a user's ALFWorld folder (`ALFWORLD_DATA`).
 
 Published behaviour: docs/published/reflect_rl.md#alfworld.
 """

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
+from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, ExploreLearning, ExploreOptions
-from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Options
-from sweet_rl.worlds.text_game_world import TextGameWorld
+from sweet_rl.worlds.base import Rows, no_agent
+from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Options, TaskLists
+from sweet_rl.worlds.text_games import TextGameWorld
 
 LEARNED_TASKS: Final = "data/auto_explore/tasks_filtered/train.json"
 """Records that agents learn from unless others are named; as published they are measured on these, too."""
@@ -22,19 +23,62 @@ MEASURED_TASKS: Final = "data/auto_explore/tasks_filtered/test.json"
 """Records that agents are measured on unless others are named."""
 
 
+def _is_list(request: LevelRequest) -> bool:
+    return (request.tasks or "").partition(":")[0] in AutoExplore.tasks.sources
+
+
+def prepared(options: Options, request: LevelRequest) -> Options:
+    """Embedded repositories for a list of ours; nothing is left out where an agent is measured."""
+    if not isinstance(options, ExploreOptions):
+        return options
+    if _is_list(request):
+        options = replace(options, place=None)
+    return replace(options, leaveout_prob=0.0) if request.measures else options
+
+
+def levels(options: Options, request: LevelRequest) -> list[Level]:
+    """Tasks of a list or of records, by the depth of their files where that is asked for."""
+    from sweet_rl.records import task_from_row
+    from sweet_rl.worlds.auto_explore.tasks import explore_tasks, levels_of, load_dataset, task_rows
+
+    learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
+    compat = options.compat
+    usual = MEASURED_TASKS if request.measures and compat != "published" else LEARNED_TASKS
+    source = request.tasks or usual
+    if _is_list(request):
+        rows = explore_tasks(source.partition(":")[2])
+    else:
+        rows = task_rows(load_dataset(source, compat=compat), easy=learning.easy, compat=compat)
+        _need_one(learning.place, {str(row["root"]) for row in rows})
+    found = levels_of(map(task_from_row, rows), learning, easy=learning.easy, compat=compat)
+    return [Level(f"level {number}", level) for number, level in enumerate(found)]
+
+
+def _need_one(folder: str | None, roots: set[str]) -> None:
+    """A repository that is missing spoils its own episodes; where all are, the folder is another one."""
+    from sweet_rl.worlds.auto_explore.repositories import Library
+
+    library = Library(folder)
+    absent: UsageError | None = None
+    for root in sorted(roots):
+        try:
+            library.get(root)
+            return
+        except UsageError as error:
+            absent = absent or error
+    if absent is not None:
+        raise absent
+
+
 class AutoExplore(TextGameWorld):
     """AutoExplore: find the file of a repository that answers a question."""
 
     name = "auto_explore"
-    first_for = "reflect"
     max_turns = 15
     options = ExploreOptions
-    train_tasks, test_tasks = "auto-explore:train", "auto-explore:test"
-    sources = ("auto-explore",)
-    agents = ("planner", "wanderer")
-    agent_prompt = "llm_agent_explore_prompt.txt"
-    action_head = ACTION_HEAD
-    learning = ExploreLearning
+    tasks = TaskLists("auto-explore:train", "auto-explore:test")
+    agents: ClassVar = {"planner": {}, "wanderer": {}}
+    learning = Learning(head=ACTION_HEAD, options=ExploreLearning, levels=levels, prepared=prepared)
     player_rules = (
         "Find the file that answers the question: type the label of a command. `cd` goes to a "
         "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands."
@@ -46,29 +90,8 @@ class AutoExplore(TextGameWorld):
 
         return explore_tasks(where)
 
-    def prepared(self, options: Options, request: LevelRequest) -> Options:
-        if not isinstance(options, ExploreOptions):
-            return options
-        if _is_list(request):
-            options = replace(options, place=None)
-        return replace(options, leaveout_prob=0.0) if request.measures else options
-
-    def levels(self, options: Options, request: LevelRequest) -> list[Level]:
-        """Tasks of a list or of records, by the depth of their files where that is asked for."""
-        from sweet_rl.records import task_from_row
-        from sweet_rl.worlds.auto_explore.tasks import explore_tasks, levels_of, load_dataset, task_rows
-
-        learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
-        compat = options.compat
-        usual = MEASURED_TASKS if request.measures and compat != "published" else LEARNED_TASKS
-        source = request.tasks or usual
-        if _is_list(request):
-            rows = explore_tasks(source.partition(":")[2])
-        else:
-            rows = task_rows(load_dataset(source, compat=compat), easy=learning.easy, compat=compat)
-            _need_one(learning.place, {str(row["root"]) for row in rows})
-        found = levels_of(map(task_from_row, rows), learning, easy=learning.easy, compat=compat)
-        return [Level(f"level {number}", level) for number, level in enumerate(found)]
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_explore_prompt.txt")
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
@@ -94,29 +117,9 @@ class AutoExplore(TextGameWorld):
         if wanted.name == "wanderer":
             return Wanderer(system_prompt=wanted.system_prompt)
         if wanted.name != "planner":
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         targets = {task.task_id: task.ground_truth for task in wanted.tasks}
         return PlanningExplorer(targets, system_prompt=wanted.system_prompt)
-
-
-def _is_list(request: LevelRequest) -> bool:
-    return (request.tasks or "").partition(":")[0] in AutoExplore.sources
-
-
-def _need_one(folder: str | None, roots: set[str]) -> None:
-    """A repository that is missing spoils its own episodes; where all are, the folder is another one."""
-    from sweet_rl.worlds.auto_explore.repositories import Library
-
-    library = Library(folder)
-    absent: UsageError | None = None
-    for root in sorted(roots):
-        try:
-            library.get(root)
-            return
-        except UsageError as error:
-            absent = absent or error
-    if absent is not None:
-        raise absent
 
 
 WORLD = AutoExplore()

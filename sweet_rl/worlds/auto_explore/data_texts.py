@@ -1,11 +1,9 @@
-"""Trajectories with reflections for tasks of AutoExplore, their training texts, and models measured in the same talk.
+"""Trajectories with reflections for tasks of AutoExplore, their training texts, and models measured in the
+same talk.
 
-A repository is explored in a dialogue, two questions a step, the published way: first the state without its actions, and the
-request for an analysis; then the list of actions, and the request for a choice. A model sees all messages before, or, Markov,
-only those of the step. Of each task there is the right way, and ways back from a wrong file (the published second phase
-cannot run; here it does).
-
-Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #episodes, #deviations.
+Two questions a step, the published way: the state without its actions, and the request for an analysis; then
+the actions, and the request for a choice. Of each task there is the right way, and ways back from a wrong
+file. Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #episodes, #deviations.
 """
 
 from __future__ import annotations

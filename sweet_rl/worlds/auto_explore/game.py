@@ -1,19 +1,14 @@
-"""AutoExplore: find the file of a repository that answers a question.
+"""AutoExplore: find the file of a repository that answers a question; every command that can be done has a
+label.
 
-Where one is, what lies there, what was done and what it brought is one text; every command that can be done
-has a label. `id` hands a file in and ends the episode.
-
-The published code means to charge for messages that speak of errors and warnings, but asks whether a message
-*is* the word, so nothing is ever charged. By default the step's own result is charged when it is an
-error or a warning; what files say about errors costs nothing.
-
-Published behaviour: docs/published/reflect_rl.md#autoexplore.
+The published code means to charge for errors and warnings, but never does; by default a step whose own
+result is one costs more. Published behaviour: docs/published/reflect_rl.md#autoexplore.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -34,20 +29,12 @@ from sweet_rl.worlds.auto_explore.repositories import (
 )
 from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, PIECES, PieceCounter, Sandbox
 
-KEYWORD_COSTS: Final[Mapping[str, float]] = {"Error": 2, "Warning": 1}
-"""What a trouble costs beside the step, which costs 1."""
-
 
 def step_cost(result: str, *, compat: Compat = "fixed") -> float:
-    """What a step with this execution result costs."""
+    """What a step with this execution result costs: 1, and what the trouble costs that the result begins with."""
     if compat == "published":
         return 1.0
-    return 1.0 + sum(cost for word, cost in KEYWORD_COSTS.items() if result.startswith(f"{word}:"))
-
-
-def published_keyword_cost(messages: Sequence[tuple[str, str]]) -> float:
-    """What the published code charges for messages of role and text: a text that is a keyword, no other."""
-    return sum(cost * message.count(word) for word, cost in KEYWORD_COSTS.items() for message in messages)
+    return 3.0 if result.startswith("Error:") else 2.0 if result.startswith("Warning:") else 1.0
 
 
 SUCCESS_THRESHOLD: Final = 0.01

@@ -1,15 +1,8 @@
-"""Repositories as trees of files: indexed once, read safely, by the names that tasks have for them; and names in commands.
+"""Repositories as trees of files, indexed once and shared by episodes; their names in commands.
 
-The index has names, kinds and sizes of all files, in order; it never changes. Many episodes share one index; what is in the
-files is read when they are opened. What cannot be offered to an agent is left out and remembered with the reason: links,
-sockets and the like, names that would not survive being printed, folders that nest without end.
-
-A folder is not trusted: every name on the way to a file is opened in the folder before it and may not be a link, so that a
-repository that changes while it is looked at cannot lead out of itself. Pipes and devices are refused without waiting.
-
-`compat="published"` gives the published results where those are defects.
-
-Published behaviour: docs/published/reflect_rl.md#deviations, #autoexplore, #two-models.
+A folder is not trusted: every name on the way to a file is opened in the folder before it and may not be a
+link, so that a repository that changes meanwhile cannot lead out of itself; pipes and devices are refused
+without waiting. Published behaviour: docs/published/reflect_rl.md#deviations, #autoexplore, #two-models.
 """
 
 from __future__ import annotations
@@ -55,11 +48,6 @@ def kind_of(name: str) -> Kind:
 def is_allowed(name: str) -> bool:
     """Whether agents may open, and hand in, the file called `name` (or with this path)."""
     return kind_of(name) != "other"
-
-
-def ascii_fraction(text: str) -> float:
-    """The share of characters that are ASCII; 0 for an empty text."""
-    return sum(char.isascii() for char in text) / len(text) if text else 0.0
 
 
 MAX_DEPTH: Final = 64

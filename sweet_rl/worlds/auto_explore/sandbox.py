@@ -1,15 +1,9 @@
-"""An agent's commands in a repository, for one episode: list, move, open, submit.
+"""An agent's commands in a repository, for one episode: a view of a shared index. No shell is asked, nothing
+is copied or changed.
 
-A sandbox is a view of a shared index: where one is, what is left out, what `echo` wrote. Nothing is copied,
-nothing of the repository is changed, no shell is asked and no process begins: commands are done here, and
-know no paths but those of the index. Files that an episode leaves out are drawn, never on the way to a target.
-
-What is shown of a file is cut: lines by its kind, then tokens. The published token is one of cl100k_base; here it is a piece by
-a rule of our own that needs no vocabulary: about one for a short word, as tokenizers of English have it.
-
-`compat="published"` gives the published results where those are defects.
-
-Published behaviour: docs/published/reflect_rl.md#autoexplore, #deviations.
+What is shown of a file is cut: lines by its kind, then tokens. The published token is one of cl100k_base;
+here it is a piece by a rule that needs no vocabulary. Files that an episode leaves out are drawn, never on
+the way to a target. Published behaviour: docs/published/reflect_rl.md#autoexplore, #deviations.
 """
 
 from __future__ import annotations
@@ -32,7 +26,6 @@ from sweet_rl.worlds.auto_explore.repositories import (
     RepositoryIndex,
     is_allowed,
     kind_of,
-    split_command,
     unwrap,
 )
 
@@ -41,68 +34,6 @@ COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "id")
 
 PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python", "pip", "id")
 """What the published sandbox does; ours refuses `python` and `pip`, which run code of the repository."""
-
-_OPERATORS: Final = frozenset(("|", ">", ">>", "<", "&&", "||", ";", "&"))
-
-
-class Block(NamedTuple):
-    """The text of a fenced block of commands, and the span of the block with its fences."""
-
-    text: str
-    start: int
-    end: int
-
-
-def extract_blocks(text: str) -> list[Block]:
-    """The blocks fenced by ```` ```bash ```` and ```` ``` ````, without the blanks around their texts."""
-    blocks = re.finditer(r"```bash(.*?)```", text, re.DOTALL)
-    return [Block(found[1].strip(), found.start(), found.end()) for found in blocks]
-
-
-def extract_commands(text: str, *, compat: Compat = "fixed") -> list[list[str | None]]:
-    """The commands of all blocks in a text, one a line, as words; published: `None` behind all but a block's last.
-
-    What `echo` says becomes one word, and `python` prints no warnings, as published.
-    """
-    commands = []
-    for block in extract_blocks(text):
-        lines = [line for line in block.text.split("\n") if line.strip()]
-        for number, line in enumerate(lines, start=1):
-            words = split_command(line)
-            if words[:1] == ["echo"]:
-                stop = next((at for at, word in enumerate(words) if word in _OPERATORS), len(words))
-                said = " ".join(filter(None, words[1:stop]))
-                words = ["echo", *([said] if said else []), *words[stop:]]
-            elif words[:1] == ["python"]:
-                words = ["python", "-W ignore", *words[1:]]
-            commands.append([*words, *([None] if compat == "published" and number < len(lines) else [])])
-    return commands
-
-
-def file_names(words: Sequence[str | None]) -> list[str]:
-    """The files and folders that a command would touch; `.` where it names none."""
-    command, *rest = [word for word in words if word is not None] or [""]
-    if command == "echo":
-        return [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in {">", ">>"}] or ["."]
-    if command == "pip":
-        return ["."]
-    if command == "python":
-        return [word for word in rest if word.endswith(".py")][:1] or ["."]
-    names, skip = list[str](), False
-    for word in rest:
-        if word == "|":
-            break
-        if skip or word in _OPERATORS or word.startswith("-"):
-            skip = word in {"-n", "-c"} and command in {"head", "tail"} and not skip
-            continue
-        names.append(word)
-    return names or ["."]
-
-
-def hide_root(text: str, root: str) -> str:
-    """A message without the repository's own path: paths in it become relative, the root `.`."""
-    return text.replace(f"{root.rstrip('/')}/", "").replace(root.rstrip("/"), ".")
-
 
 TOKEN_LIMIT: Final = 500
 """Tokens that are shown of a file at most, whatever it is."""

@@ -1,7 +1,5 @@
-"""Tasks of AutoExplore: published records of questions about files, and the embedded ones; and who plays without a model.
-
-A record holds `question`, `answer`, `optimal_path`, `filename`, `root`, `n_level`, `model`, where other files say
-where the answer is, their paths as `clues`, and, once there are examples of finding the file, `trajectories`.
+"""Tasks of AutoExplore: published records of questions about files, and the embedded ones; and who plays
+without a model.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats, #deviations,
 #autoexplore, #curriculum.

@@ -16,14 +16,15 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import no_flag
 from sweet_rl.policies import scripted
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Compat, Message, Observation, Task, derive_seed
-from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.base import Rows, no_agent
 from sweet_rl.worlds.dialogue import (
     PARSERS,
     Dialogue,
@@ -32,11 +33,7 @@ from sweet_rl.worlds.dialogue import (
     ParsedAction,
     published_data,
 )
-from sweet_rl.worlds.options import AgentRequest, Options
-
-if TYPE_CHECKING:
-    from sweet_rl.openai_client import OpenAIClient
-    from sweet_rl.users.protocol import Speaker
+from sweet_rl.worlds.options import AgentRequest, Answers, Archer, Options, Scores, TaskLists
 
 _QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text("utf-8"))
 ABOUT_FUNCTION: Final[list[list[str]]] = _QUESTIONS["about_function"]
@@ -156,26 +153,52 @@ SIZES = {"train": 1000, "dev": 500, "test": 500}
 """How many mini tasks there are when no limit is given."""
 
 
+def good_turn(solution: str, messages: Sequence[Message], turn: str) -> bool | None:
+    """By the oracle of the mini worlds about extras; None for other functions."""
+    extras = import_module("sweet_rl.mini.backend.extras")
+    return bool(extras.judge(solution, messages, turn).good) if extras.is_source(solution) else None
+
+
+def refuses(tasks: Sequence[Task]) -> str:
+    """Web pages are another world's."""
+    pages = all(task.ground_truth.lstrip().startswith("<") for task in tasks)
+    return "holds web pages, not functions: add --world html." if pages else ""
+
+
 class BackendProgramming(Dialogue):
     """Backend Programming: write the function that a simulated human wants; ColBench's or generated."""
 
     name = "code"
-    first_for = "dialogue"
-    train_tasks, test_tasks = "mini:train", "mini:test"
-    sources = ("mini",)
     options = BackendOptions
-    evaluation = "evaluate_code"
-    reward_is = "tests passed"
-    bounds = ("oracle", "constant")
-    agents = ("questioner", "oracle", "constant", "expert", "insider", "random")
-    takes: ClassVar = {"questioner": {"num_questions": 3}, "constant": {"unsafe_no_sandbox": False}}
-    agent_prompt = "llm_agent_code_prompt.txt"
-    user_prompt = "human_simulator_code_prompt.txt"
-    human_is_served = True
-    archer_config = "archer_code"
-    published_names = ("backend_programming",)
-    human_server = "configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct"
-    human_hint = "`sweet-rl serve_simulator` starts one that needs no model."
+    tasks = TaskLists(
+        "mini:train",
+        "mini:test",
+        refuses=refuses,
+        lacks=lambda task: "" if task.test_cases else "test_cases",
+        how_to_get=published_data,
+    )
+    scores = Scores(
+        name="tests passed",
+        stage="evaluate_code",
+        lowest=0.0,
+        highest=1.0,
+        ceiling_and_floor=("oracle", "constant"),
+        good_turn=good_turn,
+    )
+    agents: ClassVar = {
+        **{"questioner": {"num_questions": 3}, "oracle": {}, "constant": {"unsafe_no_sandbox": False}},
+        **{"expert": {}, "insider": {}, "random": {}},
+    }
+    user = Answers(
+        by="human",
+        scripted="sweet_rl.mini.backend.human:ScriptedHuman",
+        model="sweet_rl.users.model:OpenAIUser",
+        prompt="human_simulator_code_prompt.txt",
+        speaker="sweet_rl.mini.backend.human:answer_served",
+        hint="`sweet-rl serve_simulator` starts one that needs no model.",
+        server="configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct",
+    )
+    archer = Archer(config="archer_code")
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Generated functions: of a split, or of a variant and a split (`easy:test`, `trades=10:test`)."""
@@ -224,7 +247,7 @@ class BackendProgramming(Dialogue):
             answers = {task.task_id: task.ground_truth for task in wanted.tasks}
             return scripted.OraclePolicy(answers, system_prompt=prompt)
         if wanted.name != "constant":
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         from sweet_rl.grading.code import CodeGrader, constant_answer
         from sweet_rl.grading.sandbox import Sandbox
 
@@ -233,47 +256,8 @@ class BackendProgramming(Dialogue):
         answers = {task.task_id: constant_answer(task, outputs[task.task_id]) for task in wanted.tasks}
         return scripted.ConstantPolicy(answers, system_prompt=prompt)
 
-    def refuses(self, tasks: Sequence[Task]) -> str:
-        """Web pages are another world's."""
-        pages = all(task.ground_truth.lstrip().startswith("<") for task in tasks)
-        return "holds web pages, not functions: add --world html." if pages else ""
-
-    def lacks(self, task: Task) -> str:
-        """Answers are graded by tests."""
-        return "" if task.test_cases else "test_cases"
-
-    def how_to_get(self, path: Path) -> str:
-        """The published tasks are on the hub."""
-        return published_data(path)
-
-    def make_user(self) -> User:
-        """The scripted human of the mini benchmark."""
-        human: User = import_module("sweet_rl.mini.backend.human").ScriptedHuman()
-        return human
-
-    def good_turn(self, solution: str, messages: Sequence[Message], turn: str) -> bool | None:
-        """By the oracle of the mini worlds about extras; None for other functions."""
-        extras = import_module("sweet_rl.mini.backend.extras")
-        return bool(extras.judge(solution, messages, turn).good) if extras.is_source(solution) else None
-
-    def served_human(self) -> Speaker:
-        """The scripted human behind a server; the hidden function is in the prompt."""
-        speaker: Speaker = import_module("sweet_rl.mini.backend.human").answer_served
-        return speaker
-
-    def make_model_user(
-        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
-    ) -> User:
-        """The human as the paper has it."""
-        from sweet_rl.users.model import OpenAIUser
-
-        return OpenAIUser(client, model, prompt_template=prompt, **said)
-
-    def check_user_prompt(self, template: str, path: str) -> None:
-        """Check for the placeholders of problem, hidden information and dialogue."""
-        from sweet_rl.prompts import PLACEHOLDERS, check_placeholders
-
-        check_placeholders(template, PLACEHOLDERS, path)
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_code_prompt.txt")
 
 
 WORLD = BackendProgramming()

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
+from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured, Options
-from sweet_rl.worlds.text_game_world import ACTION_HEAD, TextGameWorld
+from sweet_rl.worlds.base import Rows, no_agent, one_level, tasks_in
+from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
+from sweet_rl.worlds.text_games import ACTION_HEAD, TextGameWorld
 
 if TYPE_CHECKING:
     from sweet_rl.reflect_data.teachers import Expert
@@ -59,25 +60,66 @@ class TaxiMeasured(Settings):
     extra: Literal["pickup", "dropoff", "full", "none"] = flag("pickup", "what is to be done.")
 
 
+def levels(options: Options, request: LevelRequest) -> Sequence[Level]:
+    """The start states of a list or file; else games whose starts are drawn, in one level or three."""
+    from sweet_rl.records import task_from_row
+    from sweet_rl.worlds.dangerous_taxi.tasks import drawn_tasks
+
+    if request.tasks and not WORLD.learning.ignored(request.tasks, WORLD.tasks.sources, options.compat):
+        return one_level(WORLD, options, request)
+    learns = isinstance(options, TaxiLearning) and options.taxi_curriculum
+    names = ("pickup", "dropoff", "full") if learns else ("none",)
+    return [Level(name, [task_from_row(row) for row in drawn_tasks(name, request.entries)]) for name in names]
+
+
+def measured(flags: TaxiMeasured, tasks: str | None, max_turns: int) -> Measured:
+    """Games of one task, with the rules in every state."""
+    found = tasks_in(WORLD, tasks or f"taxi:{flags.extra}:test")
+    others = {str(task.row.get("curriculum") or "none") for task in found} - {flags.extra}
+    if others:
+        raise UsageError(
+            f"--tasks {tasks} has tasks of {', '.join(sorted(others))}, and --extra is {flags.extra}. "
+            f"Add --extra {min(others)}, or name other tasks."
+        )
+    options = TaxiOptions(max_turns=max_turns, with_prompt=True)
+    return Measured(
+        f"taxi {flags.extra}", found, options, published_return=20 if flags.extra == "dropoff" else 0
+    )
+
+
+def expert(game: TextGame) -> Expert | None:
+    """The planner, with a thought for each of its actions."""
+    from sweet_rl.reflect_data.teachers import Expert
+    from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame
+    from sweet_rl.worlds.dangerous_taxi.tasks import thought
+
+    if not isinstance(game, TaxiGame):
+        return None
+    return Expert(
+        lambda: partial(thought, None, None, game.state),
+        lambda: next((LABELS[action] for action in game.best_actions()), "0"),
+    )
+
+
 class DangerousTaxi(TextGameWorld):
     """DangerousTaxi: fetch a passenger and bring them to their destination; a wrong action ends the game."""
 
     name = "dangerous_taxi"
-    published_names = ("taxi",)
-    first_for = "as_it_is"
     max_turns = 15
     options = TaxiOptions
-    train_tasks, test_tasks = "taxi:full:train", "taxi:full:test"
-    sources = ("taxi", "dangerous-taxi")
-    agents = ("planner", "careless", "random")
-    takes: ClassVar = {"careless": {"skill": None}}
-    agent_prompt = "llm_agent_taxi_prompt.txt"
-    action_head = ACTION_HEAD
-    labels = ("0", "1", "2", "3", "4", "5")
-    learning = TaxiLearning
-    as_it_is = TaxiMeasured
-    equal_levels = True
-    ignores_files = True
+    tasks = TaskLists("taxi:full:train", "taxi:full:test", sources=("taxi", "dangerous-taxi"))
+    agents: ClassVar = {"planner": {}, "careless": {"skill": None}, "random": {}}
+    learning = Learning(
+        head=ACTION_HEAD,
+        labels=("0", "1", "2", "3", "4", "5"),
+        options=TaxiLearning,
+        levels=levels,
+        equal_levels=True,
+        ignores_files=True,
+        expert=expert,
+        flags=TaxiMeasured,
+        measured=measured,
+    )
     player_rules = (
         "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
         "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
@@ -89,19 +131,6 @@ class DangerousTaxi(TextGameWorld):
         from sweet_rl.worlds.dangerous_taxi.tasks import taxi_tasks
 
         return taxi_tasks(where)
-
-    def levels(self, options: Options, request: LevelRequest) -> Sequence[Level]:
-        """The start states of a list or file; else games whose starts are drawn, in one level or three."""
-        from sweet_rl.records import task_from_row
-        from sweet_rl.worlds.dangerous_taxi.tasks import drawn_tasks
-
-        if request.tasks and not self.ignored(request.tasks, options.compat):
-            return super().levels(options, request)
-        learns = isinstance(options, TaxiLearning) and options.taxi_curriculum
-        names = ("pickup", "dropoff", "full") if learns else ("none",)
-        return [
-            Level(name, [task_from_row(row) for row in drawn_tasks(name, request.entries)]) for name in names
-        ]
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
@@ -115,39 +144,14 @@ class DangerousTaxi(TextGameWorld):
             compat=options.compat,
         )
 
-    def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:
-        """Games of one task, with the rules in every state."""
-        found = self.tasks_of(tasks or f"taxi:{flags.extra}:test")
-        others = {str(task.row.get("curriculum") or "none") for task in found} - {flags.extra}
-        if others:
-            raise UsageError(
-                f"--tasks {tasks} has tasks of {', '.join(sorted(others))}, and --extra is {flags.extra}. "
-                f"Add --extra {min(others)}, or name other tasks."
-            )
-        return Measured(
-            f"taxi {flags.extra}",
-            found,
-            TaxiOptions(max_turns=max_turns, with_prompt=True),
-            published_return=20 if flags.extra == "dropoff" else 0,
-        )
-
-    def expert(self, game: TextGame) -> Expert:
-        from sweet_rl.reflect_data.teachers import Expert
-        from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame
-        from sweet_rl.worlds.dangerous_taxi.tasks import thought
-
-        if not isinstance(game, TaxiGame):
-            return super().expert(game)
-        return Expert(
-            lambda: partial(thought, None, None, game.state),
-            lambda: next((LABELS[action] for action in game.best_actions()), "0"),
-        )
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_taxi_prompt.txt")
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
 
         if wanted.name not in self.agents:
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         return TaxiDriver(wanted.name, skill=wanted.skill, system_prompt=wanted.system_prompt)
 
 

@@ -43,7 +43,7 @@ from sweet_rl.worlds.dangerous_taxi.game import (
     rules_text,
 )
 from sweet_rl.worlds.dangerous_taxi.tasks import start_states, thought
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_games import ACTION_HEAD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,9 @@
 """DangerousTaxi: Taxi-v3 in which an action that changes nothing ends the game.
 
-The rules are a table of 500 states and six actions, computed from the map. A state is
-`((row * 5 + column) * 5 + passenger) * 4 + destination`. The passenger is at depot 0 to 3 or, as `IN_TAXI`,
-with the driver; the destination is a depot.
-
-Two things are right by default, but not with `compat="published"`: the danger begins with the
-first step, and a game without curriculum has a threshold that a success can reach. Seeds count and a game
-begins without a history in both (there the published code depends on what happened before).
-
-Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #deviations, #curriculum.
+The rules are a table of 500 states (`((row * 5 + column) * 5 + passenger) * 4 + destination`) and six
+actions. By default the danger begins with the first step, and a game without curriculum has a threshold that
+a success can reach. Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #deviations,
+#curriculum.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.prompts import packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Json, Task, derive_seed
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_games import ACTION_HEAD
 
 MAP: Final = (
     "+---------+",

@@ -1,7 +1,5 @@
-"""Tasks of DangerousTaxi, as rows that `sweet_rl.records.task_from_row` reads, and who drives without a model.
-
-A task is a start state and a curriculum. There are 300 start states; a fifth of them is held out, the same
-ones for everybody and in every curriculum.
+"""Tasks of DangerousTaxi, each a start state and a curriculum, and who drives without a model. A fifth of
+300 states is held out.
 
 Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #data-of-recorded-states.
 """

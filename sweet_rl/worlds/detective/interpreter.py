@@ -1,13 +1,10 @@
-"""Detective in interpreters of its own: a command and a saved position in, a reply and the next position out.
+"""Detective in interpreters of its own: a command and a saved position in, a reply and the next position
+out.
 
-The interpreter is jericho's (GPL, an optional package), a C library that blocks and could crash: it runs in
-worker processes, each of which serves any number of games.
-
-jericho finds the nouns of a scene with spaCy's tagger, which is a download. Here they come from the game
-itself: the object tree says what is in the room and in the player's hands, the dictionary says which words
-of the scene's text the parser takes for nouns. Templates are filled with them and tried; what changes the
-object tree or the score, or ends the game, is listed, and of the commands that change it in the same way the
-shortest with the most usual verb.
+jericho (GPL, an optional package) is a C library that blocks and could crash: it runs in worker processes
+that games share. It finds nouns with spaCy's tagger; here they come from the game's object tree and
+dictionary. Templates are filled with them and tried; of the commands that change the game in the same way
+the shortest with the most usual verb is listed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Detective by Matt Barringer, the text adventure of ArCHer: 360 points, 10 of them from the start.
 
-Repaired by default: resetting begins the game anew, observations keep their parts apart, the turn limit
-truncates. `compat="published"` gives the published observations. The interpreter runs in processes of its own,
-which episodes share: an episode hands its saved position to whichever is free and gets the next one back.
-
+By default resetting begins the game anew, observations keep their parts apart, the turn limit truncates.
 Published behaviour: docs/published/archer.md#detective.
 """
 
@@ -23,7 +20,7 @@ from sweet_rl.flags import flag
 from sweet_rl.types import Task
 from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
 from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.options import AgentRequest, Options
+from sweet_rl.worlds.options import AgentRequest, Archer, Options, TaskLists
 
 if TYPE_CHECKING:
     from sweet_rl.worlds.detective.interpreter import Interpreters, Position
@@ -114,11 +111,9 @@ class Detective(Adventure):
     """Detective: the text adventure of ArCHer, played from its game file."""
 
     name = "detective"
-    published_names = ("adventure",)
     options = DetectiveOptions
-    train_tasks = test_tasks = "detective"
-    sources = ("detective",)
-    archer_config = "archer_detective"
+    tasks = TaskLists("detective", "detective")
+    archer = Archer(config="archer_detective")
     player_rules = (
         "Type what you want to do; some of what you can do stands in the list. You have {turns} commands."
     )

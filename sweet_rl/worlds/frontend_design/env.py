@@ -1,7 +1,4 @@
-"""The Frontend Design world of ColBench: the agent writes pages, a human who sees them replies.
-
-A page in the visible text is rendered, and its picture is the answer until a later one takes its place. The
-human sees the picture, never the source; the agent never sees the page that the human has in mind.
+"""The Frontend Design world of ColBench: the agent writes pages, a human who sees their pictures replies.
 
 Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes, #in-grading.
 """

@@ -1,11 +1,7 @@
 """Frontend tasks from WebSight v0.2, the source of ColBench's pages, and which of them render.
 
-The idea that a page was written from becomes the request, the page the hidden one. Rows come from the hub,
-or from files on this machine: Parquet as the hub has them, or JSON Lines. Every verdict on a page is a line
-of a report, appended as soon as it is known; it belongs to a page and to the way in which it was rendered,
-so it is found again whatever happened in between.
-
-Published behaviour: docs/published/sweet_rl.md#files, #frontend-design.
+Rows come from the hub or from files. Every verdict on a page is a line of a report; it belongs to a page and
+a way of rendering. Published behaviour: docs/published/sweet_rl.md#files, #frontend-design.
 """
 
 from __future__ import annotations

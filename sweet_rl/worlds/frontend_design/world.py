@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from sweet_rl.browsers import Renderer
 from sweet_rl.browsers.page import RenderFlags
@@ -17,13 +17,13 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, no_flag
 from sweet_rl.flags.shared import TempPath
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Task
-from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.base import Rows, no_agent
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
-from sweet_rl.worlds.options import AgentRequest, Options
+from sweet_rl.worlds.options import AgentRequest, Answers, Options, Scores, TaskLists
 
 if TYPE_CHECKING:
-    from sweet_rl.openai_client import OpenAIClient
     from sweet_rl.worlds.frontend_design.env import PictureFolder
 
 
@@ -39,15 +39,43 @@ class DesignOptions(DialogueOptions, RenderFlags, TempPath):
     renderer: Renderer | None = no_flag(None)
     pictures: PictureFolder | None = no_flag(None)
 
+    def beside(self, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Self:
+        """With the folder of pictures: the one that is named, or one beside the rows, or for a while."""
+        from sweet_rl.worlds.frontend_design.env import PictureFolder
+
+        if self.temp_path:
+            folder = Path(self.temp_path)
+        elif output is not None:
+            folder = output.with_name(f"{output.stem}_images")
+        else:
+            folder = Path(tempfile.mkdtemp(prefix="sweet_rl_images_"))
+        beside = None if output is None else output.parent
+        return replace(self, pictures=PictureFolder(folder, beside=beside, samples=samples))
+
+    def check_place(self) -> None:
+        """Make sure that the folder that was named holds no pictures."""
+        if self.temp_path and any(Path(self.temp_path).glob("*.png")):
+            raise UsageError(
+                f"--temp_path {self.temp_path!r} holds pictures of another run. Choose another folder, pass "
+                "--overwrite to draw over them, or --to_continue with that run's file."
+            )
+
+    def at_once(self, wanted: int) -> int:
+        """At most 100, as published: pages need a browser each, and more only wait with their pictures in memory."""
+        return min(wanted, 100)
+
 
 _STAGES = "sweet_rl.worlds.frontend_design.stages"
 
-MOST_PAGES = 100
-"""Episodes at once, as published: more only wait for the browsers, with their pictures in memory."""
-
-
 SIZES = {"train": 1000, "test": 500}
 """How many mini-web pages there are when no limit is given."""
+
+
+def refuses(tasks: Sequence[Task]) -> str:
+    """Refuse tasks of functions: none has a page as its ground truth."""
+    if any(task.ground_truth.lstrip().startswith("<") for task in tasks):
+        return ""
+    return "holds no web pages: no ground_truth begins with a tag. Leave --world out for functions."
 
 
 class FrontendDesign(Dialogue):
@@ -55,17 +83,30 @@ class FrontendDesign(Dialogue):
 
     name = "html"
     options = DesignOptions
-    evaluation = "evaluate_html"
-    reward_is = "similarity"
-    bounds = ("target", "blank")
-    train_tasks, test_tasks = "mini-web:train", "mini-web:test"
-    sources = ("mini-web",)
-    agents = ("improver", "generic", "blank", "target")
-    agent_prompt = "llm_agent_html_prompt.txt"
-    user_prompt = "human_simulator_html_prompt.txt"
-    human_hint = "--env_model scripted is a human without a model."
-    published_names = ("frontend_design",)
-    human_server = "configs/sweet_rl/serve_human_72b_vl.sh Qwen/Qwen2-VL-72B-Instruct"
+    tasks = TaskLists(
+        "mini-web:train",
+        "mini-web:test",
+        refuses=refuses,
+        lacks=lambda task: "" if "<html" in task.ground_truth.lower() else "page in ground_truth",
+        how_to_get=lambda path: f"sweet-rl prepare_websight {path.parent} --validate (docs/training.md)",
+    )
+    scores = Scores(
+        name="similarity",
+        stage="evaluate_html",
+        lowest=0.0,
+        highest=1.0,
+        ceiling_and_floor=("target", "blank"),
+    )
+    agents: ClassVar = {"improver": {}, "generic": {}, "blank": {}, "target": {}}
+    user = Answers(
+        by="human",
+        scripted="sweet_rl.mini.frontend.human:ScriptedViewer",
+        model="sweet_rl.users.model:VisionUser",
+        asked_with=("image_url",),
+        prompt="human_simulator_html_prompt.txt",
+        hint="--env_model scripted is a human without a model.",
+        server="configs/sweet_rl/serve_human_72b_vl.sh Qwen/Qwen2-VL-72B-Instruct",
+    )
     stages: ClassVar = {
         "prepare_websight": StageEntry(
             f"{_STAGES}:prepare_websight", "Make frontend tasks of WebSight, from the hub or from files."
@@ -118,36 +159,6 @@ class FrontendDesign(Dialogue):
         """None: a page is more or less like the wanted one."""
         return None
 
-    def at_once(self, wanted: int) -> int:
-        """At most `MOST_PAGES`: pages need a browser each."""
-        return min(wanted, MOST_PAGES)
-
-    def beside(
-        self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]
-    ) -> Options:
-        """The folder of pictures: the one that is named, or one beside the rows, or for a while."""
-        from sweet_rl.worlds.frontend_design.env import PictureFolder
-
-        if not isinstance(options, DesignOptions):
-            return options
-        if options.temp_path:
-            folder = Path(options.temp_path)
-        elif output is not None:
-            folder = output.with_name(f"{output.stem}_images")
-        else:
-            folder = Path(tempfile.mkdtemp(prefix="sweet_rl_images_"))
-        beside = None if output is None else output.parent
-        return replace(options, pictures=PictureFolder(folder, beside=beside, samples=samples))
-
-    def check_place(self, options: Options) -> None:
-        """Make sure that the folder that was named holds no pictures."""
-        named = options.temp_path if isinstance(options, DesignOptions) else None
-        if named and any(Path(named).glob("*.png")):
-            raise UsageError(
-                f"--temp_path {named!r} holds pictures of another run. Choose another folder, pass "
-                "--overwrite to draw over them, or --to_continue with that run's file."
-            )
-
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Designers: one that follows the human's remarks, the ceiling and the floors."""
         designers = import_module("sweet_rl.mini.frontend.agents")
@@ -163,46 +174,11 @@ class FrontendDesign(Dialogue):
             kind = designers.BlankDesigner if wanted.name == "blank" else designers.GenericDesigner
             agent = kind(wanted.system_prompt)
         else:
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         return agent
 
-    def refuses(self, tasks: Sequence[Task]) -> str:
-        """Refuse tasks of functions: none has a page as its ground truth."""
-        if any(task.ground_truth.lstrip().startswith("<") for task in tasks):
-            return ""
-        return "holds no web pages: no ground_truth begins with a tag. Leave --world out for functions."
-
-    def lacks(self, task: Task) -> str:
-        """Answers are compared with a page."""
-        return "" if "<html" in task.ground_truth.lower() else "page in ground_truth"
-
-    def how_to_get(self, path: Path) -> str:
-        """ColBench has no pages: they are made."""
-        return f"sweet-rl prepare_websight {path.parent} --validate (docs/training.md)"
-
-    def make_user(self) -> User:
-        """The scripted human, who compares pictures."""
-        human: User = import_module("sweet_rl.mini.frontend.human").ScriptedViewer()
-        return human
-
-    def make_model_user(
-        self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
-    ) -> User:
-        """The human as the paper has it: a model that sees."""
-        from sweet_rl.users.model import VisionUser
-
-        image_url = options.image_url if isinstance(options, DesignOptions) else "png"
-        return VisionUser(client, model, prompt_template=prompt, image_url=image_url, **said)
-
-    def model_user_settings(self, options: Options) -> dict[str, Json]:
-        """How pictures are written into requests."""
-        return {"image_url": options.image_url} if isinstance(options, DesignOptions) else {}
-
-    def check_user_prompt(self, template: str, path: str) -> None:
-        """Check a prompt for a human who is shown pictures."""
-        from sweet_rl.users.model import check_vision_prompt
-
-        check_vision_prompt(template, path)
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_html_prompt.txt")
 
     def settings(self, options: Options) -> dict[str, Json]:
         """Whether a draft that cannot be drawn takes an earlier answer away, too; and how pages are drawn."""

@@ -13,7 +13,9 @@ from importlib.resources import files
 from typing import Any, Final
 
 from sweet_rl.contracts import Env, User
+from sweet_rl.prompts import load_prompt
 from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.options import Answers, Archer, TaskLists
 from sweet_rl.worlds.question_games.game import (
     FIRST_OBSERVATION,
     Asking,
@@ -23,6 +25,7 @@ from sweet_rl.worlds.question_games.game import (
     split_of,
     without_tail,
     words_of,
+    written_question,
 )
 
 REFUSAL = "I can't answer that question."
@@ -101,14 +104,14 @@ class GuessMyCity(QuestionGame):
     """Guess My City: find out one of 100 cities by questions that are answered freely."""
 
     name = "guess_my_city"
-    train_tasks, test_tasks = "guess-my-city:train", "guess-my-city:test"
-    sources = ("guess-my-city",)
-    agent_prompt = "llm_agent_city_prompt.txt"
-    asking = Asking("Your home town is {hidden}.", 64, "oracle_guess_my_city_prompt")  # as published
-    oracle = "sweet_rl.mini.cities.oracle:CityOracle"
+    tasks = TaskLists("guess-my-city:train", "guess-my-city:test")
+    user = Answers(
+        by="oracle",
+        scripted="sweet_rl.mini.cities.oracle:CityOracle",
+        oracle=Asking("Your home town is {hidden}.", 64, "oracle_guess_my_city_prompt").open,  # as published
+    )
     player = "sweet_rl.mini.cities.asker:make_player"
-    archer_config = "archer_city"
-    games_shown = 6
+    archer = Archer(config="archer_city", games_shown=6, shown_action=written_question)
     player_rules = (
         "I come from a big city. Find out which: ask me about it, and guess it by its name "
         '("Is it Oslo?"). You have {turns} questions.'
@@ -117,6 +120,9 @@ class GuessMyCity(QuestionGame):
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The cities of a split, one task each."""
         return guess_my_city_tasks(where)
+
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_city_prompt.txt")
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
         """What makes a fresh game."""

@@ -34,8 +34,8 @@ from sweet_rl.types import (
     Task,
     UserContext,
 )
-from sweet_rl.worlds.base import Answerer, World
-from sweet_rl.worlds.options import AgentRequest, Options
+from sweet_rl.worlds.base import World, no_agent
+from sweet_rl.worlds.options import AgentRequest, Options, Scores
 
 FIRST_OBSERVATION: Final = "Questions:\n"
 """What the agent sees before its first question."""
@@ -137,6 +137,13 @@ class Asking:
     def published(self, context: UserContext) -> str:
         """The published prompt for the question asked last."""
         return self.premise.replace("{hidden}", context.hidden_information) + question_of(context)
+
+    def open(self, kind: str, path: str, **how: Any) -> User:
+        """A model that answers, in this process or behind a server; see `oracles.open_oracle`."""
+        oracle: User = resolve_name("sweet_rl.worlds.question_games.oracles:open_oracle")(
+            self, kind, path, **how
+        )
+        return oracle
 
 
 class QuestionTranscript:
@@ -272,22 +279,24 @@ class QuestionOptions(Options):
     reads_json: bool = no_flag(False)
 
 
+def written_question(action: str, options: Options) -> str:
+    """A question; as JSON where that is how the agent writes it."""
+    if not getattr(options, "reads_json", False) or _IN_JSON in action:
+        return action
+    return json.dumps({"Question": action}, ensure_ascii=False)
+
+
 class QuestionGame(World):
     """Subclasses say which game it is.
 
     Attributes:
-        asking: how a model that is its oracle is asked.
-        oracle: `module:CLASS` of who answers without a model.
         player: `module:FUNCTION` that makes a scripted agent of a name, the secrets that there are, and settings.
     """
 
     max_turns = 20
     options = QuestionOptions
-    answered_by: ClassVar[Answerer] = "oracle"
-    agents: ClassVar[tuple[str, ...]] = ("asker",)
-    takes: ClassVar = {"asker": {"skill": 1.0}}
-    asking: ClassVar[Asking]
-    oracle: ClassVar[str]
+    agents: ClassVar = {"asker": {"skill": 1.0}}
+    scores = Scores(worst_turn=-1.0, highest=0.0)
     player: ClassVar[str]
 
     @asynccontextmanager
@@ -302,15 +311,11 @@ class QuestionGame(World):
         """What makes a fresh game."""
         raise NotImplementedError
 
-    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
-        """Every turn may cost 1."""
-        return -float(self.turns(options)), 0.0
-
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """A scripted player, who knows the table that the packaged oracle answers from."""
         if wanted.name not in self.agents:
-            raise self.no_agent(wanted.name)
-        skill = self.takes.get(wanted.name, {}).get("skill") if wanted.skill is None else wanted.skill
+            raise no_agent(self, wanted.name)
+        skill = self.agents[wanted.name].get("skill") if wanted.skill is None else wanted.skill
         player: Policy = resolve_name(self.player)(
             wanted.name,
             [task.hidden_information for task in wanted.tasks],
@@ -320,26 +325,9 @@ class QuestionGame(World):
         )
         return player
 
-    def make_user(self) -> User:
-        """Answers from a table."""
-        oracle: User = resolve_name(self.oracle)()
-        return oracle
-
-    def make_oracle(self, kind: str, path: str, **how: Any) -> User:
-        """A model that answers, in this process or behind a server; see `oracles.open_oracle`."""
-        opened = resolve_name("sweet_rl.worlds.question_games.oracles:open_oracle")
-        oracle: User = opened(self.asking, kind, path, **how)
-        return oracle
-
     def transcript(self) -> QuestionTranscript:
         """Questions with their answers, line by line."""
         return QuestionTranscript()
-
-    def shown_action(self, action: str, options: Options) -> str:
-        """A question; as JSON where that is how the agent writes it."""
-        if not getattr(options, "reads_json", False) or _IN_JSON in action:
-            return action
-        return json.dumps({"Question": action}, ensure_ascii=False)
 
     def settings(self, options: Options) -> dict[str, Json]:
         """As before these worlds had options of their own."""

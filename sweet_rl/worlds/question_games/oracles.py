@@ -1,7 +1,5 @@
-"""Models as oracles of the question games: each is a `sweet_rl.contracts.User` that serves many games at once.
-
-In this process (an encoder-decoder, flan-t5-small with fine-tuned weights as published), behind any
-OpenAI-compatible server, or behind the published gradio server.
+"""Models as oracles of the question games: in this process (an encoder-decoder), behind a server, or behind
+the published gradio server.
 
 Published behaviour: docs/published/archer.md#ten-words.
 """

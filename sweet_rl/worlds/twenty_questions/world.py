@@ -1,9 +1,6 @@
 """Twenty Questions: which of 157 objects is it? The oracle says yes or no.
 
-The objects, and the list of ten, are the published ones in their order, spellings included; the list of sixteen is
-ours. Each rule of what counts exists twice: ours, which is the default, and the published one, whose name ends in
-`_published` and which gives the published results to the character.
-
+Rules of what counts exist twice: ours, the default, and the published ones, whose names end in `_published`.
 Published behaviour: docs/published/archer.md#twenty-questions, #ten-words.
 """
 
@@ -11,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, ClassVar, Final
 
@@ -20,6 +17,7 @@ from sweet_rl.flags import no_flag
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.options import Answers, Archer, TaskLists
 from sweet_rl.worlds.question_games.game import (
     FIRST_OBSERVATION,
     Asking,
@@ -29,6 +27,7 @@ from sweet_rl.worlds.question_games.game import (
     split_of,
     without_tail,
     words_of,
+    written_question,
 )
 
 YES, NO = "Yes.", "No."
@@ -148,24 +147,34 @@ class TwentyQuestionsEnv(QuestionGameEnv):
         return answer, answer == YES and named
 
 
+def objects_template(tasks: Sequence[Task]) -> str:
+    """Asks for a question in JSON, and names the objects that are played."""
+    return ask_for_object_template([task.hidden_information for task in tasks])
+
+
 class TwentyQuestions(QuestionGame):
     """Twenty Questions: find out one of 157 objects by questions that are answered with yes or no."""
 
     name = "twenty_questions"
-    first_for = "archer"
-    train_tasks, test_tasks = "twenty-questions:train", "twenty-questions:test"
-    sources = ("twenty-questions",)
-    agent_prompt = "llm_agent_twenty_questions_prompt.txt"
-    asking = Asking(
-        "The object is {hidden}.", 16, "oracle_twenty_questions_prompt", suffix="Yes or No"
-    )  # premise, length and suffix as published
-    oracle = "sweet_rl.mini.objects.oracle:ObjectOracle"
+    tasks = TaskLists("twenty-questions:train", "twenty-questions:test")
+    user = Answers(
+        by="oracle",
+        scripted="sweet_rl.mini.objects.oracle:ObjectOracle",
+        oracle=Asking(  # premise, length and suffix as published
+            "The object is {hidden}.", 16, "oracle_twenty_questions_prompt", suffix="Yes or No"
+        ).open,
+    )
     player = "sweet_rl.mini.objects.asker:make_player"
-    archer_config = "archer_20q"
-    games_shown = 4
-    agents = ("asker", "hasty", "best", "namer", "random")
-    bounds = ("asker", "random")
-    takes: ClassVar = {"asker": {"skill": 1.0}, "hasty": {"skill": 0.3}}
+    archer = Archer(
+        config="archer_20q", games_shown=4, template=objects_template, shown_action=written_question
+    )
+    agents: ClassVar = {
+        "asker": {"skill": 1.0},
+        "hasty": {"skill": 0.3},
+        "best": {},
+        "namer": {},
+        "random": {},
+    }
     player_rules = (
         "I am thinking of an object. Find out which: ask questions that I can answer with "
         'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.'
@@ -179,9 +188,8 @@ class TwentyQuestions(QuestionGame):
         """What makes a fresh game."""
         return lambda: TwentyQuestionsEnv(oracle, **rules)
 
-    def template(self, tasks: Sequence[Task]) -> str:
-        """Asks for a question in JSON, and names the objects that are played."""
-        return ask_for_object_template([task.hidden_information for task in tasks])
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_twenty_questions_prompt.txt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,11 +202,9 @@ class TenWordsOptions(QuestionOptions):
 class TenWords(TwentyQuestions):
     """The same game as ArCHer gives it to models that follow instructions: ten words, questions in JSON."""
 
-    published_names = ("llm_twenty_questions",)
     options = TenWordsOptions
-    train_tasks = test_tasks = "twenty-questions:ten"
-    archer_config = "archer_llm_20q"
-    games_shown = 40
+    tasks = TaskLists("twenty-questions:ten", "twenty-questions:ten")
+    archer = replace(TwentyQuestions.archer, config="archer_llm_20q", games_shown=40)
 
 
 WORLD = TwentyQuestions()

@@ -1,17 +1,7 @@
-"""A shop's pages as its agent reads them: addresses, text, clickable elements, and a whole visit as text
-for a model.
+"""A shop's pages as its agent reads them: addresses, text, clickable elements, and a whole visit as text for
+a model.
 
-A shop has five addresses, as paths:
-
-/{session}
-/search_results/{session}/{query}/{page}
-/item_page/{session}/{asin}/{query}/{page}/{options}
-/item_sub_page/{session}/{asin}/{query}/{page}/{subpage}/{options}
-/done/{session}/{asin}/{options}
-
-`{options}` is what Python's `repr` makes of a dict of option type to value. `published` is how the
-published client behaves, faults included; the default is the repaired behaviour.
-
+`published` is how the published client behaves, faults included; the default is the repaired behaviour.
 Published behaviour: docs/published/archer.md#webshop, #deviations.
 """
 

@@ -1,14 +1,9 @@
-"""WebShop: an agent searches for the product of an instruction, and buys it.
+"""WebShop: an agent searches for the product of an instruction, and buys it; the reward is the shop's score
+at the purchase.
 
-It speaks to any server with the five routes, the published one's included, and to the embedded shop
-(`sweet_rl.mini.shop`) through the same code. The reward is 0 until something is bought, then the shop's
-score. A shop sends the visitor of session `fixed_2000` for its goal 2000. The embedded shop's goals are
-known, and rows hold them as hidden information; a server's are only on its start page.
-
-A visit's decisions are pure: an action becomes a `Move` (the address to fetch and what the visitor reads),
-or None when it is invalid.
-
-Published behaviour: docs/published/archer.md#webshop.
+It speaks to any server with the five routes, and to the embedded shop (`sweet_rl.mini.shop`) through the
+same code. Goals of the embedded shop are known, and rows hold them as hidden information; a server's are
+only on its start page. Published behaviour: docs/published/archer.md#webshop.
 """
 
 from __future__ import annotations
@@ -25,9 +20,10 @@ from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags import flag, no_flag
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
-from sweet_rl.worlds.base import Rows, World
-from sweet_rl.worlds.options import AgentRequest, Options
+from sweet_rl.worlds.base import Rows, World, no_agent
+from sweet_rl.worlds.options import AgentRequest, Archer, Options, Scores, TaskLists
 from sweet_rl.worlds.webshop.pages import (
     CLOSED,
     Address,
@@ -292,17 +288,24 @@ class WebShopOptions(Options):
     webshop_upper: int = no_flag(2100)
 
 
+def session_lists(options: Options) -> tuple[str, str]:
+    """A range of sessions, and as many behind it; a server's have goals of its own."""
+    shop = options if isinstance(options, WebShopOptions) else WebShopOptions()
+    lower, upper = shop.webshop_lower, shop.webshop_upper
+    where = "" if shop.place is None else "@server"
+    return f"webshop:{lower}-{upper}{where}", f"webshop:{upper}-{2 * upper - lower}{where}"
+
+
 class WebShop(World):
     """WebShop: find what an instruction asks for, and buy it; in a shop of ours, or behind a server."""
 
     name = "webshop"
     max_turns = 10
     options = WebShopOptions
-    train_tasks, test_tasks = "webshop:train", "webshop:test"
-    sources = ("webshop",)
-    agents = ("careful", "buyer", "random")
-    agent_prompt = "llm_agent_webshop_prompt.txt"
-    archer_config = "archer_webshop"
+    tasks = TaskLists("webshop:train", "webshop:test", drawn=session_lists)
+    scores = Scores(lowest=0.0, highest=1.0)
+    agents: ClassVar = {"careful": {}, "buyer": {}, "random": {}}
+    archer = Archer(config="archer_webshop")
     player_rules = (
         "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
         "stands in brackets] on any other. You have {turns} actions."
@@ -317,10 +320,6 @@ class WebShop(World):
     def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
         """Whether what was bought is all that was wanted."""
         return reward >= 1
-
-    def reward_range(self, options: Options) -> tuple[float | None, float | None]:
-        """What was bought is worth 1 at most."""
-        return 0.0, 1.0
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""
@@ -361,18 +360,14 @@ class WebShop(World):
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Three agents: one searches for the goal, one buys the first product, one acts at random."""
         if wanted.name not in self.agents:
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         shopper: Policy = import_module("sweet_rl.mini.shopper").ShopperPolicy(
             wanted.name, max_turns=self.turns(wanted.options), system_prompt=wanted.system_prompt
         )
         return shopper
 
-    def training_tasks(self, options: Options) -> tuple[str, str]:
-        """A range of sessions, and as many behind it; a server's have goals of its own."""
-        shop = options if isinstance(options, WebShopOptions) else WebShopOptions()
-        lower, upper = shop.webshop_lower, shop.webshop_upper
-        where = "" if shop.place is None else "@server"
-        return f"webshop:{lower}-{upper}{where}", f"webshop:{upper}-{2 * upper - lower}{where}"
+    def system_prompt(self) -> str:
+        return load_prompt("llm_agent_webshop_prompt.txt")
 
     def transcript(self) -> ShopTranscript:
         """All pages and actions, and the instruction once more."""

@@ -15,7 +15,7 @@ from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation, StepResult, StopReason
 from sweet_rl.users.protocol import FaultProfile
-from sweet_rl.worlds import World
+from sweet_rl.worlds import Learning, Scores, World
 from sweet_rl.worlds.alfworld.data import alfworld_gen_sft, alfworld_reflection
 from sweet_rl.worlds.auto_explore.data_texts import success_by_level
 from sweet_rl.worlds.auto_explore.stages import (
@@ -390,15 +390,12 @@ class Switch:
 class Switches(World):
     """One switch."""
 
-    name, max_turns, sources = "switches", 1, ("switches",)
-    train_tasks = test_tasks = "switches:all"
-    action_head, labels = "\nActions:", ("0", "1")
+    name, max_turns = "switches", 1
+    learning = Learning(head="\nActions:", labels=("0", "1"))
+    scores = Scores(success_return=0.0)
 
     def rows(self, source, where, *, limit, seed):
         return [{"task_id": "switches/0", "problem_description": "x", "ground_truth": "1"}]
-
-    def success_return(self, options):
-        return 0.0
 
     @asynccontextmanager
     async def open(self, options, user):

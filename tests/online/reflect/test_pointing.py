@@ -9,7 +9,7 @@ from sweet_rl.online.reflect.models import Checkpoints, load_policy
 from sweet_rl.online.reflect.pointing import PointingAgent, PointingHead, pointed
 from sweet_rl.online.reflect.runs import HEAD_FILE, check, check_head, with_saved
 from sweet_rl.online.reflect.sft import FineTuning
-from sweet_rl.worlds.text_game_world import ACTION_HEAD
+from sweet_rl.worlds.text_games import ACTION_HEAD
 from tests.online.reflect import taxi
 from tests.online.reflect.tiny import logps_of
 
@@ -222,7 +222,7 @@ def test_a_head_of_another_model_is_refused(tmp_path, model, agent):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"env": "guess_my_city"}, "--env guess_my_city offers none.*a list of commands.*action_head"),
+        ({"env": "guess_my_city"}, "--env guess_my_city offers none.*a list of commands.*learning.head"),
         ({"mode": "train_SPT", "reflect": True}, "--reflect trains a reflection model"),
     ],
 )

@@ -3,13 +3,14 @@
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
 from guessing.human import Teller
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.flags import flag
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, StepResult, StopReason, UserContext, derive_seed
-from sweet_rl.worlds import Options, World
+from sweet_rl.worlds import Answers, Learning, Options, TaskLists, World, no_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +84,10 @@ class NumberGuessing(World):
     name = "number_guessing"
     max_turns = 8
     options = GuessingOptions
-    train_tasks, test_tasks = "numbers:train", "numbers:test"
-    sources = ("numbers",)
-    answered_by = "oracle"
-    agents = ("halving", "random")
-    labels = tuple(str(number) for number in range(1, 65))
+    tasks = TaskLists("numbers:train", "numbers:test")
+    user = Answers(by="oracle", scripted=lambda: Teller(WORLD))
+    agents: ClassVar = {"halving": {}, "random": {}}
+    learning = Learning(labels=tuple(str(number) for number in range(1, 65)))
     stages = STAGES
     player_rules = "I am thinking of a number from 1 to 64. You have {turns} guesses."
 
@@ -104,19 +104,16 @@ class NumberGuessing(World):
             for number in numbers
         ]
 
-    def success_return(self, options):
-        return -self.turns(options)  # every guess was wrong
+    def succeeded(self, reward, row, options):
+        return reward > -self.turns(options)  # not every guess was wrong
 
     @asynccontextmanager
     async def open(self, options, user):
         yield lambda: GuessingEnv(user, self.turns(options), hints=options.hints)
 
-    def make_user(self):
-        return Teller(self)
-
     async def make_agent(self, wanted):
         if wanted.name not in self.agents:
-            raise self.no_agent(wanted.name)
+            raise no_agent(self, wanted.name)
         return Guesser(wanted.name, wanted.system_prompt)
 
     def system_prompt(self):

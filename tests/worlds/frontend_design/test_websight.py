@@ -1,6 +1,5 @@
 """Frontend tasks from WebSight, and the filter: what is kept, what is dropped and why, and going on after a stop."""
 
-import builtins
 import json
 import os
 import signal
@@ -72,20 +71,27 @@ def test_fields_must_be_texts(row, expected):
     assert require_text(row, ("a", "b")) == expected
 
 
+def prepared(tmp_path, rows, **options):
+    source = write(tmp_path / "w.jsonl", rows)
+    prepare_websight(str(tmp_path / "out"), source, quiet=True, **options)
+
+
 class TestPrepare:
-    def test_the_first_rows_train_and_the_rest_tests(self, tmp_path, capsys):
-        source = write(tmp_path / "w.jsonl", map(websight, range(12)))
-        prepare_websight(str(tmp_path / "out"), source, num_rows=10, num_train=6, quiet=True)
+    def test_the_first_rows_train_and_the_rest_tests(self, tmp_path, renderer, capsys):
+        prepared(tmp_path, map(websight, range(12)), num_rows=10, num_train=6)
         assert read(tmp_path / "out/train.jsonl") == [task(n) for n in range(6)]
         assert read(tmp_path / "out/test.jsonl") == [task(n) for n in range(6, 10)]
         assert "6 tasks" in capsys.readouterr().out
+        assert renderer.pages == []  # nothing is rendered where nobody asks
+        prepared(tmp_path, map(websight, range(3)), overwrite=True)
+        assert read(tmp_path / "out/test.jsonl") == []
+        assert "All 3 rows went to train.jsonl" in capsys.readouterr().out
 
     def test_rows_without_a_field_are_dropped_and_named_and_move_no_other_row(self, tmp_path, capsys):
         rows = [websight(n) for n in range(6)]
         rows[1]["text"] = None
         del rows[4]["llm_generated_idea"]
-        source = write(tmp_path / "w.jsonl", rows)
-        prepare_websight(str(tmp_path / "out"), source, num_rows=6, num_train=3, quiet=True)
+        prepared(tmp_path, rows, num_rows=6, num_train=3)
         assert read(tmp_path / "out/train.jsonl") == [task(0), task(2)]
         assert read(tmp_path / "out/test.jsonl") == [task(3), task(5)]
         verdicts = read(tmp_path / "out/report.jsonl")
@@ -95,55 +101,40 @@ class TestPrepare:
         assert "1 dropped, no llm_generated_idea: w.jsonl, line 5" in out
 
     def test_pages_that_do_not_render_are_dropped_and_identities_stay(self, tmp_path, renderer):
-        source = write(tmp_path / "w.jsonl", map(websight, range(6)))
-        options = {"num_rows": 6, "num_train": 3, "quiet": True}
-        prepare_websight(str(tmp_path / "all"), source, **options)
+        options = {"num_rows": 6, "num_train": 3}
+        prepared(tmp_path, map(websight, range(6)), **options)
+        (tmp_path / "out").rename(tmp_path / "all")
         renderer.fails = {"Page 1<": "too_large"}
-        prepare_websight(str(tmp_path / "some"), source, validate=True, **options)
+        prepared(tmp_path, map(websight, range(6)), validate=True, **options)
         everything = {t.task_id: t.row for t in load_tasks_file(tmp_path / "all/train.jsonl")}
-        kept = {t.task_id: t.row for t in load_tasks_file(tmp_path / "some/train.jsonl")}
+        kept = {t.task_id: t.row for t in load_tasks_file(tmp_path / "out/train.jsonl")}
         assert len(kept) == 2
         assert kept.items() <= everything.items()
-        assert read(tmp_path / "some/test.jsonl") == read(tmp_path / "all/test.jsonl")
-        assert [v["reason"] for v in read(tmp_path / "some/report.jsonl")][:3] == [None, "too_large", None]
-
-    def test_nothing_is_rendered_where_nobody_asks(self, tmp_path, renderer):
-        source = write(tmp_path / "w.jsonl", map(websight, range(3)))
-        prepare_websight(str(tmp_path / "out"), source, num_rows=3, num_train=2, quiet=True)
-        assert renderer.pages == []
-
-    def test_few_rows_are_said(self, tmp_path, capsys):
-        source = write(tmp_path / "w.jsonl", map(websight, range(3)))
-        prepare_websight(str(tmp_path / "out"), source, quiet=True)
-        assert read(tmp_path / "out/test.jsonl") == []
-        assert "All 3 rows went to train.jsonl" in capsys.readouterr().out
+        assert read(tmp_path / "out/test.jsonl") == read(tmp_path / "all/test.jsonl")
+        assert [v["reason"] for v in read(tmp_path / "out/report.jsonl")][:3] == [None, "too_large", None]
 
     def test_a_source_without_a_usable_row_is_refused(self, tmp_path):
-        source = write(tmp_path / "w.jsonl", [{"text": "x", "image": 1}] * 3)
         with pytest.raises(
             UsageError, match=r"None of the 3 rows.*llm_generated_idea and text.*text, image.*v0\.2"
         ):
-            prepare_websight(str(tmp_path / "out"), source, quiet=True)
+            prepared(tmp_path, [{"text": "x", "image": 1}] * 3)
         with pytest.raises(UsageError, match="holds no rows"):
-            prepare_websight(str(tmp_path / "out"), write(tmp_path / "e.jsonl", []), quiet=True)
+            prepared(tmp_path, [])
+        for options in ({"num_rows": 0}, {"num_train": -1}, {"num_rows": 5, "num_train": 6}):
+            with pytest.raises(UsageError, match=r"--num_(rows|train) must be at (least|most)"):
+                prepared(tmp_path, [], **options)
         assert not (tmp_path / "out").exists()
 
-    @pytest.mark.parametrize("options", [{"num_rows": 0}, {"num_train": -1}, {"num_rows": 5, "num_train": 6}])
-    def test_numbers_out_of_range(self, tmp_path, options):
-        with pytest.raises(UsageError, match=r"--num_(rows|train) must be at (least|most)"):
-            prepare_websight(str(tmp_path / "out"), "x.jsonl", **options)
-
     def test_what_is_there_is_not_touched(self, tmp_path):
-        source = write(tmp_path / "w.jsonl", map(websight, range(3)))
-        options = {"num_rows": 3, "num_train": 2, "quiet": True}
-        prepare_websight(str(tmp_path / "out"), source, **options)
+        rows, options = [websight(n) for n in range(3)], {"num_rows": 3, "num_train": 2}
+        prepared(tmp_path, rows, **options)
         with pytest.raises(UsageError, match=r"train\.jsonl' exists.*--to_continue.*--overwrite"):
-            prepare_websight(str(tmp_path / "out"), source, **options)
-        prepare_websight(str(tmp_path / "out"), source, overwrite=True, **options)
+            prepared(tmp_path, rows, **options)
+        prepared(tmp_path, rows, overwrite=True, **options)
         with pytest.raises(UsageError, match="exclude each other"):
-            prepare_websight(str(tmp_path / "out"), source, overwrite=True, to_continue=True, **options)
+            prepared(tmp_path, rows, overwrite=True, to_continue=True, **options)
         with pytest.raises(UsageError, match="is a file; name a folder"):
-            prepare_websight(source, source, **options)
+            prepare_websight(str(tmp_path / "w.jsonl"), str(tmp_path / "w.jsonl"))
 
 
 class TestFilter:
@@ -165,11 +156,13 @@ class TestFilter:
         assert "1 dropped, navigation: line 5" in out
 
     def test_pictures_are_kept_where_asked_for(self, tmp_path, renderer):
-        source = write(tmp_path / "t.jsonl", [task(1)])
+        rows = mini_web.generate("test", 2)  # pages of mini-web pass
+        source = write(tmp_path / "t.jsonl", rows)
         filter_websites(source, str(tmp_path / "kept.jsonl"), str(tmp_path / "pictures"), quiet=True)
-        (picture,) = (tmp_path / "pictures").glob("*.png")
-        assert picture.name == read(tmp_path / "kept.report.jsonl")[0]["page"] + ".png"
-        assert picture.read_bytes().startswith(b"\x89PNG")
+        pictures = list((tmp_path / "pictures").glob("*.png"))
+        assert {one.stem for one in pictures} == {row["page"] for row in read(tmp_path / "kept.report.jsonl")}
+        assert all(one.read_bytes().startswith(b"\x89PNG") for one in pictures)
+        assert read(tmp_path / "kept.jsonl") == rows
 
     def test_going_on_renders_only_what_has_no_verdict(self, tmp_path, renderer):
         source, kept = write(tmp_path / "t.jsonl", map(task, range(4))), tmp_path / "kept.jsonl"
@@ -188,35 +181,37 @@ class TestFilter:
 
     def test_bad_files(self, tmp_path, renderer):
         source = write(tmp_path / "t.jsonl", [task(1)])
-        with pytest.raises(UsageError, match="the same file"):
-            filter_websites(source, source)
-        with pytest.raises(UsageError, match="is a folder"):
-            filter_websites(source, str(tmp_path))
-        with pytest.raises(UsageError, match="no file"):
-            filter_websites(str(tmp_path / "none.jsonl"), str(tmp_path / "k.jsonl"))
-        write(tmp_path / "t.jsonl", [{"prompt": "x"}])
-        with pytest.raises(UsageError, match=r"None of the 1 rows .*has the fields prompt"):
-            filter_websites(source, str(tmp_path / "k.jsonl"))
+        other = write(tmp_path / "o.jsonl", [{"prompt": "x"}])
+        for one, target, why in (
+            (source, source, "the same file"),
+            (source, tmp_path, "is a folder"),
+            (tmp_path / "none.jsonl", tmp_path / "k.jsonl", "no file"),
+            (other, tmp_path / "k.jsonl", r"None of the 1 rows .*has the fields prompt"),
+        ):
+            with pytest.raises(UsageError, match=why):
+                filter_websites(str(one), str(target))
         (tmp_path / "t.jsonl").write_text('{"a": 1}\n[]\n')
         with pytest.raises(DataError, match="line 2"):
             filter_websites(source, str(tmp_path / "k.jsonl"))
 
 
 class TestChecks:
-    def run(self, tmp_path, renderer, rows, **options):
+    def run(self, tmp_path, renderer, *numbers, **options):
+        rows = [PageRow(f"line {n}", task(n)) for n in numbers]
         where = {"report_path": tmp_path / "r.jsonl", "rendered_with": WITH}
         return check_rows(rows, lambda: renderer, **where, at_once=2, quiet=True, **options)
 
-    def rows(self, *numbers):
-        return [PageRow(f"line {n}", task(n)) for n in numbers]
-
-    def test_pages_that_timed_out_are_tried_again_at_the_end_and_no_other(self, tmp_path):
+    def test_pages_that_timed_out_are_tried_again_at_the_end_and_by_the_next_run_and_no_other(self, tmp_path):
         renderer = FakeRenderer(fails={"Page 1<": "timeout", "Page 2<": "too_large"})
-        report = self.run(tmp_path, renderer, self.rows(1, 2, 3))
+        report = self.run(tmp_path, renderer, 1, 2, 3)
         assert [row["reason"] for row in report] == ["timeout", "too_large", None]
         assert sorted(renderer.pages[:3]) == [page(1), page(2), page(3)]
         assert renderer.pages[3:] == [page(1)]
         assert renderer.closed
+        renderer = FakeRenderer()
+        report = self.run(tmp_path, renderer, 1, 2, 3)
+        assert [row["reason"] for row in report] == [None, "too_large", None]
+        assert renderer.pages == [page(1)]
 
     def test_a_page_that_passes_the_second_time_is_kept(self, tmp_path):
         class Busy(FakeRenderer):
@@ -224,37 +219,29 @@ class TestChecks:
                 self.fails = {} if html in self.pages else {"Page 1<": "timeout"}
                 return await super().render(html)
 
-        report = self.run(tmp_path, Busy(), self.rows(1, 2))
-        assert [row["reason"] for row in report] == [None, None]
-
-    def test_going_on_tries_those_again_that_had_timed_out(self, tmp_path):
-        self.run(tmp_path, FakeRenderer(fails={"Page 1<": "timeout", "Page 2<": "empty"}), self.rows(1, 2, 3))
-        renderer = FakeRenderer()
-        report = self.run(tmp_path, renderer, self.rows(1, 2, 3))
-        assert [row["reason"] for row in report] == [None, "empty", None]
-        assert renderer.pages == [page(1)]
+        assert [row["reason"] for row in self.run(tmp_path, Busy(), 1, 2)] == [None, None]
 
     def test_equal_pages_are_rendered_once(self, tmp_path):
         renderer = FakeRenderer(fails={"Page 1<": "empty"})
-        report = self.run(tmp_path, renderer, self.rows(1, 2, 1, 2))
+        report = self.run(tmp_path, renderer, 1, 2, 1, 2)
         assert [row["reason"] for row in report] == ["empty", None, "empty", None]
         assert len(renderer.pages) == 2
 
     def test_an_error_that_a_person_must_mend_ends_the_run_and_loses_nothing(self, tmp_path):
         renderer = FakeRenderer(raises={"Page 3<": ServiceError("no browser")})
         with pytest.raises(ServiceError, match="no browser"):
-            self.run(tmp_path, renderer, self.rows(1, 2, 3))
+            self.run(tmp_path, renderer, 1, 2, 3)
         renderer = FakeRenderer()
-        assert len(self.run(tmp_path, renderer, self.rows(1, 2, 3))) == 3
+        assert len(self.run(tmp_path, renderer, 1, 2, 3)) == 3
         assert page(3) in renderer.pages
         assert page(1) not in renderer.pages
 
     def test_a_torn_line_is_one_verdict_less(self, tmp_path):
-        self.run(tmp_path, FakeRenderer(), self.rows(1, 2))
+        self.run(tmp_path, FakeRenderer(), 1, 2)
         file = tmp_path / "r.jsonl"
         file.write_bytes(file.read_bytes()[:-9])
         renderer = FakeRenderer()
-        assert [row["reason"] for row in self.run(tmp_path, renderer, self.rows(1, 2))] == [None, None]
+        assert [row["reason"] for row in self.run(tmp_path, renderer, 1, 2)] == [None, None]
         assert renderer.pages == [page(2)]
 
     def test_many_of_one_reason_are_counted_and_the_first_named(self, capsys):
@@ -268,7 +255,7 @@ class TestChecks:
             "import sys; from pathlib import Path; from sweet_rl.worlds.frontend_design.websight import *;"
             "from tests.browsers.fake_renderer import FakeRenderer;"
             "from tests.worlds.frontend_design.test_websight import TestChecks;"
-            "TestChecks().run(Path(sys.argv[1]), FakeRenderer(delay_s=0.05), TestChecks().rows(*range(40)))"
+            "TestChecks().run(Path(sys.argv[1]), FakeRenderer(delay_s=0.05), *range(40))"
         )
         process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT)
         report = tmp_path / "r.jsonl"
@@ -280,49 +267,26 @@ class TestChecks:
         done = report.read_bytes().count(b"\n")
         assert 4 <= done < 40
         renderer = FakeRenderer()
-        rows = self.run(tmp_path, renderer, self.rows(*range(40)))
+        rows = self.run(tmp_path, renderer, *range(40))
         assert len(renderer.pages) == 40 - done
         assert [row["where"] for row in rows] == [f"line {n}" for n in range(40)]
 
 
-def test_pages_of_mini_web_pass_the_filter(tmp_path, renderer):
-    rows = mini_web.generate("test", 8)
-    filter_websites(write(tmp_path / "t.jsonl", rows), str(tmp_path / "k.jsonl"), quiet=True)
-    assert read(tmp_path / "k.jsonl") == rows
-
-
-class TestTaskRow:
-    def test_the_two_fields_become_ours_and_addresses_are_normalised(self):
-        row = websight(1) | {
-            "text": "<html><img src='https://source.unsplash.com/random/300x200/?cat'></html>"
-        }
-        assert task_row(row) == {
-            "problem_description": "Idea 1.",
-            "ground_truth": "<html><img src='https://picsum.photos/id/48/300/200'></html>",
-        }
-
-
 class TestReadWebsight:
-    def test_lines_of_a_file_up_to_the_limit(self, tmp_path):
-        source = write(tmp_path / "some.jsonl", map(websight, range(5)))
-        rows = list(read_websight(source, 3))
-        assert [row.where for row in rows] == [
-            "some.jsonl, line 1",
-            "some.jsonl, line 2",
-            "some.jsonl, line 3",
-        ]
-        assert [row.row["text"] for row in rows] == [page(0), page(1), page(2)]
+    def test_the_two_fields_become_ours_and_addresses_are_normalised(self):
+        html = "<html><img src='{}'></html>".format
+        row = websight(1) | {"text": html("https://source.unsplash.com/random/300x200/?cat")}
+        assert task_row(row) == task(1) | {"ground_truth": html("https://picsum.photos/id/48/300/200")}
 
-    def test_files_of_a_folder_in_the_order_of_their_names(self, tmp_path):
-        write(tmp_path / "b.jsonl", [websight(3)])
-        write(tmp_path / "a.jsonl", [websight(1), websight(2)])
-        rows = list(read_websight(str(tmp_path), 9))
+    def test_files_of_a_folder_in_the_order_of_their_names_up_to_the_limit(self, tmp_path):
+        write(tmp_path / "b.jsonl", [websight(3), websight(4)])
+        source = write(tmp_path / "a.jsonl", [websight(1), websight(2)])
+        rows = list(read_websight(str(tmp_path), 3))
         assert [row.where for row in rows] == ["a.jsonl, line 1", "a.jsonl, line 2", "b.jsonl, line 1"]
-
-    def test_of_a_download_only_the_right_version(self, tmp_path):
-        write(tmp_path / "data" / "old.jsonl", [websight(1)])
-        write(tmp_path / "v0.2" / "new.jsonl", [websight(2)])
-        assert [row.row["text"] for row in read_websight(str(tmp_path), 9)] == [page(2)]
+        assert [row.row["text"] for row in rows] == [page(1), page(2), page(3)]
+        assert [row.where for row in read_websight(source, 1)] == ["a.jsonl, line 1"]
+        write(tmp_path / "v0.2" / "new.jsonl", [websight(9)])  # of a download only the right version
+        assert [row.row["text"] for row in read_websight(str(tmp_path), 9)] == [page(9)]
 
     @pytest.mark.parametrize("names", [(), ("a.jsonl", "b.parquet")])
     def test_a_folder_without_one_kind_of_file_is_refused(self, tmp_path, names):
@@ -384,22 +348,18 @@ class TestParquet:
         with pytest.raises(DataError, match=r"part\.parquet: cannot be read as Parquet"):
             list(read_websight(str(tmp_path), 9))
 
-    def test_without_the_package_the_message_has_the_line_that_installs_it(self, tmp_path, monkeypatch):
-        (tmp_path / "part.parquet").write_bytes(b"x")
-        missing(monkeypatch, "pyarrow")
-        with pytest.raises(UsageError, match=r"part\.parquet.*pip install 'sweet_rl\[datasets\]'"):
-            list(read_websight(str(tmp_path), 9))
 
-
-def missing(monkeypatch, package):
-    real_import = builtins.__import__
-
-    def refuse(name, *args, **options):
-        if name.partition(".")[0] == package:
-            raise ImportError(name)
-        return real_import(name, *args, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+@pytest.mark.parametrize(
+    ("package", "source"), [("pyarrow", "part.parquet"), ("datasets", "HuggingFaceM4/WebSight")]
+)
+def test_without_the_package_the_message_has_the_line_that_installs_it(
+    tmp_path, monkeypatch, package, source
+):
+    (tmp_path / "part.parquet").write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError, match=rf"{source}.*pip install 'sweet_rl\[datasets\]'"):
+        list(read_websight(source, 9))
 
 
 class TestHub:
@@ -444,8 +404,3 @@ class TestHub:
         with pytest.raises(UsageError, match=r"hf download HuggingFaceM4/WebSight .*v0\.2") as caught:
             list(read_websight("HuggingFaceM4/WebSight", 3))
         assert str(error) in str(caught.value)
-
-    def test_without_the_package_the_message_has_the_line_that_installs_it(self, monkeypatch):
-        missing(monkeypatch, "datasets")
-        with pytest.raises(UsageError, match=r"pip install 'sweet_rl\[datasets\]'"):
-            list(read_websight("HuggingFaceM4/WebSight", 3))
