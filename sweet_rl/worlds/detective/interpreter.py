@@ -215,7 +215,12 @@ class ActionFinder:
                 number = objects[number].sibling
 
     def _try_all(self, state: Any, nouns: list[str]) -> list[str]:
-        """The best command of each way to change the world."""
+        """The best command of each way to change the world: a short one, and one that people type."""
+        from jericho.util import verb_usage_count
+
+        def how_usual(command: str) -> tuple[int, int]:
+            return -len(command.split()), verb_usage_count(command)
+
         frotz = self._frotz
         frotz.set_state(state)
         # the object tree without what changes by itself
@@ -230,15 +235,8 @@ class ActionFinder:
                 if (there == here and info["score"] == score and not over) or _NO_EFFECT.search(reply):
                     continue
                 key = (there, info["score"])
-                best[key] = max(best.get(key, command), command, key=_how_usual)
+                best[key] = max(best.get(key, command), command, key=how_usual)
         return sorted(best.values(), key=lambda command: len(command.split()) > 1)
-
-
-def _how_usual(command: str) -> tuple[int, int]:
-    """Orders commands that do the same: short ones, ones that people type."""
-    from jericho.util import verb_usage_count
-
-    return -len(command.split()), verb_usage_count(command)
 
 
 if __name__ == "__main__":  # python -m sweet_rl.worlds.detective.interpreter FD FOLDER STORY

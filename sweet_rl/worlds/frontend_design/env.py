@@ -37,28 +37,23 @@ class PictureFolder:
         self._beside = None if beside is None else Path(os.path.abspath(beside.expanduser()))
         self._samples = samples or {}
 
-    def save_draft(self, task: Task, seed: int, turn: int, image: bytes) -> str:
-        """Keep the picture of a turn; one of an interrupted run is overwritten."""
-        sample = self._samples.get((task.task_id, seed))
-        which = f"seed{seed}" if sample is None else f"{sample}"
-        return self._save(f"{_slug(task.task_id)}_{which}_{turn}.png", image)
+    def save(self, task: Task, image: bytes, seed: int | None = None, turn: int = 0) -> str:
+        """Keep the picture of an episode's turn; without a seed that of the task's page, which repeats share.
 
-    def save_target(self, task: Task, image: bytes) -> str:
-        """Keep the picture of a task's page; its repeats share it."""
-        return self._save(f"{_slug(task.task_id)}_target.png", image)
-
-    def _save(self, name: str, image: bytes) -> str:
-        path = self._folder / name
+        A picture of an interrupted run is overwritten. Task ids that are no file names get a digest, so that two never
+        share a picture.
+        """
+        name = plain = re.sub(r"[^A-Za-z0-9-]+", "-", task.task_id)[:60]
+        if plain != task.task_id:
+            name = f"{plain}-{digest(task.task_id, 8)}"
+        which = "target"
+        if seed is not None:
+            which = f"{self._samples.get((task.task_id, seed), f'seed{seed}')}_{turn}"
+        path = self._folder / f"{name}_{which}.png"
         if not (path.is_file() and path.read_bytes() == image):
             tracking.writes(self._folder, folder=True, continues=True)
             replace_file(path, [image])
         return (path if self._beside is None else Path(os.path.relpath(path, self._beside))).as_posix()
-
-
-def _slug(task_id: str) -> str:
-    """A file name's part; ids that are none get a digest, so that two never share a name."""
-    plain = re.sub(r"[^A-Za-z0-9-]+", "-", task_id)[:60]
-    return plain if plain == task_id else f"{plain}-{digest(task_id, 8)}"
 
 
 class FrontendEnv(DialogueEnv):
@@ -97,9 +92,7 @@ class FrontendEnv(DialogueEnv):
         except RenderFailed as error:
             failure = _of_rendering(error, "the page that is wanted: ")
             raise EpisodeError(StopReason.WORLD_FAILED, failure) from error
-        self._target_image = await asyncio.to_thread(
-            self._pictures.save_target, self._task, self._target.image
-        )
+        self._target_image = await asyncio.to_thread(self._pictures.save, self._task, self._target.image)
 
     async def _consider(self, parsed: ParsedAction) -> tuple[Failure, ...]:
         """Render the turn's page, if it has one."""
@@ -117,7 +110,7 @@ class FrontendEnv(DialogueEnv):
             if self._forget_answer:
                 self._draft, self._answer = None, None
             return (failure,)
-        image = await asyncio.to_thread(self._pictures.save_draft, self._task, self._seed, turn, page.image)
+        image = await asyncio.to_thread(self._pictures.save, self._task, page.image, self._seed, turn)
         self._drafts.append({"turn": turn, "image": image, "failure": None})
         self._draft = self._shown = page
         self._answer = image

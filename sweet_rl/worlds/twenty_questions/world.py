@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final
 from sweet_rl.contracts import Env, User
 from sweet_rl.flags import no_flag
 from sweet_rl.prompts import fill, load_prompt
-from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import Answers, Archer, TaskLists
 from sweet_rl.worlds.question_games.game import (
@@ -147,11 +146,6 @@ class TwentyQuestionsEnv(QuestionGameEnv):
         return answer, answer == YES and named
 
 
-def objects_template(tasks: Sequence[Task]) -> str:
-    """Asks for a question in JSON, and names the objects that are played."""
-    return ask_for_object_template([task.hidden_information for task in tasks])
-
-
 class TwentyQuestions(QuestionGame):
     """Twenty Questions: find out one of 157 objects by questions that are answered with yes or no."""
 
@@ -166,7 +160,10 @@ class TwentyQuestions(QuestionGame):
     )
     player = "sweet_rl.mini.objects.asker:make_player"
     archer = Archer(
-        config="archer_20q", games_shown=4, template=objects_template, shown_action=written_question
+        config="archer_20q",
+        games_shown=4,
+        template=lambda tasks: ask_for_object_template([task.hidden_information for task in tasks]),
+        shown_action=written_question,
     )
     agents: ClassVar = {
         "asker": {"skill": 1.0},

@@ -57,11 +57,8 @@ class Driver:
 
 
 class Temp:
-    def save_draft(self, task, seed, turn, image):
-        return "<TEMP>/4_<time>.png"
-
-    def save_target(self, task, image):
-        return "target"
+    def save(self, task, image, seed=None, turn=0):
+        return "target" if seed is None else "<TEMP>/4_<time>.png"
 
 
 class World:
@@ -187,10 +184,10 @@ def folder(tmp_path, **settings):
 
 def test_names_tell_task_sample_and_turn_and_paths_are_relative(tmp_path):
     pictures = folder(tmp_path, samples={("t-1", 7): 0, ("t-1", 8): 1})
-    assert pictures.save_draft(task("t-1"), 7, 0, b"a") == "run_images/t-1_0_0.png"
-    assert pictures.save_draft(task("t-1"), 8, 3, b"b") == "run_images/t-1_1_3.png"
-    assert pictures.save_draft(task("t-1"), 9, 0, b"c") == "run_images/t-1_seed9_0.png"
-    assert pictures.save_target(task("t-1"), b"d") == "run_images/t-1_target.png"
+    assert pictures.save(task("t-1"), b"a", 7, 0) == "run_images/t-1_0_0.png"
+    assert pictures.save(task("t-1"), b"b", 8, 3) == "run_images/t-1_1_3.png"
+    assert pictures.save(task("t-1"), b"c", 9, 0) == "run_images/t-1_seed9_0.png"
+    assert pictures.save(task("t-1"), b"d") == "run_images/t-1_target.png"
     assert {file.name: file.read_bytes() for file in (tmp_path / "run_images").iterdir()} == {
         "t-1_0_0.png": b"a",
         "t-1_1_3.png": b"b",
@@ -200,15 +197,15 @@ def test_names_tell_task_sample_and_turn_and_paths_are_relative(tmp_path):
 
 
 def test_a_resumed_run_overwrites_its_own(tmp_path):
-    first = folder(tmp_path).save_draft(task("t"), 1, 0, b"half of a run")
-    assert folder(tmp_path).save_draft(task("t"), 1, 0, b"whole") == first
+    first = folder(tmp_path).save(task("t"), b"half of a run", 1, 0)
+    assert folder(tmp_path).save(task("t"), b"whole", 1, 0) == first
     assert [file.read_bytes() for file in (tmp_path / "run_images").iterdir()] == [b"whole"]
 
 
 def test_no_task_id_leaves_the_folder_or_shares_a_name(tmp_path):
     pictures = folder(tmp_path)
     ids = ["../../etc/x", "a/b", "a b", "a-b", "é", "ü", "x" * 300, "x" * 301, "a#2"]
-    paths = [pictures.save_target(task(i), i.encode()) for i in ids]
+    paths = [pictures.save(task(i), i.encode()) for i in ids]
     assert len(set(paths)) == len(ids)
     assert all((tmp_path / path).parent == tmp_path / "run_images" for path in paths)
     assert [(tmp_path / path).read_bytes().decode() for path in paths] == ids
@@ -219,10 +216,10 @@ def test_a_folder_elsewhere(tmp_path, monkeypatch):
     from pathlib import Path
 
     pictures = PictureFolder(Path("~/pictures"), beside=tmp_path / "runs")
-    assert pictures.save_target(task("t"), b"x") == "../pictures/t_target.png"
+    assert pictures.save(task("t"), b"x") == "../pictures/t_target.png"
 
 
 def test_a_disk_that_takes_nothing(tmp_path):
     (tmp_path / "run_images").write_text("a file is in the way")
     with pytest.raises(StorageError, match="Cannot write"):
-        folder(tmp_path).save_target(task("t"), b"x")
+        folder(tmp_path).save(task("t"), b"x")
