@@ -11,7 +11,7 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.mini import homes
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Failure, Message, Observation, StopReason
-from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds import levels_of, load_tasks
 from sweet_rl.worlds.alfworld import WORLD, AlfworldOptions
 from sweet_rl.worlds.alfworld.data import household_texts, play_household
 from sweet_rl.worlds.alfworld.engine import EngineState
@@ -267,7 +267,7 @@ def test_what_is_named_is_played_or_refused(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
 
     def played(named, compat="fixed"):
-        (level,) = WORLD.levels(AlfworldOptions(compat=compat), LevelRequest(tasks=named, measures=True))
+        (level,) = levels_of(WORLD, AlfworldOptions(compat=compat), LevelRequest(tasks=named, measures=True))
         return [task.row["game"] for task in level.tasks]
 
     file = tmp_path / "some.jsonl"
