@@ -23,7 +23,7 @@ from sweet_rl.users.model import OpenAIUser, VisionUser
 from sweet_rl.users.server import start_server
 from sweet_rl.worlds import AgentRequest, load_tasks, world_of
 from sweet_rl.worlds.backend_programming.world import BackendEnv, QuestionerPolicy
-from sweet_rl.worlds.frontend_design.env import FrontendEnv, PictureFolder
+from sweet_rl.worlds.frontend_design.world import FrontendEnv, PictureFolder
 from tests.browsers.fake_renderer import FakeRenderer, draw
 
 TASKS = load_tasks("mini:test", num_tasks=4)

@@ -1,30 +1,163 @@
-"""Frontend Design: the agent writes a web page for a simulated human who sees the target page."""
+"""Frontend Design: the agent writes a web page for a simulated human who sees the target page and the drafts.
+
+Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes, #in-grading.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from sweet_rl.browsers import Renderer
-from sweet_rl.browsers.page import RenderFlags
+from sweet_rl import tracking
+from sweet_rl.browsers import PageContext, RenderedPage, Renderer, RenderFailed
+from sweet_rl.browsers.page import RenderFlags, extract_html
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.flags import Only, flag, no_flag
 from sweet_rl.flags.shared import TempPath
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json, Task
+from sweet_rl.types import Failure, Json, StopReason, Task, digest
 from sweet_rl.worlds.base import Rows, no_agent
-from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
+from sweet_rl.worlds.dialogue import (
+    PARSERS,
+    Dialogue,
+    DialogueEnv,
+    DialogueOptions,
+    ParsedAction,
+    parse_published,
+)
 from sweet_rl.worlds.options import AgentRequest, Answers, Options, Scores, TaskLists
 
-if TYPE_CHECKING:
-    from sweet_rl.worlds.frontend_design.env import PictureFolder
+
+class PictureFolder:
+    """The pictures of a run: PNG files in one folder, named so that a resumed run finds its own again.
+
+    Args:
+        folder: where the files go; made when the first one comes.
+        beside: the folder that paths in rows are relative to; None: they are whole.
+        samples: which repeat an episode is, by task and seed; names of unknown ones have the seed instead.
+    """
+
+    def __init__(
+        self, folder: Path, *, beside: Path | None, samples: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
+        self._folder = Path(os.path.abspath(folder.expanduser()))  # links stay as they are
+        self._beside = None if beside is None else Path(os.path.abspath(beside.expanduser()))
+        self._samples = samples or {}
+
+    def save(self, task: Task, image: bytes, seed: int | None = None, turn: int = 0) -> str:
+        """Keep the picture of an episode's turn; without a seed that of the task's page, which repeats share.
+
+        A picture of an interrupted run is overwritten. Task ids that are no file names get a digest, so that two never
+        share a picture.
+        """
+        name = plain = re.sub(r"[^A-Za-z0-9-]+", "-", task.task_id)[:60]
+        if plain != task.task_id:
+            name = f"{plain}-{digest(task.task_id, 8)}"
+        which = "target"
+        if seed is not None:
+            which = f"{self._samples.get((task.task_id, seed), f'seed{seed}')}_{turn}"
+        path = self._folder / f"{name}_{which}.png"
+        if not (path.is_file() and path.read_bytes() == image):
+            from sweet_rl.records import replace_file  # which --help does not load
+
+            tracking.writes(self._folder, folder=True, continues=True)
+            replace_file(path, [image])
+        return (path if self._beside is None else Path(os.path.relpath(path, self._beside))).as_posix()
+
+
+class FrontendEnv(DialogueEnv):
+    """One episode of Frontend Design; the marker of an answer ends it and cuts nothing.
+
+    The row's further fields: `drafts`, one `{turn, image, failure}` for every turn with a page (`image` is
+    null where `failure` says why), and `target_image`. With `forget_answer`, as published, a draft without
+    a picture takes away an earlier answer.
+    """
+
+    reply_limit = 1000
+
+    def __init__(
+        self,
+        user: User,
+        renderer: Renderer,
+        pictures: PictureFolder,
+        *,
+        max_turns: int = 10,
+        parser: Callable[[str], ParsedAction] = parse_published,
+        stop_on_user_failure: bool = False,
+        forget_answer: bool = False,
+    ) -> None:
+        super().__init__(user, max_turns=max_turns, parser=parser, stop_on_user_failure=stop_on_user_failure)
+        self._renderer, self._pictures = renderer, pictures
+        self._forget_answer = forget_answer
+
+    async def _begin(self) -> None:
+        """Render the page that is wanted; without it there is nothing to talk about."""
+        self._draft: RenderedPage | None = None
+        self._shown: RenderedPage | None = None
+        self._drafts: list[dict[str, Json]] = []
+        self._target_image: str | None = None
+        try:
+            self._target = await self._renderer.render(self._task.hidden_information)
+        except RenderFailed as error:
+            failure = _of_rendering(error, "the page that is wanted: ")
+            raise EpisodeError(StopReason.WORLD_FAILED, failure) from error
+        self._target_image = await self._saved(self._target.image)
+
+    async def _consider(self, parsed: ParsedAction) -> tuple[Failure, ...]:
+        """Render the turn's page, if it has one."""
+        html = extract_html(parsed.visible)[1]
+        self._shown = self._draft
+        if html is None:
+            return ()
+        turn = self._steps - 1
+        try:
+            page = await self._renderer.render(html)
+        except RenderFailed as error:
+            failure = self._now(_of_rendering(error))
+            self._drafts.append({"turn": turn, "image": None, "failure": failure.kind})
+            self._shown = None  # an older page would pass for what this turn looks like
+            if self._forget_answer:
+                self._draft, self._answer = None, None
+            return (failure,)
+        image = await self._saved(page.image, self._seed, turn)
+        self._drafts.append({"turn": turn, "image": image, "failure": None})
+        self._draft = self._shown = page
+        self._answer = image
+        return ()
+
+    async def _saved(self, image: bytes, *which: int) -> str:
+        import asyncio  # which --help does not load
+
+        return await asyncio.to_thread(self._pictures.save, self._task, image, *which)
+
+    def _hand_in(self, _parsed: ParsedAction) -> str | None:
+        return self._answer
+
+    def _context(self) -> PageContext:
+        return PageContext(
+            problem_description=self._task.problem_description,
+            hidden_information=self._task.hidden_information,
+            messages=tuple(self._messages),
+            target=self._target,
+            draft=self._shown,
+        )
+
+    def _info(self) -> Mapping[str, Json]:
+        return {"drafts": list(self._drafts), "target_image": self._target_image}
+
+
+def _of_rendering(error: RenderFailed, where: str = "") -> Failure:
+    """Kinds of the renderer as kinds of an episode: "timeout" there may be a server's here."""
+    return Failure(f"render_{error.failure.kind}", f"{where}{error.failure.detail}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +174,6 @@ class DesignOptions(DialogueOptions, RenderFlags, TempPath):
 
     def beside(self, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Self:
         """With the folder of pictures: the one that is named, or one beside the rows, or for a while."""
-        from sweet_rl.worlds.frontend_design.env import PictureFolder
-
         if self.temp_path:
             folder = Path(self.temp_path)
         elif output is not None:
@@ -134,8 +265,6 @@ class FrontendDesign(Dialogue):
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Dialogues with `user`, who is shown pictures."""
         from sweet_rl.browsers import open_renderer
-        from sweet_rl.worlds.dialogue import PARSERS
-        from sweet_rl.worlds.frontend_design.env import FrontendEnv
 
         design = options if isinstance(options, DesignOptions) else DesignOptions()
         human, pictures = user, design.pictures

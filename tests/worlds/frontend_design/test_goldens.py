@@ -12,7 +12,7 @@ from sweet_rl.openai_client import ChatReply, RequestFailed
 from sweet_rl.rollout import Episode, RolloutStats, play
 from sweet_rl.types import Failure, StopReason, Task
 from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, VisionUser
-from sweet_rl.worlds.frontend_design.env import FrontendEnv, PictureFolder
+from sweet_rl.worlds.frontend_design.world import FrontendEnv, PictureFolder
 from tests.worlds.backend_programming.test_goldens import ReplayPolicy, full_view, view
 
 CAPTIONS = {
