@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from _gpu_shapes import GIB, SHAPES, Shape, free_memory, made, work_of
-from _trainer_clock import Clock, callback, on_gpu
+from _measure import Clock, callback, on_gpu
 
 from sweet_rl.chat import Span
 from sweet_rl.training.batches import Collator, Reader, to_device
@@ -145,7 +145,7 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool,
 
 def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
     """TRL's trainer, its reference asked beforehand; all pairs of a step at once, or one by one."""
-    from _words import tokenizer_of_words
+    from _step_pairs import tokenizer_of_words
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
 

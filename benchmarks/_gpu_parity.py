@@ -14,7 +14,7 @@ from typing import Any
 
 from _gpu_dpo import Data
 from _gpu_shapes import SHAPES, Shape, made
-from _trainer_clock import on_gpu
+from _measure import on_gpu
 
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.attention import attention_span

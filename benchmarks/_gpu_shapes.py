@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from _trainer_clock import on_gpu
+from _measure import on_gpu
 
 GIB = 2**30
 

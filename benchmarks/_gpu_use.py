@@ -15,7 +15,7 @@ import archer_update
 import ranking
 import reflect_update
 import sampling
-from _timing import in_turn, medians
+from _measure import in_turn, medians
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from archer_settings import only
 from archer_worlds import CURVES, LAST, MEASURES, plot, run_of
 
 from sweet_rl.chat import EMBEDDED, model_path
-from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
 from sweet_rl.studies.archer.recipe import ARCHER, LAYERS, START, OnlineStudy, Overrides, rounds
@@ -126,16 +126,22 @@ class Critics(OnlineStudy):
         own = super().overrides(method, seed)
         return (*own, f"critic_lm={self.critic(method, seed)}") if method in self.methods else own
 
-    def go(self, how: How) -> None:
+    def go(self, jobs: int) -> None:
         """Run what is missing."""
         begins, runs = rounds(self)
         starts = {self.teacher(seed).name for seed in self.numbers} | {
             self.run(START, seed).name for seed in self.numbers
         }
-        run_steps(in_rounds([only(begins, starts)]), self.folder, how)
+        run_steps(in_rounds([only(begins, starts)]), self.folder, jobs=jobs, fresh=False, small=True)
         self.make_critics()
         named = {self.run(method, seed).name for method in self.methods for seed in self.numbers}
-        run_steps(in_rounds([only(begins, starts), only(runs, named)]), self.folder, how)
+        run_steps(
+            in_rounds([only(begins, starts), only(runs, named)]),
+            self.folder,
+            jobs=jobs,
+            fresh=False,
+            small=True,
+        )
 
     def make_critics(self) -> None:
         """Models of random weights, as wide and as deep as the policy, with its tokenizer."""
@@ -185,11 +191,11 @@ class OnTrades(Critics):
         """The embedded agent."""
         return Path(model_path(EMBEDDED))
 
-    def go(self, how: How) -> None:
+    def go(self, jobs: int) -> None:
         """Run what is missing."""
         self.make_critics()
         runs = [self._learn(method, seed) for seed in self.numbers for method in self.methods]
-        run_steps(in_rounds([runs]), self.folder, how)
+        run_steps(in_rounds([runs]), self.folder, jobs=jobs, fresh=False, small=True)
 
     def _learn(self, method: str, seed: int) -> Chain:
         own = {
@@ -243,7 +249,7 @@ def main() -> None:
         arguments.iterations,
         methods=methods,
     )
-    study.go(How(jobs=arguments.jobs, fresh=False, small=True))
+    study.go(arguments.jobs)
     comparison = _comparison(study)
     own = {**ON_TRADES} if arguments.game == TRADES else {"layers": LAYERS}
     own |= {} if arguments.iterations is None else {"iterations": arguments.iterations}

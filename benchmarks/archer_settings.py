@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _machine import circumstances
+from _measure import circumstances
 
-from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import replace_file
 from sweet_rl.studies.archer.recipe import METHODS, START, OnlineStudy, rounds
@@ -47,7 +47,7 @@ def main() -> None:
     named = {f"{method}-{place}": one for method, own in tried.items() for place, one in enumerate(own)}
     tiny = {"iterations": 1, "teacher_games": 20, "test_games": 2} if arguments.tiny else {}
     study = OnlineStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, methods=named, **tiny)
-    run_steps(in_rounds(_rounds(study)), study.folder, How(jobs=arguments.jobs, fresh=False, small=True))
+    run_steps(in_rounds(_rounds(study)), study.folder, jobs=arguments.jobs, fresh=False, small=True)
     found: dict[str, Any] = {}
     for method, own in tried.items():
         rows = [

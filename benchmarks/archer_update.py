@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _machine import circumstances, heading
+from _measure import circumstances, heading
 
 CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
 """Of a published iteration."""

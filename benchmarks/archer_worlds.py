@@ -17,7 +17,7 @@ from itertools import cycle
 from pathlib import Path
 from statistics import fmean
 
-from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
 from sweet_rl.studies.results import Axes, Comparison, Counted, Measure, Method, Results, Run, provenance
@@ -67,7 +67,7 @@ def main() -> None:
     if arguments.tiny:
         SETTINGS.update(iterations=2, rollout_size=2, warmup_iter=0, epochs=1, actor_epochs=1)
     chains = [_chain(folder, world, seed) for world in worlds for seed in seeds]
-    run_steps(in_rounds([chains]), folder, How(jobs=arguments.jobs, fresh=False, small=True))
+    run_steps(in_rounds([chains]), folder, jobs=arguments.jobs, fresh=False, small=True)
     parts = tuple(_comparison(folder, world, seeds) for world in worlds)
     settings = {name: value for name, value in SETTINGS.items() if name != "quiet"}
     title = "ArCHer in other worlds"

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from _machine import heading
+from _measure import heading
 
 TASKS = 100
 

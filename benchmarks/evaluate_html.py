@@ -31,7 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _machine import circumstances, heading
+from _measure import circumstances, heading
 from _plain_pages import plain_grades
 
 from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from _machine import circumstances, heading
+from _measure import circumstances, heading
 
 from sweet_rl.records import task_from_row
 from sweet_rl.worlds.auto_explore.game import ExploreGame

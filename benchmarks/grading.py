@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _machine import heading
+from _measure import heading
 
 from sweet_rl.grading import forbidden_word, published_code
 from sweet_rl.grading.code import CodeGrader

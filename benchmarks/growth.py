@@ -31,8 +31,7 @@ import archer_update
 import sampling
 import scaling
 import torch
-from _machine import circumstances, heading
-from _timing import in_turn, medians
+from _measure import circumstances, heading, in_turn, medians
 from transformers import GPT2Config, GPT2Model, LlamaForCausalLM
 
 FACTORS = (1, 2, 4, 8)

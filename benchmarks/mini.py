@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from _machine import machine_line
+from _measure import machine_line
 from _mini_study import (
     SUCCESS,
     WARM_START,

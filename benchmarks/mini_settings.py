@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from _machine import circumstances
+from _measure import circumstances
 
-from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import replace_file
 from sweet_rl.studies.runner import Chain
@@ -142,7 +142,7 @@ def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[
         first = [recipes.candidates(study), *_critics(study, rows)]
         chains = [_chain(study, method, row["settings"]) for method in rows for row in rows[method]]
         steps = in_rounds([[recipes.data(study)], first, chains])
-        run_steps(steps, folder, How(jobs=arguments.jobs, fresh=False, small=True))
+        run_steps(steps, folder, jobs=arguments.jobs, fresh=False, small=True)
     for method in rows:
         for row in rows[method]:
             name = _name(method, row["settings"])

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from _machine import circumstances, machine_line
+from _measure import circumstances, machine_line
 
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.cities.oracle import NOT_SURE, CityOracle, city_named

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import circumstances, heading
+from _measure import circumstances, heading, in_turn
 from _step_pairs import lengthened, mini_turns, save_model, word_tokenizer
-from _timing import in_turn
 
 from sweet_rl.policies.weights import loaded_on
 from sweet_rl.training.scoring import CandidateScorer

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _machine import heading
+from _measure import heading
 
 from sweet_rl.users.server import start_server
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from _machine import heading
+from _measure import heading
 
 from sweet_rl import tracking
 from sweet_rl.cli import stages

@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _machine import circumstances
+from _measure import circumstances
 
-from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import replace_file
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace, tries: Sequence[ReflectStudy]) -> None:
             fresh.append(tuple(step for step in chain if step.name not in known))
             known |= {step.name for step in chain}
         merged.append([chain for chain in fresh if chain])
-    run_steps(in_rounds(merged), Path(arguments.folder), How(jobs=arguments.jobs, fresh=False, small=True))
+    run_steps(in_rounds(merged), Path(arguments.folder), jobs=arguments.jobs, fresh=False, small=True)
 
 
 def _row(study: ReflectStudy, world: str, field: str) -> dict[str, Any]:

@@ -30,9 +30,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _machine import heading
+from _measure import heading, on_gpu
 from _reflect_games import NEW_TOKENS, Recorded, prepare
-from _trainer_clock import on_gpu
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
 

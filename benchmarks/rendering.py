@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from _machine import circumstances, heading
+from _measure import circumstances, heading
 
 from sweet_rl.browsers import RenderedPage, RenderSettings, open_renderer
 from sweet_rl.browsers.browser import descendants

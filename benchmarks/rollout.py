@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from _machine import heading
+from _measure import heading
 
 from sweet_rl.prompts import load_prompt, simulator_prompt
 from sweet_rl.types import Message, Task, UserContext

@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from _machine import heading
-from _words import SPECIAL, tokenizer_of_words
+from _measure import heading
+from _step_pairs import SPECIAL, tokenizer_of_words
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.contracts import Policy

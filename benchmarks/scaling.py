@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _machine import circumstances, heading
-from _timing import in_turn, medians
+from _measure import circumstances, heading, in_turn, medians
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import Span

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from _machine import heading
+from _measure import heading
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 0.5

@@ -24,9 +24,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _machine import circumstances, heading
+from _measure import Clock, callback, circumstances, heading
 from _step_pairs import colbench_turns, lengthened, mini_turns, pairs_of, save_model, word_tokenizer
-from _trainer_clock import Clock, callback
 
 
 def main() -> None:

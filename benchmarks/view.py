@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from _machine import heading
+from _measure import heading
 
 WORDS = [
     f"{a}{b}{c}" for a in "bdfglmnprst" for b in ("a", "e", "i", "o", "u", "ar", "en") for c in "bdklmnrstz"

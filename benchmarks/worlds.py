@@ -24,7 +24,7 @@ from itertools import count, cycle, islice
 from pathlib import Path
 from random import Random
 
-from _machine import circumstances, heading
+from _measure import circumstances, heading
 
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, Policy

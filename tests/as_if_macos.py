@@ -1,6 +1,6 @@
 """Runs `sweet-rl` as if on macOS, as far as Linux can: no epoll, no /proc, no calls that only Linux has.
 
-python tests/as_if_macos.py STAGE [--flags]
+python tests/as_if_macos.py LINE...
 """
 
 import asyncio
@@ -56,4 +56,6 @@ sys.platform = "darwin"
 
 from sweet_rl.cli.main import main  # noqa: E402 - on the other system
 
-main()
+for line in sys.argv[1:]:
+    sys.argv = ["sweet-rl", *line.split()]
+    main()

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sweet_rl.chat.formats import SMOLLM2, folder_of, problem_of
 from sweet_rl.cli.main import main
@@ -23,15 +24,20 @@ from sweet_rl.cli.process import settle
 ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; torch would take all cores for each
-os.environ.setdefault(
-    "HF_HUB_OFFLINE", "1"
-)  # no name of a test is on the hub, and asking takes half a minute
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no name of a test is there, and asking takes half a minute
 
 settle()
+settings.register_profile("tests", suppress_health_check=[HealthCheck.too_slow])  # of a machine that is busy
+settings.load_profile("tests")
 
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that; tests send Ctrl-C to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def ran(*command, timeout: float = 100, **how) -> subprocess.CompletedProcess:
+    """A command that has ended, with what it printed."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout, **how)
 
 
 @pytest.fixture(scope="session")
@@ -89,19 +95,13 @@ def browser(tmp_path_factory) -> Iterator:
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     profile = tmp_path_factory.mktemp("chromium")
-    flags = [
-        "headless=new",
-        "disable-gpu",
-        "no-first-run",
-        "disable-background-networking",
-        "disable-component-update",
-        "disable-sync",
-        "disable-extensions",
-        "in-process-gpu",  # one process less to start
-        "force-prefers-reduced-motion",
+    flags = ["headless=new", "disable-gpu", "no-first-run", "disable-background-networking", "disable-sync"]
+    flags += ["disable-component-update", "disable-extensions", "force-prefers-reduced-motion"]
+    flags += [
+        "in-process-gpu",
         f"user-data-dir={profile}",
         "window-size=1200,700",
-    ]
+    ]  # one process less to start
     if os.geteuid() == 0:
         flags.append("no-sandbox")  # Chromium refuses to start as root with its sandbox
     for flag in flags:

@@ -105,7 +105,7 @@ def test_the_table_has_ratios_of_parts_that_do_the_same_work(bench, tmp_path):
 
 
 def test_the_page_says_what_a_gpu_gave(bench):
-    from _gpu_table import lines_of
+    from gpu import lines_of
 
     kept = json.loads((ROOT / "benchmarks/results/gpu_h100.json").read_text())
     page = (ROOT / "docs/performance.md").read_text().splitlines()

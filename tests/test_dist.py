@@ -3,27 +3,24 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 WHEEL = os.environ.get("SWEET_RL_WHEEL", "")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 INSTALLED_BY_CI = {"alfworld", "dev"}
 """`.ci/run` does it anyway; the planner of alfworld is compiled for minutes before it says what it needs."""
 
-pytestmark = [
-    pytest.mark.skipif(not WHEEL, reason="needs a wheel: run `make test-dist`"),
-    pytest.mark.timeout(600),
-]
+WITHOUT = pytest.mark.skipif(not WHEEL, reason="needs a wheel: run `make test-dist`")
+pytestmark = [WITHOUT, pytest.mark.timeout(600)]
 
 
 def run(*command, **settings):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **settings)
+    done = ran(*command, timeout=590, **settings)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -74,9 +71,7 @@ def test_the_light_core_is_light(light):
     ],
 )
 def test_what_is_missing_is_named(light, tmp_path, line):
-    done = subprocess.run(
-        [light / "bin/sweet-rl", *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = ran(light / "bin/sweet-rl", *line.split(), cwd=tmp_path)
     assert done.returncode == 1
     assert "pip install 'sweet_rl[transformers]'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -85,8 +80,6 @@ def test_what_is_missing_is_named(light, tmp_path, line):
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - INSTALLED_BY_CI))
 def test_an_extra_can_be_installed(empty, tmp_path, extra):
     """Resolved, not downloaded as a whole: all of them are several GB."""
-    torch = [
-        line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")
-    ]
-    (tmp_path / "torch.txt").write_text("\n".join(torch))
+    (torch,) = re.findall(r"^torch==.*$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    (tmp_path / "torch.txt").write_text(torch)
     pip(empty, "--dry-run", "--ignore-installed", "-c", str(tmp_path / "torch.txt"), f"{WHEEL}[{extra}]")

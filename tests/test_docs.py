@@ -3,36 +3,26 @@
 import ast
 import os
 import re
-import subprocess
 import sys
 import tomllib
 
 import pytest
 import yaml
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 FETCHED = re.compile(r'<(?:script|link|img|iframe|source)[^>]*?\s(?:src|href)="(?:https?:)?//[^"]*"')
-QUOTED = re.findall(
-    r"^```text\n(.+?)\n```", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE | re.DOTALL
-)
+TROUBLES = (ROOT / "docs/troubleshooting.md").read_text()
+QUOTED = re.findall(r"^```text\n(.+?)\n```", TROUBLES, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, (
-        done.stderr
-    )  # a broken link, a page outside the navigation, a module that is gone
+    command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+    done = ran(*command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    # fails for a broken link, a page outside the navigation, a module that is gone
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -51,9 +41,8 @@ def test_the_search_finds_pages_without_a_server(site, browser):
 
     browser.get_log("browser")
     browser.get((site / "integrations/verifiers.html").as_uri() + "?q=landlock")
-    found = WebDriverWait(browser, 60).until(
-        lambda page: page.find_elements("css selector", "a.md-search-result__link")
-    )
+    link = ("css selector", "a.md-search-result__link")
+    found = WebDriverWait(browser, 60).until(lambda page: page.find_elements(*link))
     assert any("/grading.html" in link.get_attribute("href") for link in found)
     assert browser.get_log("browser") == []
 
@@ -69,11 +58,8 @@ def test_the_reference_says_what_the_docstrings_say(site):
 
 def test_every_extra_has_its_row_on_the_page_about_installing():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    rows = [
-        line.split("|")[1]
-        for line in (ROOT / "docs/install.md").read_text().splitlines()
-        if line[:3] == "| `"
-    ]
+    lines = (ROOT / "docs/install.md").read_text().splitlines()
+    rows = [line.split("|")[1] for line in lines if line[:3] == "| `"]
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(extras)
 
 

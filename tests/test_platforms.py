@@ -1,36 +1,25 @@
 """Other systems than Linux: what works there does, the rest says in one line what it needs."""
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 NEEDS_LINUX = "needs Linux, for the isolation, and this is darwin."
 
 
 @pytest.fixture
 def macos(tmp_path):
-    def run(line):
-        command = [sys.executable, str(ROOT / "tests/as_if_macos.py"), *line.split()]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
-
-    return run
+    return lambda *lines: ran(sys.executable, ROOT / "tests/as_if_macos.py", *lines, cwd=tmp_path)
 
 
 def test_dialogues_games_numbers_and_pages_to_look_at_need_no_linux(macos, tmp_path):
     games = "simulate_interactions --world twenty_questions twenty-questions g.jsonl --num_tasks 2 --quiet"
-    for line in (
-        "simulate_interactions mini:test a.jsonl --agent_model expert --env_model scripted --num_tasks 2 --quiet",
-        games,
-        "evaluate_games g.jsonl",
-        "view a.jsonl --export a.html",
-        "runs .",
-    ):
-        done = macos(line)
-        assert done.returncode == 0, f"{line}: {done.stderr}"
-        assert NEEDS_LINUX not in done.stdout + done.stderr
+    played = "simulate_interactions mini:test a.jsonl --agent_model expert --env_model scripted --num_tasks 2 --quiet"
+    done = macos(played, games, "evaluate_games g.jsonl", "view a.jsonl --export a.html", "runs .")
+    assert done.returncode == 0, done.stderr
+    assert NEEDS_LINUX not in done.stdout + done.stderr
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 2
     assert "twenty" in (tmp_path / "g.jsonl").read_text()
     assert (tmp_path / "a.html").stat().st_size > 100_000
@@ -38,10 +27,8 @@ def test_dialogues_games_numbers_and_pages_to_look_at_need_no_linux(macos, tmp_p
 
 def test_the_list_of_stages_says_what_does_not_work(macos):
     *_, last = macos("--help").stdout.splitlines()
-    assert (
-        last
-        == "On darwin all works but grading code and rendering pages, which need Linux (docs/install.md)."
-    )
+    needs = "grading code and rendering pages, which need Linux (docs/install.md)."
+    assert last == f"On darwin all works but {needs}"
 
 
 @pytest.mark.parametrize(
@@ -55,10 +42,8 @@ def test_the_list_of_stages_says_what_does_not_work(macos):
     ],
 )
 def test_what_needs_linux_says_so_and_what_to_do(macos, line, what):
-    macos(
-        "simulate_interactions mini:test a.jsonl --agent_model oracle --env_model scripted --num_tasks 1 --quiet"
-    )
-    done = macos(line)
+    played = "simulate_interactions mini:test a.jsonl --agent_model oracle --env_model scripted --num_tasks 1 --quiet"
+    done = macos(played, line)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     (said,) = [one for one in done.stderr.splitlines() if one.startswith("error: ")]
@@ -72,9 +57,7 @@ def test_windows_itself_is_told_to_use_wsl(tmp_path):
         "sys.argv = ['sweet-rl', 'simulate_interactions', 'mini:test', 'a.jsonl']\n"
         "from sweet_rl.cli.main import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = ran(sys.executable, "-c", code, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "error: Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/install.md)."

@@ -135,10 +135,9 @@ print(picture)
 def rule(line: str) -> str:
     """A printed line as the tops of docs/published/*.md say to type it here."""
     line = line.replace("openrlhf.cli.train_dpo", "sweet_rl.openrlhf.train_dpo")
-    line = re.sub(
-        r"^python -m (data_gen|evaluation|visualization)\.", r"python -m sweet_rl.reflect_rl.\1.", line
-    )
-    return re.sub(r"^python (supervised_pretrain|rl_finetune)\.py", r"python -m sweet_rl.reflect_rl.\1", line)
+    ours = r"python -m sweet_rl.reflect_rl.\1"
+    line = re.sub(r"^python -m (data_gen|evaluation|visualization)\.", rf"{ours}.", line)
+    return re.sub(r"^python (supervised_pretrain|rl_finetune)\.py", ours, line)
 
 
 class Checkout:
@@ -146,27 +145,22 @@ class Checkout:
 
     def __init__(self, folder: Path, exits: ExitStack) -> None:
         self.folder, self.seconds = folder, {}
+        without = shutil.ignore_patterns("outputs")
         for name in ("scripts", "visualizers", "configs"):
-            shutil.copytree(
-                ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("outputs")
-            )
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=without)
         (folder / "websight.py").write_text(WEBSIGHT)
         data = folder / "HuggingFaceM4/WebSight"
         data.mkdir(parents=True)
-        data.joinpath("README.md").write_text(
-            "---\nconfigs:\n- config_name: v0.2\n  data_files: rows.jsonl\n---\n"
-        )
-        pages = [
-            {"llm_generated_idea": f"Page {n}.", "text": f"<html><body><h1>{n}</h1></body></html>"}
-            for n in "12"
-        ]
+        about = "---\nconfigs:\n- config_name: v0.2\n  data_files: rows.jsonl\n---\n"
+        data.joinpath("README.md").write_text(about)
+        html = "<html><body><h1>{}</h1></body></html>"
+        pages = ({"llm_generated_idea": f"Page {n}.", "text": html.format(n)} for n in "12")
         data.joinpath("rows.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages))
         for name in ("meta-llama/Llama-3.1-8B-Instruct", "mistralai/Mistral-7B-Instruct-v0.2"):
             shutil.copytree(AGENT, self._snapshot(name), dirs_exist_ok=True)
+        small = {"labels": [*map(str, range(200))], "hidden_size": 16, "layers": 1}
         for name in ("gpt2", "gpt2-xl"):
-            make_reflect_model(
-                self._snapshot(name), seed=0, labels=[*map(str, range(200))], hidden_size=16, layers=1
-            )
+            make_reflect_model(self._snapshot(name), seed=0, **small)
         self._roberta(self._snapshot("roberta-base"))
         (folder / "model").symlink_to(folder / "hub/hub")  # where Reflect-RL's --cache_dir looks
         self.env = os.environ | {
@@ -195,22 +189,14 @@ class Checkout:
         tokenizer = tiny_tokenizer(None)
         tokenizer.pad_token = "<|end_header|>"
         sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        config = RobertaConfig(
-            vocab_size=len(tokenizer), max_position_embeddings=514, pad_token_id=2, **sizes
-        )
-        RobertaModel(config).save_pretrained(folder)
+        sizes |= {"vocab_size": len(tokenizer), "max_position_embeddings": 514, "pad_token_id": 2}
+        RobertaModel(RobertaConfig(**sizes)).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
     def _serve(self, exits: ExitStack, *command: str) -> str:
         """Start a server; the address that it prints."""
-        server = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.env,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        channels = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        server = subprocess.Popen(command, cwd=self.folder, env=self.env, **channels)
         exits.enter_context(server)
         exits.callback(server.terminate)
         return re.search(r"http://[^\s(]+", server.stdout.readline())[0]
@@ -242,16 +228,12 @@ class Checkout:
             assert place.exists(), f"{line.number}: no {name}\n{output}"
             if place.suffix == ".jsonl":
                 found = [json.loads(row) for row in place.read_text().splitlines()]
-                assert found and len(found) == int(rows or len(found)), (
-                    f"{line.number}: {len(found)} rows in {name}"
-                )
+                told = f"{line.number}: {len(found)} rows in {name}"
+                assert found and len(found) == int(rows or len(found)), told
                 assert not any(row.get("error") for row in found), output
         assert re.search(line.says, output, re.DOTALL), output
-        assert not [
-            row
-            for row in output.splitlines()
-            if KEY in row and "[launch.py:" not in row and "[runner.py:" not in row
-        ]
+        launchers = re.compile(r"\[(launch|runner)\.py:")
+        assert not [row for row in output.splitlines() if KEY in row and not launchers.search(row)]
         return re.search(line.says + "[^\n]*", output, re.DOTALL)[0] if line.says else ""
 
 
@@ -266,10 +248,8 @@ def checkout(tmp_path_factory):
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(
-            line, marks=pytest.mark.xdist_group(f"lines {line.number[0]}"), id=f"{line.number}-{place}"
-        )
-        for place, line in enumerate(LINES)
+        pytest.param(one, marks=pytest.mark.xdist_group(f"lines {one.number[0]}"), id=f"{one.number}-{place}")
+        for place, one in enumerate(LINES)
     ],
 )
 def test_a_printed_line(line, checkout):

@@ -260,7 +260,7 @@ def run(flags: EvalFlags, cast: Cast) -> None:
     page = report_page(report, found, command=tracking.command() or "", made=now()[:10], folder=folder)
     replace_file(folder / PAGE, [page.encode("utf-8", "replace")])
     print(
-        f"\n{report.to_text()}\n\nThe same is in {folder / REPORT} and, to be read and sent, in {folder / PAGE}; "
+        f"\n{report}\n\nThe same is in {folder / REPORT} and, to be read and sent, in {folder / PAGE}; "
         f"all dialogues: sweet-rl view {folder}"
     )
     first = (words_of(row["error"]) for _, row in read_rows(path) if has_failed(row) and row.get("error"))

@@ -159,9 +159,8 @@ def unknown(sources: Sequence[Source]) -> Iterator[str]:
     ]
     if silent:
         yield f"no row of {', '.join(silent)} says which grader made its reward"
-    versions = {
-        str(json.loads(text).get("sweet_rl")) for each in sources for text in each.episodes.provenances
-    } - {"None"}
+    said = (json.loads(text) for each in sources for text in each.episodes.provenances)
+    versions = {str(one["sweet_rl"]) for one in said if one.get("sweet_rl") is not None}
     if len(versions) > 1:
         yield f"they were played with different versions of the library ({', '.join(sorted(versions))})"
 
@@ -254,25 +253,13 @@ class Comparison:
 
     def to_json(self) -> dict[str, Json]:
         """All numbers; differences are the first run's minus the other's."""
-        return {
-            "format": FORMAT,
-            "runs": [
-                {
-                    "label": label,
-                    "path": str(one.path),
-                    "episodes": len(one.episodes.episodes),
-                    "failed": failed,
-                }
-                for label, one, failed in zip(self.labels, self.sources, self.failed, strict=True)
-            ],
-            "interval": self.interval,
-            "warnings": list(self.warnings),
-            "pairings": [
-                {"other": self.labels[each.other]}
-                | {name: value for name, value in asdict(each).items() if name != "other"}
-                for each in self.pairings
-            ],
-        }
+        runs = [
+            {"label": label, "path": str(one.path), "episodes": len(one.episodes.episodes), "failed": failed}
+            for label, one, failed in zip(self.labels, self.sources, self.failed, strict=True)
+        ]
+        pairings = [asdict(each) | {"other": self.labels[each.other]} for each in self.pairings]
+        said = {"interval": self.interval, "warnings": list(self.warnings)}
+        return {"format": FORMAT, "runs": runs, **said, "pairings": pairings}
 
 
 def compared(
@@ -297,58 +284,44 @@ def compared(
             raise UsageError(
                 f"{str(source.path)!r} has no rewards: `sweet-rl evaluate {source.path}` grades it."
             )
-    pairings = [
-        _pairing(first, other, place, measures, interval, among=len(others))
-        for place, other in enumerate(others, start=1)
-    ]
+    several = enumerate(others, start=1)
+    pairings = [_pairing(first, other, place, measures, interval, len(others)) for place, other in several]
     failed = [sum(one.failed for one in source.episodes.episodes) for source in sources]
     return Comparison(sources, labels, pairings, [*warnings, *unknown(named)], interval, failed)
 
 
 def _pairing(
-    first: Source, other: Source, place: int, measures: Sequence[Measure], interval: str, *, among: int
+    first: Source, other: Source, place: int, measures: Sequence[Measure], interval: IntervalWay, among: int
 ) -> Pairing:
     ours, theirs = first.episodes.episodes, other.episodes.episodes
-    rows = []
-    for measure in measures:
-        row = _row(measure.name, measure, measure.by_task(ours), measure.by_task(theirs), interval, among)
-        if row is not None:
-            rows.append(row)
-    if not rows or rows[0].name != measures[0].name:
-        raise UsageError(f"No task has been graded in both {str(first.path)!r} and {str(other.path)!r}.")
+
+    def rows(name: str, measure: Measure, ours: ByTask, theirs: ByTask) -> Iterator[Row]:
+        """A row, where they have tasks in common."""
+        both = [task for task in ours if task in theirs]
+        if both:
+            mine, yours = {task: ours[task] for task in both}, {task: theirs[task] for task in both}
+            low, high = (None, None) if measure.unit == "number" else (-1.0, 1.0)
+            values, drawn = (list(mine.values()), list(yours.values())), interval == "bootstrap"
+            found = difference(*values, among=among, bootstrap=drawn, low=low, high=high)
+            means = measure.estimate(mine), measure.estimate(yours)
+            yield Row(name, measure.unit, measure.better, *means, found)
+
+    found = [
+        row for each in measures for row in rows(each.name, each, each.by_task(ours), each.by_task(theirs))
+    ]
     top = measures[0]
+    if not found or found[0].name != top.name:
+        raise UsageError(f"No task has been graded in both {str(first.path)!r} and {str(other.path)!r}.")
     mine, yours = top.by_task(ours), top.by_task(theirs)
     family = {one.task: one.family for one in ours if one.family}
     names = sorted(set(family.values()))
     families = [
-        _row(
-            name, top, {task: mine[task] for task in mine if family.get(task) == name}, yours, interval, among
-        )
+        row
         for name in (names if len(names) > 1 else ())
+        for row in rows(name, top, {task: mine[task] for task in mine if family.get(task) == name}, yours)
     ]
-    return Pairing(
-        place,
-        rows,
-        [row for row in families if row is not None],
-        _endings(top, ours, theirs),
-        _solved_alone(top, mine, yours),
-        _solved_alone(top, yours, mine),
-    )
-
-
-def _row(name: str, measure: Measure, ours: ByTask, theirs: ByTask, interval: str, among: int) -> Row | None:
-    both = [task for task in ours if task in theirs]
-    if not both:
-        return None
-    mine, yours = {task: ours[task] for task in both}, {task: theirs[task] for task in both}
-    found = difference(
-        list(mine.values()),
-        list(yours.values()),
-        among=among,
-        bootstrap=interval == "bootstrap",
-        **({} if measure.unit == "number" else {"low": -1.0, "high": 1.0}),
-    )
-    return Row(name, measure.unit, measure.better, measure.estimate(mine), measure.estimate(yours), found)
+    alone = _solved_alone(top, mine, yours), _solved_alone(top, yours, mine)
+    return Pairing(place, found, families, _endings(top, ours, theirs), *alone)
 
 
 def _endings(measure: Measure, *runs: Iterable[Episode]) -> list[Ending]:
@@ -380,11 +353,10 @@ def _endings(measure: Measure, *runs: Iterable[Episode]) -> list[Ending]:
 
 
 def _solved_alone(measure: Measure, ours: ByTask, theirs: ByTask) -> list[str]:
-    both = [
-        (task, sum(ours[task]) / len(ours[task]), sum(theirs[task]) / len(theirs[task]))
-        for task in ours
-        if task in theirs
-    ]
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / len(values)
+
+    both = [(task, mean(ours[task]), mean(theirs[task])) for task in ours if task in theirs]
     if measure.unit == "success":
         return [task for task, mine, yours in both if mine == 1 and yours == 0]
     better = [(mine - yours, task) for task, mine, yours in both if mine > yours]
@@ -410,9 +382,7 @@ def span(row: Row) -> str:
 
 def chance(p: float | None) -> str:
     """A p-value."""
-    if p is None:
-        return ""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def headline(found: Comparison, pairing: Pairing) -> str:
@@ -442,9 +412,8 @@ def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
         yield ""
         name = pairing.rows[0].name
         named = f"{name}{'' if unit == 'number' else ', %'}"
-        table: list[Sequence[str]] = [
-            ("", f"{ours}, episodes", f"{theirs}, episodes", f"{ours}, {named}", f"{theirs}, {named}")
-        ]
+        columns = (f"{run}, {what}" for what in ("episodes", named) for run in (ours, theirs))
+        table: list[Sequence[str]] = [("", *columns)]
         for each in pairing.endings:
             means = (value(mean, unit) for mean in each.means)
             table.append((turns(each.first, each.last), *(f"{count:,}" for count in each.episodes), *means))

@@ -18,14 +18,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.records import (
-    encode_row,
-    is_being_written,
-    parse_line,
-    task_from_row,
-    trajectory_from_row,
-    trajectory_to_row,
-)
+from sweet_rl.records import encode_row, is_being_written, parse_line
+from sweet_rl.records.rows import task_from_row, trajectory_from_row, trajectory_to_row
 from sweet_rl.runs import has_failed
 from sweet_rl.types import NO_ANSWER, FinishReason, Json, StopReason, Trajectory
 from sweet_rl.worlds import Options, World, options_of, two_worlds, world_in, world_named_in, world_of
@@ -85,9 +79,7 @@ class Episodes:
 
     path: Path | None
     episodes: list[Episode]  # in the file's order; of an episode that was played again the last row
-    contents: dict[
-        str, int
-    ]  # of each task, by its name: the hash of its object, to tell those of one name apart
+    contents: dict[str, int]  # by task: the hash of its object, to tell those of one name apart
     provenances: dict[str, int]  # what rows say of their origin, seeds apart, and how many say so
     graders: dict[str, int]  # what rows say of their grader, likewise
     world: World | None
@@ -159,10 +151,8 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
                             trajectory_from_row(parse_line(line, place, number), path=place, line=number)
                         except DataError as found_wrong:
                             raise found_wrong from None
-                        repair = "Grade or play it again."
-                        raise DataError(
-                            f"is no trajectory ({error})", path=place, line=number, repair=repair
-                        ) from None
+                        what, repair = f"is no trajectory ({error})", "Grade or play it again."
+                        raise DataError(what, path=place, line=number, repair=repair) from None
                 offset += len(line)
     except FileNotFoundError:
         raise UsageError(f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).") from None
@@ -242,19 +232,10 @@ class _Found:
             for entry in row.dialogue_history
             if entry.role == "assistant"
         ]
-        self.episodes[name, sample] = Episode(
-            name,
-            sample,
-            self._families[name],
-            reward,
-            None if success is None else float(success),
-            turns,
-            answered,
-            failed,
-            tuple(filter(None, flaws)),
-            *(("", "") if success else _category(row, reward, success, flaws)),
-            offset,
-        )
+        won = None if success is None else float(success)
+        why = ("", "") if success else _category(row, reward, success, flaws)
+        known = (reward, won, turns, answered, failed, tuple(filter(None, flaws)), *why, offset)
+        self.episodes[name, sample] = Episode(name, sample, self._families[name], *known)
 
     def taken(self, path: Path | None, problems: tuple[str, ...]) -> Episodes:
         """All that was read."""
@@ -273,17 +254,9 @@ class _Found:
             )
             bounds = (None if None in lows else min(lows), None if None in highs else max(highs))
             most = max(world.turns(options) for world, options in played)
-        return Episodes(
-            path,
-            list(self.episodes.values()),
-            self._contents,
-            provenances,
-            graders,
-            self._world,
-            bounds,
-            most,
-            problems,
-        )
+        episodes = list(self.episodes.values())
+        said = (provenances, graders, self._world, bounds, most, problems)
+        return Episodes(path, episodes, self._contents, *said)
 
 
 def _world_of(settings: bytes, given: World | None, *, tested: bool) -> tuple[World | None, Options | None]:
@@ -311,9 +284,8 @@ def _category(row: Any, reward: float | None, success: bool | None, flaws: Seque
     if reward is None and grades:
         notes = [str(note) for name, note in details.items() if name.endswith("_note")]
         notes += [f"{one.get('kind')}: {one.get('detail', '')}" for one in troubles]
-        return NOT_GRADABLE, notes[0].removeprefix(
-            "cannot be graded: "
-        ) if notes else "its grader says no reason"
+        why = notes[0].removeprefix("cannot be graded: ") if notes else "its grader says no reason"
+        return NOT_GRADABLE, why
     worst, number = Counter(filter(None, flaws)).most_common(1)[0] if any(flaws) else ("", 0)
     flaw = (flaws[-1] if flaws else "") or (worst if 2 * number > len(flaws) else "")
     if flaw:
@@ -343,9 +315,8 @@ def _category(row: Any, reward: float | None, success: bool | None, flaws: Seque
         return "wrong answer", ""
     game = row.game or {}
     ended = "lost" if game.get("won") is False or row.solved is False else "ended short of the goal"
-    return f"{ended}: {game['outcome'].replace('_', ' ')}" if isinstance(
-        game.get("outcome"), str
-    ) else ended, ""
+    outcome = game.get("outcome")
+    return f"{ended}: {outcome.replace('_', ' ')}" if isinstance(outcome, str) else ended, ""
 
 
 def _failed_tests(failed: Sequence[Mapping[str, Json]], details: Mapping[str, Json]) -> tuple[str, str]:

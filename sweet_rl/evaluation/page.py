@@ -32,6 +32,7 @@ _FLAWS: Final = {
     FinishReason.REFUSED: "refused",
     FinishReason.TOOL_CALLS: "a tool call instead of text",
 }
+_render = partial(from_template, "sweet_rl.evaluation", style="pages.css", version=__version__, words=words)
 
 
 def report_page(report: Report, found: Episodes, *, command: str, made: str, folder: Path) -> str:
@@ -118,12 +119,6 @@ def comparison_page(found: Comparison, *, command: str, made: str, dialogues: in
     )
 
 
-def _render(template: str, **given: Any) -> str:
-    return from_template(
-        "sweet_rl.evaluation", template, style="pages.css", version=__version__, words=words, **given
-    )
-
-
 # ---- dialogues
 
 
@@ -150,29 +145,25 @@ def _groups(found: Comparison, pairing: Pairing, most: int) -> Iterator[dict[str
         dialogues = []
         for task in shown:
             if all(task in one for one in of_runs):
+                unit = reward.unit
                 sides = [
                     _side(
                         place,
                         found.labels[place],
-                        one[task][1],
-                        one[task][0],
+                        row,
+                        one,
                         reward.name,
-                        reward.unit,
+                        unit,
                         found.sources[place].path.parent,
                     )
-                    for place, one in zip(places, of_runs, strict=True)
+                    for place, (one, row) in zip(places, (each[task] for each in of_runs), strict=True)
                 ]
                 dialogues.append(_task(task, of_runs[0][task][1], sides))
-        yield {
-            "heading": f"Only {label} solves" if success else f"{label} is better",
-            "number": len(tasks),
-            "tasks": dialogues,
-        }
+        heading = f"Only {label} solves" if success else f"{label} is better"
+        yield {"heading": heading, "number": len(tasks), "tasks": dialogues}
 
 
-def _task(
-    name: str, row: Mapping[str, Json], sides: Sequence[Mapping[str, Any]], why: str = ""
-) -> dict[str, Any]:
+def _task(name: str, row: Mapping[str, Json], sides: Sequence[Json], why: str = "") -> dict[str, Any]:
     """A task as `parts.html` shows it, with a dialogue of each run."""
     task = row.get("task") or {}
     hidden = task.get("hidden_information") or task.get("ground_truth") or ""
@@ -213,11 +204,8 @@ def _side(
 
 def _short(text: Json) -> str:
     shown = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
-    return (
-        shown
-        if len(shown) <= _LONGEST
-        else f"{shown[:_LONGEST]}\n[{len(shown) - _LONGEST:,} characters more]"
-    )
+    more = len(shown) - _LONGEST
+    return shown if more <= 0 else f"{shown[:_LONGEST]}\n[{more:,} characters more]"
 
 
 def _picture(row: Mapping[str, Json], folder: Path) -> tuple[str, str]:

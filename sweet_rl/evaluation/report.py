@@ -73,18 +73,12 @@ class Report:
     lines: Sequence[Line]  # the numbers
     categories: Sequence[Category] = ()  # of the episodes that are no success, each in one; the largest first
     turns: int = 0  # of the agent, in all episodes
-    flaws: Mapping[str, int] = field(
-        default_factory=dict
-    )  # turns that were cut off, refused, a tool call or empty
+    flaws: Mapping[str, int] = field(default_factory=dict)  # turns cut off, refused, a tool call or empty
     not_gradable: Mapping[str, str] = field(default_factory=dict)  # why, by the tasks that allow no grade
     families: Mapping[str, Line] = field(default_factory=dict)  # the first number of each kind of task
-    bounds: Mapping[str, Sequence[Line]] = field(
-        default_factory=dict
-    )  # those of floors and ceilings, by name
+    bounds: Mapping[str, Sequence[Line]] = field(default_factory=dict)  # of floors and ceilings, by name
     about: Mapping[str, Json] = field(default_factory=dict)  # who played, answered and graded, and what
-    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(
-        default_factory=dict
-    )  # by role, then by model
+    usage: Mapping[str, Mapping[str, Mapping[str, Json]]] = field(default_factory=dict)  # by role, by model
     cost: Mapping[str, Json] | None = None  # in dollars by role; None without prices
     problems: Sequence[str] = ()  # of the file
 
@@ -99,9 +93,6 @@ class Report:
             f"{100 * cut / self.turns:.1f} % of the agent's turns ({cut:,} of {self.turns:,}) were cut off by the token "
             f"limit{'' if limit is None else f' of {limit}'}: raise --max_tokens. The numbers are of what was left."
         ]
-
-    def __str__(self) -> str:
-        return self.to_text()
 
     def means(self) -> dict[str, float]:
         """The means alone, shares as fractions; those of floors and ceilings as NAME.MEASURE."""
@@ -122,16 +113,14 @@ class Report:
             "agent_turns": {"all": self.turns, **self.flaws},
             "not_gradable": dict(self.not_gradable),
             "families": {name: line.to_json() for name, line in self.families.items()},
-            "bounds": {
-                name: {line.name: line.to_json() for line in lines} for name, lines in self.bounds.items()
-            },
+            "bounds": {name: {one.name: one.to_json() for one in each} for name, each in self.bounds.items()},
             **self.about,
             "usage": self.usage,
             "cost": self.cost,
             "problems": list(self.problems),
         }
 
-    def to_text(self) -> str:
+    def __str__(self) -> str:
         """The table that is printed."""
         failed = f", {self.failed} failed and are in no number" if self.failed else ""
         lines = [f"Warning: {warning}" for warning in self.warnings]
@@ -140,15 +129,9 @@ class Report:
         named = [(line.name, line) for line in self.lines]
         named += [(f"{self.lines[0].name}: {name}", line) for name, line in self.families.items()]
         named += self.of_bounds()
-        rows += [
-            (
-                f"{name}{'' if line.unit == 'number' else ', %'}",
-                *line.shown,
-                f"{line.tasks:,}",
-                f"{line.episodes:,}",
-            )
-            for name, line in named
-        ]
+        for name, line in named:
+            percent = "" if line.unit == "number" else ", %"
+            rows.append((f"{name}{percent}", *line.shown, f"{line.tasks:,}", f"{line.episodes:,}"))
         lines += aligned(rows)
         if self.categories:
             rows = [(self.why_heading, "episodes", "%", "for example")]
@@ -187,9 +170,8 @@ class Report:
             said = {name: one for name, one in known.items() if one != "" and not isinstance(one, list)}
             if said and role != "agent":
                 yield f"{role}: " + ", ".join(f"{name} {value}" for name, value in said.items())
-            yield from (
-                f"{role}: {one}" for value in known.values() if isinstance(value, list) for one in value
-            )
+            sentences = (one for value in known.values() if isinstance(value, list) for one in value)
+            yield from (f"{role}: {one}" for one in sentences)
         yield from self.used()
 
     def used(self) -> Iterator[str]:
@@ -197,9 +179,8 @@ class Report:
         for role, models in self.usage.items():
             who = "human" if role == "user" else role
             for model, used in models.items():
-                parts = [
-                    f"{used[name]:,} {unit}" for name, unit in _UNITS.items() if used.get(name) is not None
-                ]
+                known = ((used.get(name), unit) for name, unit in _UNITS.items())
+                parts = [f"{number:,} {unit}" for number, unit in known if number is not None]
                 if used.get("prompt_tokens") is None:
                     parts.append("the server does not count tokens")
                 if sent := used.get("retries"):
@@ -245,22 +226,15 @@ def report_of(found: Episodes, title: str, *, problems: Sequence[str] = (), **gi
         by_category.setdefault(one.category, []).append(one)
     by_category.pop("", None)
     flaws = Counter(flaw for one in episodes for flaw in one.flaws)
+    largest = sorted(by_category.items(), key=lambda each: -len(each[1]))
+    counts = len(found.contents), len(episodes), sum(one.failed for one in episodes)
+    categories = [Category(name, several, len(several) / len(episodes)) for name, several in largest]
+    turns = sum(one.turns for one in episodes)
+    found_flaws = {flaw: flaws[flaw] for flaw in (CUT_OFF, REFUSED, TOOL_CALL, EMPTY)}
+    no_grade = {one.task: one.why for one in by_category.get(NOT_GRADABLE, ())}
+    given["problems"] = [*found.problems, *problems]
     return Report(
-        title,
-        len(found.contents),
-        len(episodes),
-        sum(one.failed for one in episodes),
-        lines_of(found),
-        [
-            Category(name, several, len(several) / len(episodes))
-            for name, several in sorted(by_category.items(), key=lambda each: -len(each[1]))
-        ],
-        sum(one.turns for one in episodes),
-        {flaw: flaws[flaw] for flaw in (CUT_OFF, REFUSED, TOOL_CALL, EMPTY)},
-        {one.task: one.why for one in by_category.get(NOT_GRADABLE, ())},
-        families,
-        problems=[*found.problems, *problems],
-        **given,
+        title, *counts, lines_of(found), categories, turns, found_flaws, no_grade, families, **given
     )
 
 
@@ -356,8 +330,7 @@ def measures_of(several: Sequence[Episodes]) -> list[Measure]:
 def passes(values: ByTask, k: int) -> tuple[Estimate, Estimate]:
     """pass@k and pass^k of success, over the tasks that have k repeats: of one at least."""
     enough = [task for task in values.values() if len(task) >= k]
-    chances = [
-        (pass_at(k, round(sum(task)), len(task)), pass_all(k, round(sum(task)), len(task))) for task in enough
-    ]
-    some, every = ([[one] for one in each] for each in zip(*chances, strict=True))
+    some, every = (
+        [[chance(k, round(sum(one)), len(one))] for one in enough] for chance in (pass_at, pass_all)
+    )
     return mean_over_tasks(some, low=0.0, high=1.0), mean_over_tasks(every, low=0.0, high=1.0)

@@ -1,4 +1,4 @@
-"""Files of pipelines: their trees, laid over each other, what `${...}` stands for in them, and the steps they describe.
+"""Files of pipelines: trees of YAML laid over each other, what `${...}` stands for in them, and the steps they describe.
 
 Every flag of every stage is checked before anything runs; an error names file, line, stage and flag.
 """
@@ -16,17 +16,13 @@ from sweet_rl.cli import parse
 from sweet_rl.cli.main import COMMANDS, stages
 from sweet_rl.cli.parse import joined_flags, stage_flags, values_of
 from sweet_rl.errors import SweetRLError, UsageError, missing_package, suggestion
-from sweet_rl.pipelines.steps import Step, function_of
+from sweet_rl.pipelines.steps import COPY, Step, function_of
 from sweet_rl.records import check_yaml
 
-_KEYS: Final = (
-    *("description", "extends", "folder", "values", "defaults", "launchers", "stages", "iterations", "next"),
-)
-_STAGE_KEYS: Final = ("run", "with", "args", "needs", "launcher", "once")
-_NAME: Final = re.compile(r"[A-Za-z0-9][\w-]*")
-_REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
-_OURS: Final = {"copy": "sweet_rl.pipelines.steps:copy"}  # steps that are no commands
+_OURS: Final = {"copy": COPY}  # steps that are no commands
 _NO_STEPS: Final = frozenset({"run", "demo", "demo_archer", "demo_reflect", "preflight", "play"})
+_KEYS: Final = "description extends folder values defaults launchers stages iterations next".split()
+_STAGE_KEYS: Final = ("run", "with", "args", "needs", "launcher", "once")
 
 
 @dataclass(slots=True)
@@ -39,11 +35,9 @@ class Node:
     @property
     def mapping(self) -> dict[str, Node]:
         """Its entries."""
-        if self.value is None:
-            return {}
-        if not isinstance(self.value, dict):
+        if self.value is not None and not isinstance(self.value, dict):
             raise self.error(f"must be a mapping (`name: value` lines), got {self._shown}")
-        return self.value
+        return {} if self.value is None else self.value
 
     @property
     def text(self) -> str:
@@ -51,6 +45,16 @@ class Node:
         if not isinstance(self.value, str):
             raise self.error(f"must be a text or a number, got {self._shown}")
         return self.value
+
+    @property
+    def listed(self) -> list[Node]:
+        """Its entries, or itself where it is no list."""
+        return self.value if isinstance(self.value, list) else [self]
+
+    @property
+    def _shown(self) -> str:
+        kinds = {dict: "a mapping", list: "a list", type(None): "nothing"}
+        return kinds.get(type(self.value)) or repr(self.value)
 
     def error(self, problem: str) -> UsageError:
         """The error for this place, with file and line."""
@@ -64,12 +68,6 @@ class Node:
                     f"{what} has no {name!r}{suggestion(name, known)}. It may have: {', '.join(known)}"
                 )
 
-    @property
-    def _shown(self) -> str:
-        if isinstance(self.value, dict | list):
-            return "a mapping" if isinstance(self.value, dict) else "a list"
-        return "nothing" if self.value is None else repr(self.value)
-
 
 def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Node:
     """A file laid over those that it extends, which are looked for beside the file that names them."""
@@ -81,7 +79,7 @@ def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Node:
     if base is None:
         return tree
     below = Node({}, str(place))
-    for one in base.value if isinstance(base.value, list) else [base]:
+    for one in base.listed:
         named = place.parent / one.text
         if not named.is_file():
             near = suggestion(named.name, [file.name for file in named.parent.glob("*.yaml")])
@@ -136,43 +134,43 @@ def _parse(path: Path) -> Node:
         raise missing_package("pyyaml", "pipelines", needed_for="A pipeline's file") from None
     try:
         text = path.read_text(encoding="utf-8")
+        check_yaml(text, path)
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text in UTF-8 (byte {error.start}).") from error
-    try:
-        check_yaml(text, path)
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise UsageError(f"{path}{line}: this is no YAML: {problem}.") from error
+        raise UsageError(
+            f"{path}{line}: this is no YAML: {getattr(error, 'problem', None) or error}."
+        ) from error
     if tree is None:
         raise UsageError(f"{path} is empty.")
-    return _node(tree, path)
+
+    def node(read: Any, line: int) -> Node:
+        place = f"{path}, line {line}"
+        if read.id == "scalar":
+            return Node(None if read.tag == "tag:yaml.org,2002:null" else str(read.value), place)
+        if read.id == "sequence":
+            return Node([node(one, one.start_mark.line + 1) for one in read.value], place)
+        entries: dict[str, Node] = {}
+        lines: dict[str, int] = {}
+        for key, value in read.value:
+            name, at = str(key.value), key.start_mark.line + 1
+            if name in lines:
+                raise UsageError(f"{path}, line {at}: {name!r} is already in line {lines[name]}.")
+            lines[name], entries[name] = at, node(value, at)
+        return Node(entries, place)
+
+    return node(tree, tree.start_mark.line + 1)
 
 
-def _node(read: Any, path: Path, line: int | None = None) -> Node:
-    place = f"{path}, line {read.start_mark.line + 1 if line is None else line}"
-    if read.id == "scalar":
-        return Node(None if read.tag == "tag:yaml.org,2002:null" else str(read.value), place)
-    if read.id == "sequence":
-        return Node([_node(one, path) for one in read.value], place)
-    entries: dict[str, Node] = {}
-    lines: dict[str, int] = {}
-    for key, value in read.value:
-        name, at = str(key.value), key.start_mark.line + 1
-        if name in lines:
-            raise UsageError(f"{path}, line {at}: {name!r} is already in line {lines[name]}.")
-        lines[name], entries[name] = at, _node(value, path, at)
-    return Node(entries, place)
+class _Round:
+    """The names of one round, and the steps that its stages are."""
 
-
-class Scope:
-    """The names of one round."""
-
-    def __init__(self, tree: Node, number: int, before: Scope | None) -> None:
+    def __init__(self, tree: Node, number: int, before: _Round | None) -> None:
         self._tree, self._number, self._before = tree.mapping, number, before
         self._values = dict(self._part("values"))
         self._next = self._part("next") if before is not None else {}
@@ -183,7 +181,7 @@ class Scope:
                 )
         self._open: list[str] = []
         self._every = {name: node for name, node in self._part("stages").items() if node.value is not None}
-        self.stages = {name: one for name, one in self._every.items() if number == 1 or not _once(one)}
+        self.stages = [name for name in self._every if number == 1 or not self._once(name)]
         for part in ("defaults", "launchers"):
             for run, node in self._part(part).items():
                 if ":" not in run and run not in COMMANDS and run not in stages():
@@ -195,49 +193,95 @@ class Scope:
         whole = self._text(self._tree["folder"], set())
         return whole if self._number == 1 else f"{whole}/round-{self._number}"
 
-    def full(self, name: str) -> str:
-        """A stage's name among those of all rounds."""
-        if self._number == 1 or _once(self._every[name]):
-            return name
-        return f"round-{self._number}/{name}"
+    def step(self, name: str) -> Step:
+        """One stage of the round, its flags read as its command line reads them."""
+        stage, run = self._every[name], self._run_of(name)
+        place, needs = stage.mapping["run"], set[str]()
+        run = _OURS.get(run, run)
+        if run in _NO_STEPS or (":" not in run and run not in COMMANDS and run not in stages()):
+            choices = [one for one in (*stages(), *_OURS) if one not in _NO_STEPS]
+            raise place.error(
+                f"there is no stage {run!r} to run{suggestion(run, choices)}. `sweet-rl --help` lists them; a "
+                "function of your own is written module:FUNCTION"
+            )
+        try:
+            function = function_of(run)
+        except UsageError as error:
+            raise UsageError(f"{place.place}: {error}") from None
+        flags = stage_flags(function)
+        known = {each: one.name for one in flags for each in one.names}
+        nodes = {known.get(flag, flag): node for flag, node in self._flags_of(name).items()}
+        many = next((one.name for one in flags if one.many), None)
+        words, texts = list[str](), dict[str, str]()
+        for flag, node in nodes.items():
+            if flag == many:
+                words += [self._value(one, needs) or "" for one in node.listed]
+            elif (text := self._value(node, needs)) is not None:
+                texts[flag] = text
+        if {"save_path", "ckpt_path"} <= {one.name for one in flags} and "save_path" in texts:
+            texts.setdefault("ckpt_path", f"{texts['save_path']}.checkpoints")
+        split = list[list[str]]()  # further flags, as on a command line, and the words that begin it
+        launcher = stage.mapping.get("launcher", self._part("launchers").get(self._run_of(name)))
+        for more in (stage.mapping.get("args"), launcher):
+            try:
+                split.append(shlex.split((more and self._value(more, needs)) or ""))
+            except ValueError as error:
+                raise UsageError(f"{more and more.place}: a quote is open ({error}).") from None
+        arguments = [*(f"--{flag}={text}" for flag, text in texts.items()), *words, *split[0]]
+        try:
+            rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with another parser's flags
+            typed = parse.read(function, arguments if rewrite is None else rewrite(arguments))
+            values = values_of(function, typed)
+            single = {one.name: one for one in (*flags, *joined_flags(function, values))}
+            for flag, value in values.items():
+                single[flag].check(value)
+            if settings := getattr(function, "build", None):
+                settings(**values)
+        except SweetRLError as error:  # with the line of the flag that it is about, or else of the stage
+            about = (nodes[flag] for flag in re.findall(r"--(\w+)", str(error)) if flag in nodes)
+            raise UsageError(f"{next(about, stage).place}: stage {name} ({run}): {error}") from None
+        said = stage.mapping.get("needs")
+        for one in said.listed if said is not None and said.value is not None else ():
+            needs.add(self._owner(one.text, one.place)._full(one.text))
+        front, values = parse.in_front(function, typed.words, values)
+        return Step(self._full(name), run, front, values, tuple(sorted(needs)), tuple(split[1]))
 
-    def run_of(self, name: str) -> str:
-        """The command that a stage runs."""
+    def _part(self, name: str) -> Mapping[str, Node]:
+        return self._tree[name].mapping if name in self._tree else {}
+
+    def _once(self, name: str) -> bool:
+        node = self._every[name].mapping.get("once")
+        if node is not None and node.value is not None and node.text.lower() not in {"true", "false"}:
+            raise node.error(f"once must be true or false, got {node.text!r}")
+        return node is not None and node.value is not None and node.text.lower() == "true"
+
+    def _full(self, name: str) -> str:
+        """A stage's name among those of all rounds."""
+        return name if self._number == 1 or self._once(name) else f"round-{self._number}/{name}"
+
+    def _run_of(self, name: str) -> str:
         stage = self._every[name]
         if "run" not in stage.mapping:
             raise stage.error(f"the stage {name!r} needs `run`: a command, for example train_dpo")
         return " ".join(self._text(stage.mapping["run"], set()).split())
 
-    def flags_of(self, name: str) -> dict[str, Node]:
+    def _flags_of(self, name: str) -> dict[str, Node]:
         """A stage's flags: the defaults of its command, and its own over them."""
-        defaults = self._part("defaults").get(self.run_of(name))
-        own = self._every[name].mapping.get("with")
-        given = {**(defaults.mapping if defaults else {}), **(own.mapping if own else {})}
-        return {flag.replace("-", "_"): node for flag, node in given.items()}
+        parts = (self._part("defaults").get(self._run_of(name)), self._every[name].mapping.get("with"))
+        return {flag.replace("-", "_"): node for part in parts if part for flag, node in part.mapping.items()}
 
-    def words(self, name: str, needs: set[str]) -> tuple[list[str], list[str]]:
-        """A stage's further flags, as on a command line, and the words that begin it; none for one process."""
-        stage = self._every[name].mapping
-        found = list[list[str]]()
-        for node in (
-            stage.get("args"),
-            stage.get("launcher", self._part("launchers").get(self.run_of(name))),
-        ):
-            try:
-                found.append(shlex.split((node and self.text(node, needs)) or ""))
-            except ValueError as error:
-                raise UsageError(f"{node and node.place}: a quote is open ({error}).") from None
-        return found[0], found[1]
+    def _owner(self, name: str, place: str) -> _Round:
+        """The round that has this stage."""
+        if name in self.stages:
+            return self
+        if name in self._every and self._before is not None:
+            return self._before._owner(name, place)
+        known = ", ".join(self._every)
+        raise UsageError(
+            f"{place}: there is no stage {name!r}{suggestion(name, self._every)}. Known: {known}."
+        )
 
-    def said_needs(self, name: str) -> set[str]:
-        """The steps that a stage is declared to need, beside those that its flags name."""
-        node = self._every[name].mapping.get("needs")
-        if node is None or node.value is None:
-            return set()
-        listed = node.value if isinstance(node.value, list) else [node]
-        return {self._known(one.text, one.place).full(one.text) for one in listed}
-
-    def text(self, node: Node, needs: set[str]) -> str | None:
+    def _value(self, node: Node, needs: set[str]) -> str | None:
         """A value with its references replaced; None where it is null, and a text with commas of a list.
 
         `needs` takes the names of steps that are referred to.
@@ -246,7 +290,7 @@ class Scope:
             return ",".join(self._text(one, needs) for one in node.value)
         if node.value is None:
             return None
-        whole = _REFERENCE.fullmatch(node.text)
+        whole = re.fullmatch(r"\$\{([^{}]*)\}", node.text)
         if whole is not None:
             return self._refer(whole[1], node.place, needs)
 
@@ -256,10 +300,10 @@ class Scope:
                 raise node.error(f"{found[0]} has no value, and is part of a longer text")
             return text
 
-        return _REFERENCE.sub(inner, node.text)
+        return re.sub(r"\$\{([^{}]*)\}", inner, node.text)
 
     def _text(self, node: Node, needs: set[str]) -> str:
-        text = self.text(node, needs)
+        text = self._value(node, needs)
         if text is None:
             raise node.error("needs a value")
         return text
@@ -271,57 +315,33 @@ class Scope:
         first, dot, second = name.strip().partition(".")
         self._open.append(name)
         try:
-            if not dot:
-                if first not in {"folder", "round"}:
-                    raise UsageError(
-                        f"{place}: ${{{name}}} is not defined: write ${{values.NAME}}, ${{STAGE.FLAG}} (what that "
-                        "flag of another stage is), ${folder} or ${round}."
-                    )
+            if not dot and first in {"folder", "round"}:
                 return self.folder if first == "folder" else str(self._number)
+            if not dot:
+                raise UsageError(
+                    f"{place}: ${{{name}}} is not defined: write ${{values.NAME}}, ${{STAGE.FLAG}} (what that "
+                    "flag of another stage is), ${folder} or ${round}."
+                )
             if first != "values":
-                owner = self._known(first, place)
-                needs.add(owner.full(first))
-                flags = owner.flags_of(first)
+                owner = self._owner(first, place)
+                needs.add(owner._full(first))
+                flags = owner._flags_of(first)
                 if second in flags:
-                    return owner.text(flags[second], set())
+                    return owner._value(flags[second], set())
                 raise UsageError(
                     f"{place}: the stage {first!r} is given no {second!r}{suggestion(second, flags)}. "
                     f"It has: {', '.join(flags) or 'none'}."
                 )
             if second in self._next and self._before is not None:
-                return self._before.text(self._next[second], needs)
+                return self._before._value(self._next[second], needs)
             if second in self._values:
-                return self.text(self._values[second], needs)
+                return self._value(self._values[second], needs)
             raise UsageError(
                 f"{place}: there is no value {second!r}{suggestion(second, self._values)}. "
                 f"Known: {', '.join(self._values) or 'none'}."
             )
         finally:
             self._open.pop()
-
-    def _known(self, name: str, place: str) -> Scope:
-        """The round that has this stage."""
-        if name in self.stages:
-            return self
-        if name in self._every and self._before is not None:
-            return self._before._known(name, place)
-        known = ", ".join(self._every)
-        raise UsageError(
-            f"{place}: there is no stage {name!r}{suggestion(name, self._every)}. Known: {known}."
-        )
-
-    def _part(self, name: str) -> Mapping[str, Node]:
-        node = self._tree.get(name)
-        return {} if node is None else node.mapping
-
-
-def _once(stage: Node) -> bool:
-    node = stage.mapping.get("once")
-    if node is None or node.value is None:
-        return False
-    if node.text.lower() not in {"true", "false"}:
-        raise node.error(f"once must be true or false, got {node.text!r}")
-    return node.text.lower() == "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,14 +382,12 @@ def build(tree: Node) -> Pipeline:
         if key not in top or top[key].value is None:
             raise tree.error(f"a pipeline needs {key!r}")
     for name, stage in top["stages"].mapping.items():
-        if not _NAME.fullmatch(name) or name in {"values", "folder", "round"}:
+        if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or name in {"values", "folder", "round"}:
             raise stage.error(
                 f"a stage cannot be called {name!r}: letters, digits, - and _, and no word of our own"
             )
-        if stage.value is not None:
-            stage.only(_STAGE_KEYS, f"the stage {name!r}")
+        stage.only(_STAGE_KEYS, f"the stage {name!r}")
     steps: list[Step] = []
-    scope: Scope | None = None
     rounds = top.get("iterations", Node("1", tree.place))
     if rounds.value is not None:
         if not rounds.text.isdigit() or int(rounds.text) < 1:
@@ -379,61 +397,13 @@ def build(tree: Node) -> Pipeline:
                 "more than one iteration needs `next`: the values that a round takes from the one before it, "
                 "for example model: ${policy.save_path}"
             )
+    first = now = _Round(tree, 1, None)
     for number in range(1, int(rounds.text if rounds.value is not None else 1) + 1):
-        scope = Scope(tree, number, scope)
-        left = {step.name: step for step in (_step(scope, name) for name in scope.stages)}
+        now = first if number == 1 else _Round(tree, number, now)
+        left = {step.name: step for step in map(now.step, now.stages)}
         while left:  # as they stand in the file, but each behind those that it needs
             ready = next((step for step in left.values() if left.keys().isdisjoint(step.needs)), None)
             if ready is None:
                 raise UsageError(f"These stages need each other: {', '.join(left)}.")
             steps.append(left.pop(ready.name))
-    folder = Path(Scope(tree, 1, None).folder)
-    return Pipeline(folder, tuple(steps))
-
-
-def _step(scope: Scope, name: str) -> Step:
-    """One stage of a round, its flags read as its command line reads them."""
-    stage = scope.stages[name]
-    run = _OURS.get(scope.run_of(name), scope.run_of(name))
-    place = stage.mapping["run"]
-    if run in _NO_STEPS or (":" not in run and run not in COMMANDS and run not in stages()):
-        choices = [one for one in (*stages(), *_OURS) if one not in _NO_STEPS]
-        raise place.error(
-            f"there is no stage {run!r} to run{suggestion(run, choices)}. `sweet-rl --help` lists them; a "
-            "function of your own is written module:FUNCTION"
-        )
-    try:
-        function = function_of(run)
-    except UsageError as error:
-        raise UsageError(f"{place.place}: {error}") from None
-    flags = stage_flags(function)
-    known = {each: one.name for one in flags for each in one.names}
-    nodes = {known.get(flag, flag): node for flag, node in scope.flags_of(name).items()}
-    many = next((one.name for one in flags if one.many), None)
-    needs: set[str] = set()
-    listed_words, texts = list[str](), dict[str, str]()
-    for flag, node in nodes.items():
-        if flag == many:
-            listed = node.value if isinstance(node.value, list) else [node]
-            listed_words += [scope.text(one, needs) or "" for one in listed]
-        elif (text := scope.text(node, needs)) is not None:
-            texts[flag] = text
-    if {"save_path", "ckpt_path"} <= {one.name for one in flags} and "save_path" in texts:
-        texts.setdefault("ckpt_path", f"{texts['save_path']}.checkpoints")
-    more, launcher = scope.words(name, needs)
-    arguments = [*(f"--{flag}={text}" for flag, text in texts.items()), *listed_words, *more]
-    try:
-        rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
-        typed = parse.read(function, arguments if rewrite is None else rewrite(arguments))
-        values = values_of(function, typed)
-        single = {one.name: one for one in (*flags, *joined_flags(function, values))}
-        for flag, value in values.items():
-            single[flag].check(value)
-        if settings := getattr(function, "build", None):
-            settings(**values)
-    except SweetRLError as error:  # with the line of the flag that it is about, or else of the stage
-        about = (nodes[flag] for flag in re.findall(r"--(\w+)", str(error)) if flag in nodes)
-        raise UsageError(f"{next(about, stage).place}: stage {name} ({run}): {error}") from None
-    needs |= scope.said_needs(name)
-    words, values = parse.in_front(function, typed.words, values)
-    return Step(scope.full(name), run, words, values, tuple(sorted(needs)), tuple(launcher))
+    return Pipeline(Path(first.folder), tuple(steps))

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -32,6 +33,14 @@ from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY, published_data
 
 GB: Final = 1e9
+_INSTALL: Final = {
+    "deepspeed": "pip install '.[deepspeed]'",
+    "flash_attn": "--set values.flash_attn=false, or pip install flash-attn",
+    "vllm": "--set values.vllm_python=the interpreter of an environment with vLLM, or agent: transformers",
+    "chromium": "apt-get install chromium",
+    "torch": "make install, or pip install '.[training]'",
+    "PIL": "pip install '.[pages]'",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,38 +53,11 @@ class Finding:
     repair: str = ""
 
     def __str__(self) -> str:
-        """One line, and a second one with the repair."""
         line = f"{self.level.upper():<6} {self.what}: {self.seen}"
         return f"{line}\n       repair: {self.repair}" if self.repair else line
 
 
-def fine(what: str, seen: str) -> Finding:
-    """A finding of level "ok"."""
-    return Finding("ok", what, seen)
-
-
-def warn(what: str, seen: str, repair: str) -> Finding:
-    """A finding of level "warn"."""
-    return Finding("warn", what, seen, repair)
-
-
-def missing(what: str, seen: str, repair: str) -> Finding:
-    """A finding of level "wrong"."""
-    return Finding("wrong", what, seen, repair)
-
-
-def _in_hub_cache(name: str, file: str, **kind: str) -> Path | None:
-    """Where the hub's cache has a file of a model or data set."""
-    try:
-        from huggingface_hub import try_to_load_from_cache  # an extra
-        from huggingface_hub.errors import HFValidationError
-    except ImportError:
-        return None
-    try:
-        found = try_to_load_from_cache(name, file, **kind)
-    except HFValidationError:
-        return None
-    return Path(found) if isinstance(found, str) else None
+fine, warn, wrong = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "wrong")
 
 
 # ---- data
@@ -91,19 +73,19 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: 
     if source.endswith(".jsonl") and not Path(source).is_file():
         lists = world_of(world).tasks
         repair = lists.how_to_get(Path(source)) if lists.how_to_get else f"name another file, or {lists.test}"
-        return missing(what, f"there is no file {source!r}", repair)
+        return wrong(what, f"there is no file {source!r}", repair)
     try:
         tasks = load_tasks(source, num_tasks=wanted)
     except SweetRLError as error:
-        return missing(what, str(error), "name another source, or repair the file")
+        return wrong(what, str(error), "name another source, or repair the file")
     if len(tasks) < wanted:
         seen = f"{source} has {len(tasks)} tasks, {wanted} are wanted"
-        return missing(what, seen, f"{variable}={len(tasks)}, or the whole file" if tasks else "another file")
+        return wrong(what, seen, f"{variable}={len(tasks)}, or the whole file" if tasks else "another file")
     named = world_of(world)
-    wrong = next((task for task in tasks if named.tasks.lacks(task)), None)
-    if wrong is not None:
-        seen = f"task {wrong.task_id!r} of {source} has no {named.tasks.lacks(wrong)}"
-        return missing(what, seen, f"tasks of {named.name}, such as {named.tasks.test}")
+    for task in tasks:
+        if lacks := named.tasks.lacks(task):
+            seen = f"task {task.task_id!r} of {source} has no {lacks}"
+            return wrong(what, seen, f"tasks of {named.name}, such as {named.tasks.test}")
     return fine(what, f"{len(tasks)} of {source}")
 
 
@@ -113,33 +95,45 @@ def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Find
     if not named.is_file():
         above = next((folder for folder in named.parents if folder.is_dir()), Path())
         near = sorted([*above.glob(named.name), *above.glob(f"*/{named.name}")])
-        return missing(
-            what, f"there is no file {path!r}", f"{flag}={near[0]}" if near else published_data(named)
-        )
+        repair = f"{flag}={near[0]}" if near else published_data(named)
+        return wrong(what, f"there is no file {path!r}", repair)
     try:
         rows = list(islice(read_rows(path), 100))  # a published file has 15,000 and may take a gigabyte
         for line, row in rows:
             trajectory_from_row(row, path=path, line=line)
     except SweetRLError as error:
-        return missing(what, str(error), f"fetch or make {path} again")
+        return wrong(what, str(error), f"fetch or make {path} again")
     if not rows:
-        return missing(what, f"{path} is empty", "fetch or make it again")
+        return wrong(what, f"{path} is empty", "fetch or make it again")
     entries = [entry for _, row in rows for entry in row["dialogue_history"]]
     turns = [entry for entry in entries if entry.get("role") == "assistant"]
     if not turns or not all(turn.get("input") for turn in turns):
         seen = f"{path}: an agent's turn has no 'input', the prompt that it answered"
-        return missing(what, seen, "take trajectories of simulate_interactions, or published ones")
+        return wrong(what, seen, "take trajectories of simulate_interactions, or published ones")
     count = lines_of(named)
     if count % repeats:
         seen = f"{path} has {count} rows, which is no multiple of {repeats} repeats of each task"
-        return missing(what, seen, "set values.repeats to those that the file has, or fetch the whole file")
+        return wrong(what, seen, "set values.repeats to those that the file has, or fetch the whole file")
     return fine(what, f"{count} rows of {path}, {repeats} of each of {count // repeats} tasks")
 
 
 def lines_of(path: Path) -> int:
-    """How many lines a file has."""
     with path.open("rb") as file:
         return sum(1 for _ in file)
+
+
+def _in_hub_cache(name: str, file: str, **kind: str) -> Path | None:
+    """Where the hub's cache has a file of a model or data set."""
+    try:
+        from huggingface_hub import try_to_load_from_cache  # an extra
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:
+        return None
+    try:
+        found = try_to_load_from_cache(name, file, **kind)
+    except HFValidationError:
+        return None
+    return Path(found) if isinstance(found, str) else None
 
 
 # ---- the machine
@@ -181,8 +175,9 @@ def look_at_output(folder: Path) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        seen = f"{folder} cannot be written: {error.strerror}"
-        return missing("output", seen, "another folder (--set folder=...)")
+        return wrong(
+            "output", f"{folder} cannot be written: {error.strerror}", "another folder (--set folder=...)"
+        )
     return fine("output", f"{folder} can be written")
 
 
@@ -192,11 +187,11 @@ def look_at_disk(folder: Path, needed: float, parts: str) -> Finding:
     free = shutil.disk_usage(there).free
     seen = f"{free / GB:.1f} GB are free at {there}, about {needed / GB:.1f} GB are needed ({parts})"
     if free < needed:
-        repair = "another folder (--set folder=...), room on this disk, or fewer checkpoints"
-        return missing("disk", seen, repair)
-    if free < 1.5 * needed:
-        return warn("disk", seen, "these are estimates: make some room")
-    return fine("disk", seen)
+        return wrong(
+            "disk", seen, "another folder (--set folder=...), room on this disk, or fewer checkpoints"
+        )
+    tight = free < 1.5 * needed
+    return warn("disk", seen, "these are estimates: make some room") if tight else fine("disk", seen)
 
 
 def look_at_gpus(found: Sequence[Gpu], *, processes: int, needed: float, parts: str) -> Finding:
@@ -205,17 +200,17 @@ def look_at_gpus(found: Sequence[Gpu], *, processes: int, needed: float, parts: 
     if not found:
         seen = f"nvidia-smi lists no GPU; {need} are needed ({parts})"
         if processes > 1:
-            return missing(what, seen, "a machine with GPUs, or a launcher with one process")
+            return wrong(what, seen, "a machine with GPUs, or a launcher with one process")
         repair = "none, if the CPU shall train; large models take long"
         return warn(what, f"{seen}, in main memory then", repair)
     if processes > len(found):
         seen = f"{processes} processes are to be launched, and there are {len(found)} GPUs"
-        return missing(what, seen, f"--set values.gpus={len(found)}, if that is enough memory")
+        return wrong(what, seen, f"--set values.gpus={len(found)}, if that is enough memory")
     least, free = min(gpu.total for gpu in found), min(gpu.free for gpu in found)
     seen = f"{need} of each GPU's {least / GB:.1f} GB are needed ({parts})"
     if needed > least:
         more = "more GPUs, --zero_stage 3, --lora_rank, --adam_offload or a smaller --max_len"
-        return missing(what, seen, f"{more} in the configuration")
+        return wrong(what, seen, f"{more} in the configuration")
     if needed > free:
         return warn(what, f"{seen}, and {free / GB:.1f} GB are free", "end what else runs there (nvidia-smi)")
     if needed > 0.9 * least:
@@ -227,30 +222,18 @@ def look_at_main_memory(needed: float) -> Finding:
     """Whether main memory has room for offloaded tensors."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     seen = f"{total / GB:.0f} GB, about {needed / GB:.0f} GB are needed for Adam's states"
-    if needed > total:
-        return missing("main memory", seen, "no --adam_offload, or --lora_rank")
-    return fine("main memory", seen)
-
-
-_INSTALL: Final = {
-    "deepspeed": "pip install '.[deepspeed]'",
-    "flash_attn": "--set values.flash_attn=false, or pip install flash-attn",
-    "vllm": "--set values.vllm_python=the interpreter of an environment with vLLM, or agent: transformers",
-    "chromium": "apt-get install chromium",
-    "torch": "make install, or pip install '.[training]'",
-    "PIL": "pip install '.[pages]'",
-}
+    what, repair = "main memory", "no --adam_offload, or --lora_rank"
+    return wrong(what, seen, repair) if needed > total else fine(what, seen)
 
 
 def look_at_programs(programs: Sequence[str], packages: Sequence[str]) -> list[Finding]:
     """Programs on the path, and packages of this environment, that stages will ask for."""
     lacking = {name: "is not on the path" for name in programs if shutil.which(name) is None}
     lacking |= {name: "is not installed" for name in packages if importlib.util.find_spec(name) is None}
-    what = "programs and packages"
+    what, other = "programs and packages", "install it, or another configuration"
     if not lacking:
         return [fine(what, ", ".join(dict.fromkeys([*programs, *packages])))]
-    other = "install it, or another configuration"
-    return [missing(what, f"{name!r} {why}", _INSTALL.get(name, other)) for name, why in lacking.items()]
+    return [wrong(what, f"{name!r} {why}", _INSTALL.get(name, other)) for name, why in lacking.items()]
 
 
 # ---- models, and what their training needs
@@ -301,7 +284,7 @@ def look_at_model(name: str) -> tuple[Size | None, Finding]:
     try:
         folder = Path(model_path(name)).expanduser()
     except UsageError as error:
-        return None, missing(what, str(error), f"sweet-rl fetch_model {name}")
+        return None, wrong(what, str(error), f"sweet-rl fetch_model {name}")
     if not folder.is_dir():
         cached = _in_hub_cache(name, "config.json")
         if cached is None:
@@ -313,25 +296,23 @@ def look_at_model(name: str) -> tuple[Size | None, Finding]:
             seen = f"{name!r} is no folder and not in the hub's cache; the first stage would fetch it"
             return size, warn(what, seen, f"hf download {name}")
         folder = cached.parent
-    if not (folder / "config.json").is_file():
-        return None, missing(what, f"{folder} has no config.json", f"hf download {name}, or another folder")
-    if lacking := _lacking(folder):
-        return None, missing(what, f"{folder} lacks {lacking}", f"hf download {name}, or another folder")
-    size = size_of(folder)
-    return size, fine(what, f"{folder}: {size.short}")
-
-
-def _lacking(folder: Path) -> str:
-    """What a folder that transformers loads has, and this one has not."""
+    problem = ""
     index = folder / "model.safetensors.index.json"
-    if index.is_file():
+    tokenizers = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+    if not (folder / "config.json").is_file():
+        problem = "has no config.json"
+    elif index.is_file():
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         if gone := sorted(name for name in shards if not (folder / name).is_file()):
-            return f"{len(gone)} of {len(shards)} files of weights ({gone[0]}, ...)"
+            problem = f"lacks {len(gone)} of {len(shards)} files of weights ({gone[0]}, ...)"
     elif not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
-        return "weights (*.safetensors)"
-    tokenizers = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
-    return "" if any((folder / name).is_file() for name in tokenizers) else "a tokenizer"
+        problem = "lacks weights (*.safetensors)"
+    if not problem and not any((folder / name).is_file() for name in tokenizers):
+        problem = "lacks a tokenizer"
+    if problem:
+        return None, wrong(what, f"{folder} {problem}", f"hf download {name}, or another folder")
+    size = size_of(folder)
+    return size, fine(what, f"{folder}: {size.short}")
 
 
 def size_of(folder: Path) -> Size:
@@ -356,8 +337,7 @@ def size_of(folder: Path) -> Size:
     inner = int(config.get("intermediate_size") or 4 * width)
     matrices = 3 if "intermediate_size" in config else 2
     layer = 2 * width * head * (heads + shared) + matrices * width * inner + 2 * width
-    word_matrices = 1 if config.get("tie_word_embeddings") else 2
-    words = word_matrices * int(config.get("vocab_size") or 0) * width
+    words = (1 if config.get("tie_word_embeddings") else 2) * int(config.get("vocab_size") or 0) * width
     return Size(layers * layer + words + width, layers, width)
 
 
@@ -421,22 +401,22 @@ async def _look(server: Server, url: str) -> Finding:
     try:
         client = OpenAIClient([url], api_key=server.key, retry=_ONCE)
     except SweetRLError as error:
-        return missing(server.what, str(error), "correct the variable with the key")
+        return wrong(server.what, str(error), "correct the variable with the key")
     try:
-        seen = await asyncio.wait_for(_ask(server, client, shown(url)), timeout=2 * _ONCE.timeout_s)
+        found = await asyncio.wait_for(_ask(server, client, shown(url)), timeout=2 * _ONCE.timeout_s)
     except RequestFailed as error:
         failure = error.failure
         status = f" {failure.status}" if failure.status else ""
-        words = f"{shown(url)} did not answer a small request ({failure.kind}{status}: {failure.detail})"
-        seen = missing(server.what, words, server.start)
+        seen = f"{shown(url)} did not answer a small request ({failure.kind}{status}: {failure.detail})"
+        found = wrong(server.what, seen, server.start)
     except (SweetRLError, TimeoutError) as error:
-        words = str(error).partition(" Correct the address")[0] or f"{shown(url)} does not answer in time"
-        seen = missing(server.what, words, server.start)
+        seen = str(error).partition(" Correct the address")[0] or f"{shown(url)} does not answer in time"
+        found = wrong(server.what, seen, server.start)
     finally:
         await client.close()
-    if seen.level == "wrong" and server.late:
-        return warn(seen.what, f"{seen.seen} (it is asked in the last stages)", seen.repair)
-    return seen
+    if found.level == "wrong" and server.late:
+        return warn(found.what, f"{found.seen} (it is asked in the last stages)", found.repair)
+    return found
 
 
 async def _ask(server: Server, client: OpenAIClient, url: str) -> Finding:
@@ -448,17 +428,15 @@ async def _ask(server: Server, client: OpenAIClient, url: str) -> Finding:
             raise  # a server need not list its models where one is named
     if model == "auto":
         if not offered:
-            return missing(server.what, f"{url} offers no model", server.start)
+            return wrong(server.what, f"{url} offers no model", server.start)
         model = offered[0]
     elif offered and model not in offered:
         seen = f"{url} offers {', '.join(offered)}, and not {model!r}"
-        return missing(server.what, seen, "name what it offers, or start the other one")
+        return wrong(server.what, seen, "name what it offers, or start the other one")
     if server.chat:
-        content: Json = server.prompt
-        if server.pictures:
-            picture = {"type": "image_url", "image_url": {"url": _PICTURE}}
-            content = [{"type": "text", "text": content}, *[picture] * server.pictures]
-        messages = [{"role": "user", "content": content}]
+        picture = {"type": "image_url", "image_url": {"url": _PICTURE}}
+        seeing: Json = [{"type": "text", "text": server.prompt}, *[picture] * server.pictures]
+        messages = [{"role": "user", "content": seeing if server.pictures else server.prompt}]
         limits = {"max_tokens": server.max_tokens, "temperature": 0}
         await client.chat({"model": model, "messages": messages, **limits})
     else:

@@ -61,7 +61,7 @@ def run(flags: RunFlags, /, *set: str) -> None:
     from sweet_rl.pipelines.needs import look, plan
     from sweet_rl.pipelines.pipeline import build, laid_over, override, read_file
     from sweet_rl.pipelines.preflight import gpus
-    from sweet_rl.pipelines.running import How, run_steps
+    from sweet_rl.pipelines.running import run_steps
 
     tree = functools.reduce(laid_over, map(read_file, listed(flags.file)))
     for setting in set:
@@ -70,14 +70,13 @@ def run(flags: RunFlags, /, *set: str) -> None:
     if flags.only and flags.until:
         raise UsageError("--only and --until exclude each other.")
     steps = pipeline.chosen(only=listed(flags.only), until=listed(flags.until))
-    planned = plan(steps, pipeline.folder)
+    to_run, lines = plan(steps, pipeline.folder)
     if flags.dry_run:
-        for line in planned.lines():
-            print(line)
+        print(*lines, sep="\n")
         return
-    if flags.preflight != "no" and planned.to_run:
+    if flags.preflight != "no" and to_run:
         wrong = 0
-        for finding in look(planned.to_run, pipeline.folder, pipeline.steps):
+        for finding in look(to_run, pipeline.folder, pipeline.steps):
             print(finding, flush=True)
             wrong += finding.level == "wrong"
         if wrong:
@@ -88,7 +87,7 @@ def run(flags: RunFlags, /, *set: str) -> None:
     if flags.preflight == "only":
         return
     alone = not gpus() and not any(step.launcher for step in steps)
-    run_steps(steps, pipeline.folder, How(jobs=flags.jobs, fresh=not alone, replace=flags.replace))
+    run_steps(steps, pipeline.folder, jobs=flags.jobs, fresh=not alone, replace=flags.replace)
     print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")
 
 

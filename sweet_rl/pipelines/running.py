@@ -41,23 +41,88 @@ from sweet_rl.types import Json
 _WATCH_S: Final = 0.2  # how often a worker looks whether its pipeline still runs
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """How steps are run."""
+def run_steps(
+    steps: Sequence[Step],
+    folder: Path,
+    *,
+    jobs: int = 1,
+    fresh: bool = True,
+    small: bool = False,
+    replace: bool = False,
+) -> None:
+    """Run the steps that are not done, each once its `needs` and `after` are.
 
-    jobs: int = 1  # at once
-    fresh: bool = True  # a process for each; else one keeps torch loaded, and what it holds of a GPU's memory
-    small: bool = False  # one thread a process, and a step's output goes to a file: for many small steps
-    replace: bool = False  # throw away what a changed step made before; else it is moved aside
+    Args:
+        steps: all of the pipeline.
+        folder: in which the pipeline writes.
+        jobs: steps at once.
+        fresh: a process for each; else one keeps torch loaded, and what it holds of a GPU's memory.
+        small: one thread a process, and a step's output goes to a file: for many small steps.
+        replace: throw away what a changed step made before; else it is moved aside.
+    """
+    places = {step.name: f"{number}/{len(steps)}" for number, step in enumerate(steps, 1)}
+    waiting, running = list(steps), dict[Future[float], Step]()
 
+    def say(step: Step, words: str) -> None:
+        print(f"[{places[step.name]}] {step.name}: {words}", flush=True)
 
-def run_steps(steps: Sequence[Step], folder: Path, how: How | None = None) -> None:
-    """Run the steps that are not done."""
-    how = how or How()
+    def to_run(step: Step, look: Look) -> Step | None:
+        """The step as it is to be run; None for one that is done."""
+        if look.state == "done":
+            progress.done += 1
+            progress.first += 1
+            say(step, "done")
+            return None
+        if look.record is None:
+            say(step, look.why)
+            return step
+        if look.state == "begun" and (resumed := step.resumed(outputs_of(look.record))) is not None:
+            say(step, f"{look.why}: resumes")
+            return resumed
+        say(step, f"{look.why}: runs again")
+        if look.state == "begun" or replace:
+            for path in outputs_of(look.record):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+                place_of(path, folder=False).unlink(missing_ok=True)
+        else:
+            for was, place in _move_aside(look.record, folder):
+                say(step, f"{was} is now {place}")
+        return step
+
     with locked(folder / "pipeline"):
         tracking.writes(folder, folder=True, continues=True)
-        with _workers(how) as pool:
-            _Run(steps, folder, how, pool).go()
+        with workers(jobs, fresh=fresh, small=small) as pool:
+            progress = tracking.progresses("stage", len(steps))
+            while waiting or running:
+                records = Records(folder, steps)
+                for step in list(waiting):
+                    if len(running) >= jobs:
+                        break
+                    ahead = {one.name for one in (*waiting, *running.values())}
+                    if ahead.isdisjoint((*step.needs, *step.after)):
+                        waiting.remove(step)
+                        if (ready := to_run(step, records.look(step))) is not None:
+                            print(f"[{places[step.name]}] $ {ready.command}", flush=True)
+                            running[pool.submit(_run, ready, folder, small=small)] = step
+                for one in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                    step = running[one]
+                    try:
+                        seconds = one.result()
+                    except BrokenProcessPool:
+                        why = "its process was killed; is there enough memory?"
+                    except Exception as error:  # noqa: BLE001 - whatever it is, the person wants to know the step
+                        why = str(error) or type(error).__name__
+                    else:
+                        del running[one]
+                        progress.done += 1
+                        say(step, f"after {seconds:.0f} s")
+                        continue
+                    log = f"\nIts output: {_log(step, folder)}" if small else ""
+                    words = f"The stage {step.name} failed: {why}\nIts command: {step.command}{log}"
+                    raise ServiceError(words) from None
 
 
 def seconds_of(folder: Path, steps: Sequence[Step]) -> dict[str, float]:
@@ -68,100 +133,25 @@ def seconds_of(folder: Path, steps: Sequence[Step]) -> dict[str, float]:
     return {name: float(seconds) for _, name, seconds in known}
 
 
-class _Run:
-    """One run of a pipeline."""
-
-    def __init__(self, steps: Sequence[Step], folder: Path, how: How, pool: ProcessPoolExecutor) -> None:
-        self._waiting, self._folder, self._how, self._pool = list(steps), folder, how, pool
-        self._places = {step.name: f"{number}/{len(steps)}" for number, step in enumerate(steps, 1)}
-        self._steps = steps
-        self._running: dict[Future[float], Step] = {}
-        self._progress = tracking.progresses("stage", len(steps))
-
-    def go(self) -> None:
-        while self._waiting or self._running:
-            self._begin()
-            if not self._running:
-                continue
-            finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
-            for one in finished:
-                step = self._running[one]
-                try:
-                    seconds = one.result()
-                except BrokenProcessPool:
-                    why = "its process was killed; is there enough memory?"
-                except Exception as error:  # noqa: BLE001 - whatever it is, the person wants to know the step
-                    why = str(error) or type(error).__name__
-                else:
-                    del self._running[one]
-                    self._progress.done += 1
-                    self._say(step, f"after {seconds:.0f} s")
-                    continue
-                log = f"\nIts output: {_log(step, self._folder)}" if self._how.small else ""
-                raise ServiceError(
-                    f"The stage {step.name} failed: {why}\nIts command: {step.command}{log}"
-                ) from None
-
-    def _begin(self) -> None:
-        """Begin what may begin; what is done is skipped."""
-        records = Records(self._folder, self._steps)
-        for step in list(self._waiting):
-            if len(self._running) >= self._how.jobs:
-                return
-            ahead = {one.name for one in (*self._waiting, *self._running.values())}
-            if not ahead.isdisjoint((*step.needs, *step.after)):
-                continue
-            self._waiting.remove(step)
-            ready = self._ready(step, records)
-            if ready is not None:
-                print(f"[{self._places[step.name]}] $ {ready.command}", flush=True)
-                self._running[self._pool.submit(_run, ready, self._folder, small=self._how.small)] = step
-
-    def _ready(self, step: Step, records: Records) -> Step | None:
-        """The step as it is to be run; None for one that is done."""
-        look = records.look(step)
-        if look.state == "done":
-            self._progress.done += 1
-            self._progress.first += 1
-            self._say(step, "done")
-            return None
-        if look.record is None:
-            self._say(step, look.why)
-            return step
-        if look.state == "begun" and (resumed := step.resumed(outputs_of(look.record))) is not None:
-            self._say(step, f"{look.why}: resumes")
-            return resumed
-        self._say(step, f"{look.why}: runs again")
-        if look.state == "begun" or self._how.replace:
-            remove(look.record)
-        else:
-            for was, place in move_aside(look.record, self._folder):
-                self._say(step, f"{was} is now {place}")
-        return step
-
-    def _say(self, step: Step, words: str) -> None:
-        print(f"[{self._places[step.name]}] {step.name}: {words}", flush=True)
-
-
 def _log(step: Step, folder: Path) -> Path:
     return folder / "logs" / f"{step.name}.log"
 
 
 @contextlib.contextmanager
-def _workers(how: How) -> Iterator[ProcessPoolExecutor]:
+def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecutor]:
     """Processes that run steps."""
     ours = {PARENT: tracking.run_id() or ""}
-    if how.small:
+    if small:
         ours |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     saved = {name: os.environ.get(name) for name in ours}
     os.environ |= ours
     try:
         with ProcessPoolExecutor(
-            how.jobs,
+            jobs,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_in_worker,
             initargs=(os.getpid(),),
-            max_tasks_per_child=1 if how.fresh else None,
+            max_tasks_per_child=1 if fresh else None,
         ) as pool:
             try:
                 yield pool
@@ -337,7 +327,7 @@ def outputs_of(record: Mapping[str, Json], *, in_place: bool = False) -> list[Pa
     return [_place(record, str(one["path"])) for one in outputs if in_place or "changed_in_place" not in one]
 
 
-def move_aside(record: Mapping[str, Json], folder: Path) -> list[tuple[Path, Path]]:
+def _move_aside(record: Mapping[str, Json], folder: Path) -> list[tuple[Path, Path]]:
     """Move what a run wrote, with its records, out of the way: where each thing was, and is. A kill loses nothing."""
     moved = []
     target = folder / ASIDE / f"{record['step']['name'].replace('/', '-')}-{record['id']}"
@@ -351,16 +341,6 @@ def move_aside(record: Mapping[str, Json], folder: Path) -> list[tuple[Path, Pat
                 shutil.move(one, place)
                 moved += [(one, place)] if one == path else []
     return moved
-
-
-def remove(record: Mapping[str, Json]) -> None:
-    """Remove what a run wrote, and its records."""
-    for path in outputs_of(record):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-        place_of(path, folder=False).unlink(missing_ok=True)
 
 
 def _began(record: Mapping[str, Json]) -> str:

@@ -25,6 +25,7 @@ from sweet_rl.types import Json
 _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
 """Flags with which a stage resumes what it left; the first that it has count."""
 
+COPY: Final = "sweet_rl.pipelines.steps:copy"
 _PLAIN: Final = re.compile(r"(?<![\w./-])[./-]*+\w[\w./-]*+")
 """A path that can be told from what stands around it; the current folder cannot."""
 
@@ -104,12 +105,9 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
     """Steps of chains: in a chain they follow each other, and a round waits for the ones before it.
 
     What a step uses of an earlier round are files that it names, which are compared by digest. So chains that
-    join a round, as those of more seeds do, let nothing run again.
-
-    Args:
-        folder: in which all of them write. A step then waits only for those of earlier rounds that made what
-            it names: for all that name it in the first round that does. A folder whose path has other signs
-            than letters, digits, / . _ and - is as none.
+    join a round, as those of more seeds do, let nothing run again. Where all of them write in one `folder`, a step waits
+    only for those of earlier rounds that made what it names: for all that name it in the first round that does. A folder
+    whose path has other signs than letters, digits, / . _ and - is as none.
     """
     told = folder is not None and _PLAIN.fullmatch(str(folder))
     made_at, made_within = (

@@ -51,11 +51,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
 
 
 def parse_line(line: bytes, path: str | Path | None, number: int) -> dict[str, Json]:
-    """One line of JSON to an object; NaN and Infinity are refused, as JSON does.
-
-    Raises:
-        DataError: names file and line.
-    """
+    """One line of JSON to an object, or DataError; NaN and Infinity are refused, as JSON does."""
 
     def fail(problem: str, repair: str) -> NoReturn:
         raise DataError(problem, path=path, line=number, value=line[:80], repair=repair) from None
@@ -70,22 +66,15 @@ def parse_line(line: bytes, path: str | Path | None, number: int) -> dict[str, J
     except RecursionError:
         fail("is nested too deeply", "Remove this line.")
     except ValueError as error:
-        fail(
-            f"is not JSON ({error})",
-            "One JSON object a line is expected; a line cut off by a crash can be deleted.",
-        )
+        repair = "One JSON object a line is expected; a line cut off by a crash can be deleted."
+        fail(f"is not JSON ({error})", repair)
     if not isinstance(row, dict):
         fail("must hold one JSON object", "A JSON Lines file has one {...} a line.")
     return row
 
 
 def check_yaml(text: str, path: str | Path) -> None:
-    """Refuse YAML that no reader survives: too deep, or whose aliases stand for too much.
-
-    Raises:
-        UsageError: names file and line.
-        YAMLError: it is no YAML.
-    """
+    """Refuse YAML that no reader survives: too deep, or whose aliases stand for too much. YAMLError: it is none."""
     import yaml
 
     opened: list[
@@ -117,20 +106,12 @@ def check_yaml(text: str, path: str | Path) -> None:
 
 
 def load_tasks_file(path: str | Path) -> list[Task]:
-    """All tasks of a ColBench JSON Lines file, each with an identity of its own.
-
-    Raises:
-        UsageError, DataError: see `read_rows` and `task_from_row`.
-    """
+    """All tasks of a ColBench JSON Lines file, each with an identity of its own; errors as `read_rows`, `task_from_row`."""
     return unique_tasks(task_from_row(row, path=path, line=line) for line, row in read_rows(path))
 
 
 def load_trajectories(path: str | Path) -> list[Trajectory]:
-    """All trajectories of a file, ours or a published one, in file order.
-
-    Raises:
-        UsageError, DataError: see `read_rows` and `trajectory_from_row`.
-    """
+    """All trajectories of a file, ours or a published one, in file order; errors as `read_rows`, `trajectory_from_row`."""
     return trajectories_from_rows(list(read_rows(path)), path=path)
 
 
@@ -156,13 +137,7 @@ def stamp_of(path: str | Path) -> Stamp | None:
 def replace_file(path: str | Path, chunks: Iterable[bytes], as_read: Stamp | None = None) -> Stamp:
     """Write the chunks to `path`, at once or not at all, and survive a power cut.
 
-    Args:
-        path: the file.
-        chunks: its new content.
-        as_read: the stamp of the file that was read; another one is not replaced.
-
-    Returns:
-        The stamp of the new file.
+    Where the file is another one than that of the stamp `as_read`, it is not replaced. Returns the stamp of the new file.
 
     Raises:
         UsageError: the file is another one than was read; the content is beside it.
@@ -172,7 +147,8 @@ def replace_file(path: str | Path, chunks: Iterable[bytes], as_read: Stamp | Non
     temporary: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        os.umask(umask := os.umask(0))  # there is no other way to ask for it
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~umask
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(chunks)
@@ -211,40 +187,23 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+Row: TypeAlias = tuple[int, dict[str, Json]]
+Rows: TypeAlias = Iterator[Row]
 
 
-Rows: TypeAlias = Iterator[tuple[int, dict[str, Json]]]
-
-
-def rows_of(
-    name: str, *, most: int, split: str = "train", test_split: str = "test"
-) -> tuple[list[tuple[int, dict[str, Json]]], list[tuple[int, dict[str, Json]]]]:
+def rows_of(name: str, *, most: int, split: str = "train", test_split: str = "test") -> tuple[list[Row], ...]:
     """Numbered rows of a file or of a data set on the hub, and of its test split; at most `most` of each.
 
-    Args:
-        name: a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name
-            on the hub (`name@data_dir`).
-        most: rows of each.
-        split: of a data set on the hub.
-        test_split: of such a set, if it has one.
+    `name` is a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name on the hub
+    (`name@data_dir`), which has the splits.
 
     Raises:
         UsageError: there is no such data, or a package is missing.
         DataError: names the row that is no object.
     """
     suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
-    readers = {
-        "jsonl": read_rows,
-        "ndjson": read_rows,
-        "json": _read_json,
-        "csv": _read_csv,
-        "parquet": _read_parquet,
-    }
-    read = readers.get(suffix.rpartition(".")[2])
+    readers = {"jsonl": read_rows, "ndjson": read_rows, "json": _read_json, "csv": _read_csv}
+    read = (readers | {"parquet": _read_parquet}).get(suffix.rpartition(".")[2])
     if read is None and Path(name).is_file():
         raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
     splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
@@ -290,7 +249,7 @@ def _read_csv(path: str) -> Rows:
         raise DataError(f"is no CSV ({error})", path=path, line=reader.line_num) from error
 
 
-def _read_parquet(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
+def _read_parquet(path: str) -> Rows:
     """A Parquet file, its rows numbered from 1."""
     try:
         import pyarrow.parquet as parquet

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sweet_rl.errors import DataError, StorageError, UsageError
@@ -70,17 +69,11 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def begin(self) -> None:
-        """From now on the file is this run's: there, whole, and empty with `overwrite`.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """From now on the file is this run's: there, whole, and empty with `overwrite`; or StorageError."""
         if self._begun:
             return
         if self._descriptor < 0:
@@ -108,12 +101,9 @@ class Journal:
             raise error
 
     async def append_soon(self, row: Json) -> int:
-        """Append a row and return once it is on the disk, while other episodes continue.
+        """Append a row and return, once it is on the disk, the byte where its line begins; other episodes continue.
 
         Rows that arrive while the disk is busy are written together, so that the disk's latency is paid once.
-
-        Returns:
-            The byte where the row's line begins, for `read`.
 
         Raises:
             StorageError: this row is not in the file.

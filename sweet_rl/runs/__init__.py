@@ -18,6 +18,7 @@ from sweet_rl.rollout import Episode
 from sweet_rl.types import Json, StopReason
 
 Key = tuple[str, int]
+Settings = Mapping[str, Json]
 
 _FAILED = frozenset(reason.value for reason in StopReason if reason.failed)
 
@@ -60,9 +61,8 @@ def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
     if target.is_dir():
         raise UsageError(f"--{flag} {str(path)!r} is a folder; name a file in it.")
     if not overwrite and target.exists() and target.stat().st_size:
-        raise UsageError(
-            f"{str(path)!r} exists already. Pass --overwrite to replace it, or choose another --{flag}."
-        )
+        ways = f"Pass --overwrite to replace it, or choose another --{flag}."
+        raise UsageError(f"{str(path)!r} exists already. {ways}")
 
 
 def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
@@ -71,16 +71,15 @@ def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
     if target.is_file():
         raise UsageError(f"--{flag} {str(path)!r} is a file; name a folder.")
     if not overwrite and target.is_dir() and any(target.iterdir()):
-        raise UsageError(
-            f"{str(path)!r} holds something already. Pass --overwrite to replace it, or choose another --{flag}."
-        )
+        ways = f"Pass --overwrite to replace it, or choose another --{flag}."
+        raise UsageError(f"{str(path)!r} holds something already. {ways}")
 
 
 def plan(
     episodes: Sequence[Episode],
     rows: Sequence[tuple[int, dict[str, Json]]],
     *,
-    settings: Mapping[str, Json],
+    settings: Settings,
     path: str | Path,
     force: bool = False,
     retry_failed: bool = True,
@@ -88,17 +87,14 @@ def plan(
 ) -> Run:
     """Compare the rows on disk with the plan.
 
-    An episode that failed is played again. Its row stays until a complete run is brought into order; of
-    several rows of one episode the last counts, and all before it must have failed.
+    An episode that failed is played again, unless told (`retry_failed`). Its row stays until a complete run is brought
+    into order; of several rows of one episode the last counts, and all before it must have failed.
 
     Args:
         episodes: all episodes in final order (`sweet_rl.rollout.schedule`).
         rows: what the file holds, with line numbers.
         settings: what this run would write into `provenance.settings`.
-        path: the file, for errors.
         force: accept rows of other tasks and settings; they are kept.
-        retry_failed: False leaves episodes that failed as they are.
-        repair: what a person can do about a file that was made another way.
 
     Raises:
         UsageError: the file was made from other tasks or with other settings, and `force` is not set.
@@ -122,14 +118,9 @@ def plan(
             if theirs is not None:
                 check_settings(theirs, settings, where, repair)
         if key in done and key not in failed:
-            raise DataError(
-                "is an episode that is in the file twice",
-                path=path,
-                line=line,
-                field="task_id, sample_index",
-                value=key,
-                repair=f"Delete this line or line {done[key]}.",
-            )
+            twice, field = "is an episode that is in the file twice", "task_id, sample_index"
+            repair = f"Delete this line or line {done[key]}."
+            raise DataError(twice, path=path, line=line, field=field, value=key, repair=repair)
         done[key] = line
         (failed.add if has_failed(row) else failed.discard)(key)
     kept = done.keys() - failed if retry_failed else done.keys()
@@ -143,17 +134,8 @@ def has_failed(row: Mapping[str, Json]) -> bool:
     return isinstance(reason, str) and reason in _FAILED
 
 
-def check_settings(
-    theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str, repair: str = HOW_TO_MIX
-) -> None:
-    """Refuse to continue a file that was made with other settings.
-
-    Args:
-        theirs: the settings of a row on disk.
-        ours: those of this run.
-        where: the row, for the message.
-        repair: what a person can do.
-    """
+def check_settings(theirs: Settings, ours: Settings, where: str, repair: str = HOW_TO_MIX) -> None:
+    """Refuse to continue a file that was made with other settings; `where` is the row whose settings are `theirs`."""
     changed = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
     if changed:
         differences = ", ".join(f"{n} was {theirs.get(n)!r}, is {ours.get(n)!r}" for n in changed)

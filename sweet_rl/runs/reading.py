@@ -164,10 +164,7 @@ def load_prices(path: str) -> dict[str, Price]:
     prices: dict[str, Price] = {}
     for name, entry in table.items():
         fits = isinstance(entry, dict) and set(entry) == {"input", "output"}
-        if not fits or not all(
-            isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf
-            for v in entry.values()
-        ):
+        if not fits or not all(type(one) in {int, float} and 0 <= one < math.inf for one in entry.values()):
             raise UsageError(f"--prices {path!r}: {name!r} is {entry!r}. {_FORMAT}")
         prices[name] = Price(**entry)
     return prices
@@ -194,11 +191,9 @@ def cost_of(usage: Mapping[str, Mapping[str, Json]], prices: Mapping[str, Price]
                 millions = used["prompt_tokens"] * price.input + used["completion_tokens"] * price.output
                 parts.append(millions / 1e6)
         roles[role] = round(sum(parts), 6) if len(parts) == len(models) else None
-    known = [dollars for dollars in roles.values() if dollars is not None]
-    total = round(sum(known), 6) if len(known) == len(roles) else None
-    return {"usd": total, **{f"{role}_usd": dollars for role, dollars in roles.items()}} | (
-        {"unknown": unknown} if unknown else {}
-    )
+    total = None if None in roles.values() else round(sum(roles.values()), 6)
+    by_role = {f"{role}_usd": dollars for role, dollars in roles.items()}
+    return {"usd": total, **by_role} | ({"unknown": unknown} if unknown else {})
 
 
 _SILENT_S: Final = 60.0

@@ -392,7 +392,6 @@ class Record:
         if changes := self.server_changes():
             session["server_changes"] = changes
         sessions = [*self._earlier, session]
-        usage = added([one.get("usage") or {} for one in sessions])
         content: dict[str, Json] = {
             "format": FORMAT,
             "id": self.id,
@@ -404,18 +403,17 @@ class Record:
             "wall_s": round(sum(one.get("wall_s") or 0.0 for one in sessions), 2),
             "command": session["command"],
             "outputs": sorted(self._outputs.values(), key=lambda entry: "changed_in_place" in entry),
-            "usage": usage,
+            "usage": self.usage(),
         }
-        if changes:
-            content["server_changes"] = changes
-        if self._prices is not None:
-            content["cost"] = cost_of(usage, self._prices)
-        if self._parent is not None:
-            content["parent"] = self._parent
-        if self._step is not None:
-            content["step"] = {"name": self._step, "flags": self._flags}
-        if os.environ.get("WORLD_SIZE", "1") != "1":
-            content["processes"] = int(os.environ["WORLD_SIZE"])
+        processes = os.environ.get("WORLD_SIZE", "1")
+        known = {
+            "server_changes": changes or None,
+            "cost": self.cost(),
+            "parent": self._parent,
+            "step": None if self._step is None else {"name": self._step, "flags": self._flags},
+            "processes": None if processes == "1" else int(processes),
+        }
+        content |= {name: value for name, value in known.items() if value is not None}
         if (progress := self._progress) is not None:
             self._look()
             speed = self._per_s(progress)
@@ -457,10 +455,8 @@ class Record:
 
 
 def _warn(tracker: Tracker, error: Exception) -> None:
-    print(
-        f"{type(tracker).__name__} has failed and gets no more numbers: {first_line(error)} The run goes on.",
-        file=sys.stderr,
-    )
+    name, why = type(tracker).__name__, first_line(error)
+    print(f"{name} has failed and gets no more numbers: {why} The run goes on.", file=sys.stderr)
 
 
 def _state_of(path: Path) -> Json:

@@ -49,14 +49,14 @@ def run_study(kind: str, study: Any, jobs: int) -> None:
     A kind is a folder: `recipe.rounds` are its steps, `results.results` reads what they made, and
     `full_study.json`, the study on fresh seeds with all settings chosen before, is shown beside that.
     """
-    from sweet_rl.pipelines.running import How, run_steps, seconds_of
+    from sweet_rl.pipelines.running import run_steps, seconds_of
 
     recipe, reading = (
         importlib.import_module(f"sweet_rl.studies.{kind}.{part}") for part in ("recipe", "results")
     )
     started, folder = time.perf_counter(), study.folder
     steps = in_rounds(recipe.rounds(study), folder)
-    run_steps(steps, folder, How(jobs=jobs, fresh=False, small=True))
+    run_steps(steps, folder, jobs=jobs, fresh=False, small=True)
     found = reading.results(study, seconds_of(folder, steps))
     finish(folder, beside(found, Path(__file__).parent / kind / "full_study.json"))
     print(f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser.")

@@ -183,13 +183,9 @@ class DesignContents:
             "hidden": trajectory.task.ground_truth,
             "target": shown[TARGET],
             "drafts": [
-                {
-                    "turn": draft.turn,
-                    "picture": shown[str(draft.turn)],
-                    "failure": draft.failure,
-                    "grades": seen.grades.get(draft.turn),
-                }
-                for draft in seen.drafts
+                {"turn": one.turn, "picture": shown[str(one.turn)], "failure": one.failure}
+                | {"grades": seen.grades.get(one.turn)}
+                for one in seen.drafts
             ],
             "answer": {"turn": turn, "picture": shown.get(ANSWER)} if _has_answer(trajectory) else None,
             "metric": metric_of(trajectory),
@@ -203,10 +199,11 @@ class DesignContents:
         picture = seen.pictures.get(name) if seen is not None else None
         return picture.read() if isinstance(picture, Picture) else None
 
-    def pictures(self, position: int) -> Iterator[str]:
-        """Names of the pictures of one trajectory that could be rendered."""
-        found = self._seen[position].pictures
-        return (name for name, picture in found.items() if isinstance(picture, Picture))
+    def of_row(self, position: int) -> Iterator[tuple[str, bytes]]:
+        """The pictures of a prepared row that are there, by their names."""
+        for name in self._seen[position].pictures:
+            if (picture := self.picture(position, name)) is not None:
+                yield name, picture
 
     async def close(self) -> None:
         """Stop rendering and end the browsers."""
@@ -259,10 +256,8 @@ def _notes(trajectory: Trajectory) -> list[str]:
     """What grading met on its way, in words, without the paths of files."""
     details = trajectory.extra.get("grading_details")
     failures = details.get("failures") if isinstance(details, Mapping) else None
-    if not isinstance(failures, list):
-        return []
     notes = []
-    for failure in failures:
+    for failure in failures if isinstance(failures, list) else ():
         if isinstance(failure, Mapping):
             kind = str(failure.get("kind", "")).replace("_", " ")
             notes.append(kind if kind in _WITH_PATHS else f"{kind}: {failure.get('detail', '')}")

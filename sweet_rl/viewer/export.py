@@ -11,7 +11,6 @@ import asyncio
 import base64
 import contextlib
 import hashlib
-import html
 import itertools
 import json
 import shutil
@@ -61,32 +60,17 @@ def build_page(title: str, *, served: bool, folder: bool = False) -> Page:
     """
     style = "".join(map(static_text, _STYLES))
     scripts = [static_text(name) for name in _SCRIPTS]
-    own_server = "'self'" if served else "'none'"
+    own_server, names = "'self'" if served else "'none'", "rows" if folder else "'none'"
     beside = " 'self' file:" if folder else ""
     images = " 'self'" if served else beside
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {' '.join(map(source_hash, scripts))}{beside}",
-            f"style-src {source_hash(style)}",
-            f"img-src data:{images}",
-            f"connect-src {own_server}",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types rows" if folder else "trusted-types 'none'",
-        ]
+    policy = (
+        f"default-src 'none'; script-src {' '.join(map(source_hash, scripts))}{beside}; "
+        f"style-src {source_hash(style)}; img-src data:{images}; connect-src {own_server}; base-uri 'none'; "
+        f"form-action 'none'; require-trusted-types-for 'script'; trusted-types {names}"
     )
-    parts = {
-        "<!--policy-->": html.escape(policy),
-        "<!--title-->": html.escape(title),
-        "<!--style-->": f"<style>{style}</style>",
-        "<!--scripts-->": "\n".join(f"<script>{script}</script>" for script in scripts),
-    }
-    head, tail = static_text("index.html").split(_DATA)
-    for marker, part in parts.items():
-        head, tail = head.replace(marker, part), tail.replace(marker, part)
-    return Page(head, tail, policy)
+    page = _rendered("sweet_rl.viewer", "index.html", policy, style=style, scripts=scripts, title=title)
+    head, tail = page.split(_DATA)
+    return Page(head, f"{tail}\n", policy)
 
 
 def data_block(element_id: str, values: Iterable[Json]) -> Iterator[str]:
@@ -119,24 +103,14 @@ def source_hash(text: str) -> str:
 def from_template(
     package: str, template: str, *, style: str, script: str = "", rules: Sequence[str] = (), **given: Any
 ) -> str:
-    """A report from a jinja2 template, which has `policy`, `style` and `script` beside what is given.
+    """A report from a jinja2 template, which has `policy`, `style` and `scripts` beside what is given; `base.html` is ours.
 
     A package has the folders `templates` and `static`, where template, style and script are named; without a script none may
     run. `rules` are further ones of the Content-Security-Policy.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # the viewer has no need of them
-    from markupsafe import Markup
-
     own = files(package) / "static"
     css = "".join(map(static_text, _REPORT_STYLES)) + (own / style).read_text(encoding="utf-8")
     javascript = (own / script).read_text(encoding="utf-8") if script else ""
-    environment = Environment(
-        loader=PackageLoader(package),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     policy = [
         "default-src 'none'",
         *([f"script-src {source_hash(javascript)}"] if script else []),
@@ -147,12 +121,25 @@ def from_template(
         "form-action 'none'",
         *(["require-trusted-types-for 'script'"] if script else []),
     ]
-    return environment.get_template(template).render(
-        policy="; ".join(policy),
-        style=Markup(css),  # noqa: S704 - files of packages
-        script=Markup(javascript),  # noqa: S704 - likewise
-        **given,
+    return _rendered(package, template, "; ".join(policy), style=css, scripts=[javascript], **given)
+
+
+def _rendered(
+    package: str, template: str, policy: str, *, style: str, scripts: Sequence[str], **given: Any
+) -> str:
+    """A template of a package, or of ours; everything is escaped but style and scripts, which are packages' files."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # not loaded for help
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("sweet_rl.viewer")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    css, *javascript = map(Markup, (style, *scripts))
+    return environment.get_template(template).render(policy=policy, style=css, scripts=javascript, **given)
 
 
 @dataclass(slots=True)
@@ -200,7 +187,7 @@ def _chunks(library: Library, runner: asyncio.Runner, album: _Album, exported: E
     def counted(shown: Shown) -> Iterator[Json]:
         for position, row in _rows(shown, runner):
             exported.rows += 1
-            for name, picture in _pictures(shown, position):
+            for name, picture in shown.pictures.of_row(position) if shown.pictures else ():
                 album.add(f"{shown.number}/{position}/{name}", picture)
             yield row
 
@@ -244,14 +231,6 @@ def _rows(shown: Shown, runner: asyncio.Runner) -> Iterator[tuple[int, dict[str,
         yield from ((position, shown.row(position)) for position in positions)
 
 
-def _pictures(shown: Shown, position: int) -> Iterator[tuple[str, bytes]]:
-    """The pictures of a prepared row by their names."""
-    if shown.pictures is not None:
-        for name in shown.pictures.pictures(position):
-            if (picture := shown.pictures.picture(position, name)) is not None:
-                yield name, picture
-
-
 def _folder(library: Library, out: Path, runner: asyncio.Runner) -> Exported:
     """A page with scripts of rows and pictures beside it, made elsewhere and put in its place at once or not at all."""
     exported, pictures, made = Exported(out / "index.html"), list[str](), Path()
@@ -273,7 +252,7 @@ def _folder(library: Library, out: Path, runner: asyncio.Runner) -> Exported:
                     file.write("]);\n")
                 exported.rows += len(chunk)
                 for position, _ in chunk:
-                    for name, picture in _pictures(shown, position):
+                    for name, picture in shown.pictures.of_row(position) if shown.pictures else ():
                         (made / "pictures" / f"{shown.number}-{position}-{name}.png").write_bytes(picture)
                         pictures.append(f"{shown.number}/{position}/{name}")
         exported.pictures = len(pictures)

@@ -27,6 +27,7 @@ from sweet_rl.runs import has_failed
 from sweet_rl.runs.facts import entries_of
 from sweet_rl.runs.reading import place_of, read_record
 from sweet_rl.statistics import mean_over_tasks, share_over_tasks
+from sweet_rl.tracking import RECORD
 from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.version import __version__
 from sweet_rl.viewer.design import DesignContents
@@ -119,10 +120,8 @@ class Shown:
         number = {"name": name, "unit": unit, **asdict(found)} if graded else None
         report = self.path.with_name("report.json")
         try:
-            if (
-                self.path.name == "episodes.jsonl"
-                and report.stat().st_mtime_ns >= self.path.stat().st_mtime_ns
-            ):
+            newest = max(report, self.path, key=lambda one: one.stat().st_mtime_ns)
+            if self.path.name == "episodes.jsonl" and newest == report:
                 name, told = next(iter(read_object(report)["measures"].items()))
                 mean = {key: told[key] for key in ("mean", "low", "high")}
                 unit = "number" if told["unit"] == "number" else "share"
@@ -179,9 +178,8 @@ class Library:
     ) -> None:
         found = list(_found([Path(path).expanduser() for path in paths]))
         if not found:
-            raise UsageError(
-                f"Nothing in {', '.join(map(str, paths))} can be shown: no rows, no metrics, no reports."
-            )
+            named_here = ", ".join(map(str, paths))
+            raise UsageError(f"Nothing in {named_here} can be shown: no rows, no metrics, no reports.")
         names = [found[0][0].name]
         if len(found) > 1:  # relative to what all have in common
             places = [path.resolve() for path, _ in found]
@@ -232,20 +230,15 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
-            raise UsageError(
-                f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
-            )
+            here = str(Path.cwd())
+            raise UsageError(f"There is no file {str(path)!r}. Check the path (it is relative to {here!r}).")
         files = [path]
         if path.is_dir():  # what a run leaves; records of single files go with these
-            files = [
-                one
-                for one in entries_of(path)
-                if one.suffix == ".jsonl" or one.name == "run.json" or is_report(one)
-            ]
+            every = entries_of(path)
+            files = [one for one in every if one.suffix == ".jsonl" or one.name == RECORD or is_report(one)]
             if len(files) > MOST_FILES:
-                raise UsageError(
-                    f"{str(path)!r} has more than {MOST_FILES} files to show; name a folder in it."
-                )
+                problem = f"{str(path)!r} has more than {MOST_FILES} files to show"
+                raise UsageError(f"{problem}; name a folder in it.")
         for file in files:
             place = file.resolve()
             try:
@@ -351,11 +344,8 @@ def _alternatives_of(files: Sequence[Shown], trajectory: Trajectory) -> dict[str
                 continue
             known = found.get(str(place))
             if known is None or (known["scored"] is False and turn.scores is not None):
-                found[str(place)] = {
-                    "file": shown.name,
-                    "scored": turn.scores is not None,
-                    "candidates": alternatives(turn),
-                }
+                scored = turn.scores is not None
+                found[str(place)] = {"file": shown.name, "scored": scored, "candidates": alternatives(turn)}
     return found
 
 
@@ -389,11 +379,8 @@ def read_metrics(path: Path) -> dict[str, Json]:
             with contextlib.suppress(DataError):
                 rows += [parse_line(line, path, number)] if line.strip() else []
     thin = max(1, -(-len(rows) // MOST_POINTS))
-    return {
-        "rows": len(rows),
-        "every": thin,
-        "curves": {name: points[::thin] for name, points in curves_of(rows).items()},
-    }
+    curves = {name: points[::thin] for name, points in curves_of(rows).items()}
+    return {"rows": len(rows), "every": thin, "curves": curves}
 
 
 def curves_of(rows: Iterable[Mapping[str, Json]]) -> dict[str, Curve]:
@@ -413,9 +400,8 @@ def read_object(path: Path) -> dict[str, Json]:
         try:
             found = json.load(file)
         except ValueError as error:
-            raise UsageError(
-                f"{str(path)!r} is no JSON file ({error}); it may be written just now."
-            ) from None
+            problem = f"{str(path)!r} is no JSON file ({error})"
+            raise UsageError(f"{problem}; it may be written just now.") from None
     if not isinstance(found, dict):
         raise UsageError(f"{str(path)!r} holds no JSON object.")
     return found

@@ -32,9 +32,7 @@ SUMMARY_LENGTH = 180
 _MARKS = re.compile(r"<\|[^|<>]{1,40}\|>")  # of chat templates
 
 
-def index_of(
-    entries: Iterable[tuple[str, int, Mapping[str, Json]]], title: str, kind: FileKind
-) -> dict[str, Json]:
+def index_of(entries: Iterable[tuple[str, int, Row]], title: str, kind: FileKind) -> dict[str, Json]:
     """The index of a file from task, repeat and entry of its rows, in file order; as columns, which is smaller.
 
     A row's `task` is a position in `tasks`, and a task has the summary of its first row.
@@ -98,13 +96,8 @@ def text_of(trajectory: Trajectory) -> str:
 
 def numbers(values: Json) -> dict[str, float]:
     """The numbers of an object by name. Other people's files may hold anything under our names."""
-    if not isinstance(values, Mapping):
-        return {}
-    return {
-        str(name): value
-        for name, value in values.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-    }
+    known = values.items() if isinstance(values, Mapping) else ()
+    return {str(name): value for name, value in known if _number(value) is not None}
 
 
 def summary_of(description: str) -> str:
@@ -169,16 +162,14 @@ def _code_row(item: Trajectory) -> dict[str, Json]:
             for result in results
             if isinstance(result, Mapping)
         ]
+    told = details.items() if isinstance(details, Mapping) else ()
+    notes = {str(name): str(note) for name, note in told if str(name).endswith("_note") and note}
     return row_of(item) | {
         "answer": item.answer,
         "code": None if item.answer is None else published_code(item.answer).strip("\n"),
         "hidden": item.task.ground_truth.strip("\n"),
         "tests": tests,
-        "grading_notes": {  # by the name of the grading
-            str(name).removesuffix("_note"): str(note)
-            for name, note in (details if isinstance(details, Mapping) else {}).items()
-            if str(name).endswith("_note") and note
-        },
+        "grading_notes": {name.removesuffix("_note"): note for name, note in notes.items()},
     }
 
 
@@ -192,11 +183,8 @@ def _game_entry(item: Trajectory) -> dict[str, Json]:
 
 def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:
     """Whether any of them comes from a world that rewards turns."""
-    return any(
-        isinstance(message, AgentTurn) and message.reward is not None
-        for trajectory in trajectories
-        for message in trajectory.dialogue_history
-    )
+    messages = (message for trajectory in trajectories for message in trajectory.dialogue_history)
+    return any(isinstance(message, AgentTurn) and message.reward is not None for message in messages)
 
 
 def name_of(trajectory: Trajectory) -> str:
@@ -267,10 +255,8 @@ def _turn_row(item: Row) -> dict[str, Json]:
 def alternatives(turn: Candidates) -> list[dict[str, Json]]:
     """The candidates of a turn as the page shows them."""
     scores = turn.scores or [None] * len(turn.candidates)
-    return [
-        {"text": one.text, "score": score, "logprob": one.mean, "cut": one.cut}
-        for one, score in zip(turn.candidates, scores, strict=True)
-    ]
+    both = zip(turn.candidates, scores, strict=True)
+    return [{"text": one.text, "score": score, "logprob": one.mean, "cut": one.cut} for one, score in both]
 
 
 def read_turn(item: Row) -> Candidates:
@@ -340,9 +326,8 @@ def _text(item: Row, side: str) -> str:
     if isinstance(value, Mapping):
         value = f"{value.get('input', '')}{value.get('output', '')}"
     if not isinstance(value, str):
-        raise DataError(
-            "must be a string", field=side, value=value, repair="A pair has two texts, or lists of messages."
-        )
+        repair = "A pair has two texts, or lists of messages."
+        raise DataError("must be a string", field=side, value=value, repair=repair)
     return value
 
 
@@ -350,9 +335,8 @@ def _content(content: Json) -> str:
     """A message's text; a picture in it is named."""
     if not isinstance(content, list):
         return str(content)
-    return "".join(
-        str(part.get("text", "[picture]")) if isinstance(part, Mapping) else str(part) for part in content
-    )
+    parts = (one.get("text", "[picture]") if isinstance(one, Mapping) else one for one in content)
+    return "".join(map(str, parts))
 
 
 # ---- kinds
@@ -372,25 +356,21 @@ class Layout(NamedTuple):
 def _design_entry(item: Trajectory) -> dict[str, Json]:
     """`floor` is what a blank page scores, `metric` which grade the reward is."""
     metric = metric_of(item)
-    return entry_of(item) | {
-        "floor": floors_of(item).get("blank page", {}).get(metric or ""),
-        "metric": metric,
-    }
+    floor = floors_of(item).get("blank page", {}).get(metric or "")
+    return entry_of(item) | {"floor": floor, "metric": metric}
 
 
 def metric_of(item: Trajectory) -> str | None:
     """Which grade the reward of a page is."""
-    return next(
-        (name for name, grade in numbers(item.extra.get("grades")).items() if grade == item.reward), None
-    )
+    grades = numbers(item.extra.get("grades"))
+    return next((name for name, grade in grades.items() if grade == item.reward), None)
 
 
 def floors_of(item: Trajectory) -> dict[str, dict[str, float]]:
     """What pages of no effort score, by their names."""
     floors = item.extra.get("floors")
-    return (
-        {str(name): numbers(found) for name, found in floors.items()} if isinstance(floors, Mapping) else {}
-    )
+    floors = floors if isinstance(floors, Mapping) else {}
+    return {str(name): numbers(found) for name, found in floors.items()}
 
 
 LAYOUTS: Mapping[str, Layout] = {
@@ -430,9 +410,8 @@ def index_entry(kind: FileKind, row: Row) -> Entry:
         task = shown["task"]
         repeat = None if kind in TRAJECTORIES and row.get("sample_index") is None else shown["repeat"]
     if repeat is not None and not 0 <= repeat < 2**63:
-        raise DataError(
-            "counts its repeat by a number that no file has", value=repeat, repair="Count from 0."
-        )
+        problem = "counts its repeat by a number that no file has"
+        raise DataError(problem, value=repeat, repair="Count from 0.")
     return Entry(task, repeat, shown, text)
 
 

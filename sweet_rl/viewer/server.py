@@ -94,9 +94,8 @@ def make_app(
         await asked.close()
         await library.close()
 
-    app = web.Application(
-        middlewares=[harden, guard(host, limits), _only_with(token)], client_max_size=limits.body_bytes
-    )
+    layers = [harden, guard(host, limits), _only_with(token)]
+    app = web.Application(middlewares=layers, client_max_size=limits.body_bytes)
     app.router.add_get("/", get_page)
     app.router.add_get("/api/files", asked.files)
     app.router.add_get(r"/api/results/{file:\d{1,6}}", asked.result)
@@ -149,9 +148,8 @@ class _Asked:
             "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
         )
         body = await asyncio.to_thread(page.read_bytes)
-        return web.Response(
-            body=body, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": policy}
-        )
+        headers = {"Content-Security-Policy": policy}
+        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 
     async def row(self, request: web.Request) -> web.Response:
         shown, position = await self._prepared(request)
@@ -229,8 +227,5 @@ def _only_with(token: str) -> Middleware:
 
 def _json(value: Json, *, status: int = 200) -> web.Response:
     """ASCII, so that a lone surrogate in a model's text does not fail to encode."""
-    return web.Response(
-        text=json.dumps(value, ensure_ascii=True, allow_nan=False),
-        content_type="application/json",
-        status=status,
-    )
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return web.Response(text=text, content_type="application/json", status=status)

@@ -7,22 +7,14 @@ import pytest
 from tests.conftest import ROOT
 from tests.docs.test_tutorials import execute
 
-NEEDS = {
-    "credit": "torch",
-    "verifiers": "verifiers",
-    "inspect": "inspect_ai",
-    "openenv": "openenv",
-    "skyrl": "skyrl_gym",
-    "atif": "sweet_rl",
-    "verl": "sweet_rl",
-}
+NEEDS = {"credit": "torch", "verifiers": "verifiers", "inspect": "inspect_ai", "openenv": "openenv"}
+NEEDS |= {"skyrl": "skyrl_gym", "atif": "sweet_rl", "verl": "sweet_rl"}
 """What each page needs."""
+PAGES = sorted((ROOT / "docs/integrations").glob("*.md"))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "page", sorted((ROOT / "docs/integrations").glob("*.md")), ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_works_as_written(page, tmp_path):
     needed = NEEDS[page.stem]
     if importlib.util.find_spec(needed) is None:

@@ -60,7 +60,5 @@ def test_the_notebook_is_short_and_needs_no_network():
     assert len(lines) <= 30
     assert [cell["execution_count"] for cell in CELLS] == list(range(1, len(CELLS) + 1))
     assert not re.findall(r"(?:src|href)=(?:&quot;|[\\'\"])*(?:https?:)?//|/tmp/", PATH.read_text())
-    assert (NOTEBOOK["nbformat"], len({cell["id"] for cell in NOTEBOOK["cells"]})) == (
-        4,
-        len(NOTEBOOK["cells"]),
-    )
+    names = {cell["id"] for cell in NOTEBOOK["cells"]}
+    assert (NOTEBOOK["nbformat"], len(names)) == (4, len(NOTEBOOK["cells"]))

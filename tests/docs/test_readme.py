@@ -1,7 +1,6 @@
 """The README's first screen: its lines of Python run as written, its numbers are those of the study."""
 
 import re
-import subprocess
 import sys
 from statistics import fmean
 
@@ -9,7 +8,7 @@ from _mini_study import COMMITTED, SUCCESS, read_full_study
 from mini import markdown
 
 from sweet_rl.studies.sweet.results import METHODS
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 README = (ROOT / "README.md").read_text()
 
@@ -17,9 +16,7 @@ README = (ROOT / "README.md").read_text()
 def test_the_lines_of_python_run_as_written(tmp_path):
     (code,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
-    )
+    done = ran(sys.executable, "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     solved, score = done.stdout.splitlines()
     right, of = map(int, re.fullmatch(r"(\d+) of (\d+) answers are right", solved).groups())
@@ -38,9 +35,7 @@ def test_the_table_says_what_the_study_said():
     for row in rows:
         title, *cells = (cell.strip(" *").removesuffix(": before") for cell in row.split("|"))
         found[names[title]] = [float(cell.removesuffix(" %")) for cell in cells]
-    assert list(found) == [
-        "warm_start", "rft", "dpo", "sweet_blind", "sweet_wrong", "sweet", "insider",
-    ]  # fmt: skip
+    assert list(found) == "warm_start rft dpo sweet_blind sweet_wrong sweet insider".split()
     for name, shown in found.items():
         of_seeds = ([seed.numbers[name][SUCCESS] for seed in full.seeds[k].values()] for k in trades)
         assert shown == [round(100 * fmean(values), 1) for values in of_seeds]

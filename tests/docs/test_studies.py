@@ -64,11 +64,8 @@ def _rows(text):
 
 
 def _interval(found, unit, sign=""):
-    mean, *ends = (
-        _written(value, unit, DIGITS[unit], sign)
-        for value in (found.mean, found.low, found.high)
-        if value is not None
-    )
+    known = (value for value in (found.mean, found.low, found.high) if value is not None)
+    mean, *ends = (_written(value, unit, DIGITS[unit], sign) for value in known)
     return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 

@@ -18,11 +18,8 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = [
-    *sorted((ROOT / "docs/tutorials").glob("*.md")),
-    ROOT / "docs/published_names.md",
-    ROOT / "docs/reference/interface.md",
-]
+PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+PAGES += [ROOT / "docs/published_names.md", ROOT / "docs/reference/interface.md"]
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,10 +40,8 @@ class Block(NamedTuple):
 
 def blocks(page):
     text = page.read_text()
-    found = [
-        Block(match[1], match[2] or "", match[3], text.count("\n", 0, match.start()) + 1)
-        for match in _BLOCK.finditer(text)
-    ]
+    lines = ((found, text.count("\n", 0, found.start()) + 1) for found in _BLOCK.finditer(text))
+    found = [Block(match[1], match[2] or "", match[3], line) for match, line in lines]
     assert len(found) * 2 == len(re.findall("^```", text, re.MULTILINE)), "a fence that is not a block's"
     return found
 

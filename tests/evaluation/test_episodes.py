@@ -30,10 +30,9 @@ def test_an_episode_in_numbers(tmp_path):
     assert (second.success, second.questions) == (0, 0)
     assert (third.failed, third.reward, third.success) == (True, None, None)
     assert [each["task_id"] for each in rows_at(tmp_path / "a.jsonl", [second.offset])] == ["t2"]
-    in_memory = episodes_of(load_trajectories(path))
-    assert [(one.task, one.success, one.turns) for one in in_memory.episodes] == [
-        (one.task, one.success, one.turns) for one in read_episodes(path).episodes
-    ]
+    found = (read_episodes(path), episodes_of(load_trajectories(path)))
+    on_disk, in_memory = ([(one.task, one.success, one.turns) for one in each.episodes] for each in found)
+    assert on_disk == in_memory
 
 
 def graded(task, reward, outcome="", detail="", finish="stop", content=None, **more):
@@ -47,6 +46,8 @@ def graded(task, reward, outcome="", detail="", finish="stop", content=None, **m
 
 
 LATE = {"answer": "No answer", "stop_reason": "turn_limit"}
+ASSERTS = {"fixed_note": "cannot be graded: an assert"}
+SILENT = {"kind": "timeout", "detail": "60 s"}
 NOT_RUN = {"outcome": "failed", "detail": "not run"}
 WHY = {
     "": graded("solved", 1.0, "passed", finish="length"),  # cut off and right
@@ -62,12 +63,8 @@ WHY = {
     "refused": graded("refused", 0.0, **NOT_RUN, **LATE, finish="refused", content=""),
     "tool call instead of text": graded("calls", 0.0, **NOT_RUN, **LATE, finish="tool_calls", content=""),
     "empty reply": graded("silent", 0.0, **NOT_RUN, **LATE, content=" \n\t"),
-    "not gradable": graded(
-        "asserts", None, "reference_none", grading_details={"fixed_note": "cannot be graded: an assert"}
-    ),
-    "agent could not be asked": graded(
-        "down", None, stop_reason="policy_failed", error={"kind": "timeout", "detail": "60 s"}
-    ),
+    "not gradable": graded("asserts", None, "reference_none", grading_details=ASSERTS),
+    "agent could not be asked": graded("down", None, stop_reason="policy_failed", error=SILENT),
     "odd": graded("own", 0.0, outcome="odd"),
 }
 
@@ -120,25 +117,17 @@ def test_games_and_pages_have_reasons_of_their_own(tmp_path):
         row("t8", 0.0, stop_reason="ended", outcome="the knight is lost", **shop),  # a world's own word
     ]
     found = [read_episodes(write(tmp_path / "a.jsonl", [one])).episodes[0] for one in rows]
-    assert [one.category for one in found] == [
-        "lost: no such action",
-        "turn limit",
-        "ended short of the goal",
-        "page differs, in its text most",
-        "page did not render",
-        "no answer",
-        "",
-        "the knight is lost",
-    ]
+    games = ["lost: no such action", "turn limit", "ended short of the goal"]
+    pages = ["page differs, in its text most", "page did not render", "no answer", ""]
+    assert [one.category for one in found] == [*games, *pages, "the knight is lost"]
 
 
 @pytest.mark.parametrize(("cut", "of", "warns"), [(1, 20, False), (2, 20, True), (3, 3, True)])
 def test_turns_that_were_cut_off_are_said_on_the_first_line(tmp_path, cut, of, warns):
     rows = [graded(f"t{n}", 0.0, "failed", finish="length" if n < cut else "stop") for n in range(of)]
-    report = report_of(
-        read_episodes(write(tmp_path / "a.jsonl", rows)), "a", about={"agent": {"max_tokens": 16}}
-    )
-    first = report.to_text().splitlines()[0]
+    found = read_episodes(write(tmp_path / "a.jsonl", rows))
+    report = report_of(found, "a", about={"agent": {"max_tokens": 16}})
+    first = str(report).splitlines()[0]
     assert ("cut off" in first and "limit of 16: raise --max_tokens" in first) is warns
     assert bool(report.to_json()["warnings"]) is warns
 
@@ -287,6 +276,5 @@ def test_pass_at_k_over_tasks_by_hand():
     assert some.error == pytest.approx(stats.sem([5 / 6, 0, 1]))
     assert every.error == pytest.approx(stats.sem([1 / 6, 0, 1]))
     # tasks are what is independent: Wilson's interval of three of them
-    assert (some.low, some.high) == pytest.approx(
-        proportion_confint(3 * some.mean, 3, method="wilson"), abs=1e-6
-    )
+    wilson = proportion_confint(3 * some.mean, 3, method="wilson")
+    assert (some.low, some.high) == pytest.approx(wilson, abs=1e-6)

@@ -3,39 +3,22 @@
 import asyncio
 import errno
 import json
+import math
 import os
 import shutil
 from types import SimpleNamespace
 
 import pytest
+import safetensors
 
-from sweet_rl.pipelines.needs import _question
-from sweet_rl.pipelines.preflight import (
-    Gpu,
-    Server,
-    Size,
-    Training,
-    disk_bytes,
-    gpu_bytes,
-    gpus,
-    look_at_dialogues,
-    look_at_disk,
-    look_at_gpus,
-    look_at_main_memory,
-    look_at_model,
-    look_at_output,
-    look_at_programs,
-    look_at_servers,
-    look_at_tasks,
-    main_memory_bytes,
-    missing,
-    size_of,
-)
+from sweet_rl.chat.formats import model_path
+from sweet_rl.pipelines import preflight
+from sweet_rl.pipelines.needs import question
+from sweet_rl.pipelines.preflight import Gpu, Server, Size, Training, gpu_bytes, gpus, size_of, wrong
 from sweet_rl.players import HumanFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.worlds import world_of
 from tests.reflect_data.serving import talking
-from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 from tests.users.serving import serving
 from tests.users.test_model import strict_server
@@ -45,9 +28,8 @@ LLAMA = Size(8_030_261_248, 32, 4096)
 
 
 def test_a_finding_says_what_and_how_to_repair_it():
-    assert (
-        str(missing("disk", "it is full", "make room")) == "WRONG  disk: it is full\n       repair: make room"
-    )
+    found = str(wrong("disk", "it is full", "make room"))
+    assert found == "WRONG  disk: it is full\n       repair: make room"
 
 
 # ---- data
@@ -60,7 +42,7 @@ def tasks_file(path, count, **row):
 
 
 def look(source, wanted=3, world="code"):
-    return look_at_tasks("tasks", source, wanted=wanted, variable="NUM_TEST_TASKS", world=world)
+    return preflight.look_at_tasks("tasks", source, wanted=wanted, variable="NUM_TEST_TASKS", world=world)
 
 
 def test_tasks_as_they_should_be(tmp_path):
@@ -95,67 +77,61 @@ def test_tasks_that_are_wrong(tmp_path):
 def test_dialogues(tmp_path):
     rows = [{"task": f"task {i % 2}", "answers": ["What?", "x"], "reward": 0} for i in range(6)]
     path = write_dialogues(tmp_path / "d.jsonl", rows)
-    good = look_at_dialogues(str(path), repeats=3)
+    good = preflight.look_at_dialogues(str(path), repeats=3)
     assert (good.level, good.seen) == ("ok", f"6 rows of {path}, 3 of each of 2 tasks")
-    odd = look_at_dialogues(str(path), repeats=4)
+    odd = preflight.look_at_dialogues(str(path), repeats=4)
     assert (odd.level, "no multiple of 4" in odd.seen) == ("wrong", True)
 
     plain = [json.loads(line) for line in path.read_text().splitlines()]
     for entry in plain[0]["dialogue_history"]:
         entry.pop("input", None)
     path.write_text("".join(json.dumps(row) + "\n" for row in plain))
-    assert "has no 'input'" in look_at_dialogues(str(path), repeats=3).seen
+    assert "has no 'input'" in preflight.look_at_dialogues(str(path), repeats=3).seen
     path.write_text('{"task":')
-    assert look_at_dialogues(str(path), repeats=3).level == "wrong"
+    assert preflight.look_at_dialogues(str(path), repeats=3).level == "wrong"
     path.write_text("")
-    assert "is empty" in look_at_dialogues(str(path), repeats=3).seen
+    assert "is empty" in preflight.look_at_dialogues(str(path), repeats=3).seen
     (tmp_path / "sub").mkdir()
     moved = shutil.move(path, tmp_path / "sub" / "d.jsonl")
-    assert look_at_dialogues(str(path), repeats=3).repair == f"OFFLINE={moved}"
+    assert preflight.look_at_dialogues(str(path), repeats=3).repair == f"OFFLINE={moved}"
 
 
 # ---- models
 
 
 def test_a_model_is_counted_and_must_be_whole(tmp_path):
-    folder = save_tiny_llama(tmp_path / "model")
-    import transformers
-
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    count = sum(weight.numel() for weight in model.parameters())
-    size, finding = look_at_model(str(folder))
+    folder = shutil.copytree(model_path("embedded"), tmp_path / "model")
+    with safetensors.safe_open(folder / "model.safetensors", "numpy") as file:
+        count = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 - no dict
+    size, finding = preflight.look_at_model(str(folder))
     assert (size.parameters, size.layers, finding.level) == (count, 2, "ok")
-    for weights in folder.glob("*.safetensors"):
-        weights.unlink()
+    (folder / "model.safetensors").unlink()
     assert size_of(folder).parameters == count  # of the configuration alone
-    assert "lacks weights" in look_at_model(str(folder))[1].seen
+
+    def seen():
+        return preflight.look_at_model(str(folder))[1].seen
+
+    assert "lacks weights" in seen()
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert "lacks 2 of 2 files of weights (model-1.safetensors, ...)" in look_at_model(str(folder))[1].seen
+    assert "lacks 2 of 2 files of weights (model-1.safetensors, ...)" in seen()
     (folder / "config.json").unlink()
-    assert "has no config.json" in look_at_model(str(folder))[1].seen
+    assert "has no config.json" in seen()
 
 
 def test_a_published_model_is_as_large_as_it_is(tmp_path):
-    config = {
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "vocab_size": 128256,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "tie_word_embeddings": False,
-    }
+    config = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "vocab_size": 128256}
+    config |= {"num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": False}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert size_of(tmp_path) == LLAMA
 
 
 def test_a_model_that_is_not_here_is_as_large_as_its_name_says():
-    size, finding = look_at_model("nobody/Llama-9.9-8B-Instruct")
+    size, finding = preflight.look_at_model("nobody/Llama-9.9-8B-Instruct")
     assert (finding.level, finding.repair) == ("warn", "hf download nobody/Llama-9.9-8B-Instruct")
     assert size.parameters == 8e9
     assert 28 <= size.layers <= 36
-    assert look_at_model("nobody/a-model")[0] is None
+    assert preflight.look_at_model("nobody/a-model")[0] is None
 
 
 @pytest.mark.parametrize(
@@ -182,12 +158,12 @@ def test_activations_checkpoints_and_offloading():
     plain, long = Training(processes=8, sharded=3, half=True), {"tokens": 32_768, "recompute": True}
     more = gpu_bytes(LLAMA, Training(processes=8, sharded=3, half=True, **long)) - gpu_bytes(LLAMA, plain)
     assert more == 32_768 * 4096 * (2 * 32 + 40)
-    assert disk_bytes(LLAMA, plain) == 2 * LLAMA.parameters
-    assert disk_bytes(LLAMA, Training(kept=3)) == (4 + 3 * 16) * LLAMA.parameters
-    assert disk_bytes(LLAMA, Training(kept=3, lora_rank=8)) == 4 * LLAMA.parameters
-    assert main_memory_bytes(LLAMA, Training(offload=True)) == 12 * LLAMA.parameters
-    assert look_at_main_memory(1).level == "ok"
-    assert look_at_main_memory(1e18).level == "wrong"
+    assert preflight.disk_bytes(LLAMA, plain) == 2 * LLAMA.parameters
+    assert preflight.disk_bytes(LLAMA, Training(kept=3)) == (4 + 3 * 16) * LLAMA.parameters
+    assert preflight.disk_bytes(LLAMA, Training(kept=3, lora_rank=8)) == 4 * LLAMA.parameters
+    assert preflight.main_memory_bytes(LLAMA, Training(offload=True)) == 12 * LLAMA.parameters
+    assert preflight.look_at_main_memory(1).level == "ok"
+    assert preflight.look_at_main_memory(1e18).level == "wrong"
 
 
 # ---- the machine
@@ -196,7 +172,7 @@ def test_activations_checkpoints_and_offloading():
 @pytest.mark.parametrize(("free", "level"), [(200, "ok"), (120, "warn"), (90, "wrong")])
 def test_the_disk(tmp_path, monkeypatch, free, level):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free * GB))
-    found = look_at_disk(tmp_path / "not" / "yet", 100 * GB, "models")
+    found = preflight.look_at_disk(tmp_path / "not" / "yet", 100 * GB, "models")
     assert (found.level, f"{free:.1f} GB are free at {tmp_path}, about 100.0 GB" in found.seen) == (
         level,
         True,
@@ -204,16 +180,16 @@ def test_the_disk(tmp_path, monkeypatch, free, level):
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
-    assert look_at_output(tmp_path / "new").level == "ok"
+    assert preflight.look_at_output(tmp_path / "new").level == "ok"
     assert not list((tmp_path / "new").iterdir())
     (tmp_path / "file").write_text("")
-    assert look_at_output(tmp_path / "file").level == "wrong"
+    assert preflight.look_at_output(tmp_path / "file").level == "wrong"
 
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert "No space left on device" in look_at_output(tmp_path / "new").seen
+    assert "No space left on device" in preflight.look_at_output(tmp_path / "new").seen
 
 
 def test_gpus_as_nvidia_smi_tells_of_them(tmp_path, monkeypatch):
@@ -245,14 +221,14 @@ def test_gpus_as_nvidia_smi_tells_of_them(tmp_path, monkeypatch):
     ],
 )
 def test_gpu_memory(found, processes, needed, level, says):
-    finding = look_at_gpus(found, processes=processes, needed=needed * GB, parts="training")
+    finding = preflight.look_at_gpus(found, processes=processes, needed=needed * GB, parts="training")
     assert (finding.level, says in finding.seen, bool(finding.repair)) == (level, True, level != "ok")
 
 
 def test_programs_and_packages():
-    (good,) = look_at_programs(["sh"], ["json"])
+    (good,) = preflight.look_at_programs(["sh"], ["json"])
     assert str(good) == "OK     programs and packages: sh, json"
-    program, package = look_at_programs(["no-such-launcher"], ["json", "vllm_that_nobody_has"])
+    program, package = preflight.look_at_programs(["no-such-launcher"], ["json", "vllm_that_nobody_has"])
     assert "'no-such-launcher' is not on the path" in program.seen
     assert "'vllm_that_nobody_has' is not installed" in package.seen
 
@@ -261,21 +237,18 @@ def test_programs_and_packages():
 
 
 def served(*servers):
-    return asyncio.run(look_at_servers(servers))
+    return asyncio.run(preflight.look_at_servers(servers))
 
 
 def test_servers_that_answer():
     asked = []
     with talking(lambda _: "yes", asked=asked) as url:
-        human, agent = served(
-            Server("human", [url], "m"), Server("agent", [url], "m", chat=False, max_tokens=5)
-        )
+        agent = Server("agent", [url], "m", chat=False, max_tokens=5)
+        human, agent = served(Server("human", [url], "m"), agent)
     assert str(agent) == f"OK     agent: m answers at {url}"
     assert human.level == "ok"
-    chat, prompt = (
-        next(one for one in asked if one["path"].endswith(end))
-        for end in ("chat/completions", "v1/completions")
-    )
+    ends = ("chat/completions", "v1/completions")
+    chat, prompt = (next(one for one in asked if one["path"].endswith(end)) for end in ends)
     assert (chat["max_tokens"], chat["temperature"]) == (
         4096,
         0,
@@ -289,7 +262,8 @@ def test_the_embedded_simulator_is_a_human(tmp_path):
     async def look():
         async with serving() as url:
             cast = Cast(human=HumanFlags(env_base_url=url), world=world_of("code"))
-            return url, await look_at_servers([Server("human", [url], "auto", prompt=_question(cast))])
+            server = Server("human", [url], "auto", prompt=question(cast))
+            return url, await preflight.look_at_servers([server])
 
     url, (found,) = asyncio.run(look())
     assert str(found) == f"OK     human: scripted answers at {url}"
@@ -324,7 +298,7 @@ def test_a_human_with_eyes_is_shown_two_pictures():
 
     async def look():
         async with strict_server(asked) as url:
-            return await look_at_servers([Server("human", [url], "m", pictures=2)])
+            return await preflight.look_at_servers([Server("human", [url], "m", pictures=2)])
 
     (found,) = asyncio.run(look())
     assert found.level == "ok", found

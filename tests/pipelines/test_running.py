@@ -15,7 +15,7 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.pipelines.run import run
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step, in_rounds
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 STAGES = "tests.pipelines.stages"
 WRITES = f"""
@@ -60,7 +60,7 @@ def one_stage(here, function, flags):
     )
 
 
-def ran(folder):
+def counts(folder):
     """How often each step ran."""
     return {path.stem: len(path.read_text().splitlines()) for path in folder.glob("*.log")}
 
@@ -78,11 +78,11 @@ def test_only_what_a_change_concerns_is_run_again_and_nothing_is_overwritten(her
     out = here / "out"
     run("p.yaml")
     assert (out / "second.txt").read_text() == "ab"
-    assert ran(out) == {"first": 1, "second": 1, "other": 1}
+    assert counts(out) == {"first": 1, "second": 1, "other": 1}
     assert set(plan().values()) == {"done"}
 
     run("p.yaml", "stages.second.with.text=d")  # a setting of the last one
-    assert ran(out) == {"first": 1, "second": 2, "other": 1}
+    assert counts(out) == {"first": 1, "second": 2, "other": 1}
     assert (out / "second.txt").read_text() == "ad"
     said = capfd.readouterr().out
     assert "second: text was 'b', is 'd': runs again" in said
@@ -92,13 +92,13 @@ def test_only_what_a_change_concerns_is_run_again_and_nothing_is_overwritten(her
 
     changed = ("values.text=e", "stages.second.with.text=d")
     run("p.yaml", *changed, replace=True)  # of the first: both, not the other
-    assert ran(out) == {"first": 2, "second": 3, "other": 1}
+    assert counts(out) == {"first": 2, "second": 3, "other": 1}
     assert (out / "second.txt").read_text() == "ed"
     assert len(list((out / "replaced").iterdir())) == 1  # thrown away this time
 
     (out / "second.txt").unlink()
     run("p.yaml", *changed)
-    assert ran(out) == {"first": 2, "second": 4, "other": 1}
+    assert counts(out) == {"first": 2, "second": 4, "other": 1}
 
 
 def test_in_a_copied_folder_nothing_of_the_first_one_is_touched(here, capfd):
@@ -122,7 +122,7 @@ def test_an_interrupted_step_of_a_copied_folder_removes_what_it_wrote_there(here
     kept = contents(here / "out")
     monkeypatch.chdir(here.with_name("copy"))
     run("p.yaml")
-    assert ran(Path("out")) == {"first": 2, "second": 2, "other": 2}
+    assert counts(Path("out")) == {"first": 2, "second": 2, "other": 2}
     assert contents(here / "out") == kept
 
 
@@ -131,7 +131,7 @@ def test_a_step_whose_inputs_come_out_the_same_is_not_run_again(here, plan):
     assert set(plan("stages.first.with.times=1").values()) == {"done"}  # its default
     run("p.yaml", "values.text=", "stages.first.with.times=2")
     run("p.yaml", "values.text=", "stages.first.with.times=3")
-    assert ran(here / "out") == {"first": 3, "second": 2, "other": 1}
+    assert counts(here / "out") == {"first": 3, "second": 2, "other": 1}
 
 
 def test_a_step_runs_again_behind_one_whose_output_it_names_and_does_not_read(here, plan, capfd):
@@ -140,7 +140,7 @@ def test_a_step_runs_again_behind_one_whose_output_it_names_and_does_not_read(he
     run("p.yaml")
     assert set(plan().values()) == {"done"}
     run("p.yaml", "values.text=e")
-    assert ran(here / "out") == {"first": 2, "second": 2, "other": 1}
+    assert counts(here / "out") == {"first": 2, "second": 2, "other": 1}
     assert "first has run since" in capfd.readouterr().out
 
 
@@ -158,7 +158,7 @@ def test_chains_that_join_a_round_let_nothing_run_again(here):
 
     run_steps(study("1"), here / "out")
     run_steps(study("1", "2"), here / "out")
-    assert ran(here / "out") == {"made-1": 1, "used-1": 1, "made-2": 1, "used-2": 1}
+    assert counts(here / "out") == {"made-1": 1, "used-1": 1, "made-2": 1, "used-2": 1}
     assert (here / "out/used-2.txt").read_text() == "2"
 
 
@@ -172,9 +172,9 @@ def test_what_another_program_wrote_is_not_touched(here):
 
 def test_some_stages(here):
     run("p.yaml", until="second")
-    assert ran(here / "out") == {"first": 1, "second": 1}
+    assert counts(here / "out") == {"first": 1, "second": 1}
     run("p.yaml", only="other")
-    assert ran(here / "out") == {"first": 1, "second": 1, "other": 1}
+    assert counts(here / "out") == {"first": 1, "second": 1, "other": 1}
     with pytest.raises(UsageError, match=r"no stage 'secnd' \(did you mean second\?\)"):
         run("p.yaml", only="secnd")
 
@@ -187,8 +187,7 @@ def test_a_failed_stage_is_named_with_its_command(here):
 
 
 def sweet_rl(*words, cwd):
-    command = [sys.executable, "-m", "sweet_rl", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
+    return ran(sys.executable, "-m", "sweet_rl", *words, cwd=cwd)
 
 
 def test_a_killed_pipeline_goes_on_where_it_was(here, plan):

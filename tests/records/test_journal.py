@@ -4,13 +4,13 @@ import asyncio
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
 
 import pytest
 
 from sweet_rl.errors import DataError, StorageError
 from sweet_rl.records import Journal, locked, replace_rows
+from tests.conftest import ran
 
 
 def rows_of(path):
@@ -59,19 +59,14 @@ def test_a_broken_line_in_the_middle_is_for_a_person_to_look_at(tmp_path):
         pass  # the failed opening has let go of the file
 
 
-def test_a_second_writer_is_refused(tmp_path):
-    path = tmp_path / "f.jsonl"
-    with Journal(path), pytest.raises(StorageError, match="Another run is writing"):
-        Journal(path)
-    Journal(path).close()
-
-
-def test_the_lock_outlives_a_replacement_of_the_file(tmp_path):
+def test_a_second_writer_is_refused_also_when_the_file_has_been_replaced(tmp_path):
     path = tmp_path / "f.jsonl"
     with Journal(path):
-        replace_rows(path, [{"a": 1}])
-        with pytest.raises(StorageError, match="Another run"):
-            Journal(path)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="Another run is writing"):
+                Journal(path)
+            replace_rows(path, [{"a": 1}])
+    Journal(path).close()
 
 
 def _take_lock(path, rounds, counter):
@@ -128,13 +123,16 @@ def test_a_row_handed_over_before_a_cancellation_is_written(tmp_path):
     assert rows_of(path) == [{"a": 1}]
 
 
-FULL_DISK = """
+ROOM = """
 import asyncio, resource, signal, sys
 from sweet_rl.errors import StorageError
 from sweet_rl.records import Journal, replace_rows
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+"""
+"""Begins programs on a disk with room for 1,000 bytes."""
 
+FULL_DISK = """
 async def main():
     with Journal(sys.argv[1]) as journal:
         for i in range(1000):
@@ -152,9 +150,7 @@ except StorageError as error:
 
 def test_a_full_disk_loses_nothing_that_was_there(tmp_path):
     path = tmp_path / "f.jsonl"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = ran(sys.executable, "-c", ROOM + FULL_DISK, path)
     first, second = done.stdout.splitlines()
     assert "Cannot write to" in first
     assert "--to_continue" in first
@@ -166,11 +162,6 @@ def test_a_full_disk_loses_nothing_that_was_there(tmp_path):
 
 
 FULL_WHILE_MANY_WAIT = """
-import asyncio, resource, signal, sys
-from sweet_rl.errors import StorageError
-from sweet_rl.records import Journal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 async def main():
     with Journal(sys.argv[1]) as journal:
         rows = [journal.append_soon({"i": i, "text": "x" * 90}) for i in range(100)]
@@ -183,13 +174,7 @@ print(results[-1])
 
 def test_of_many_rows_that_arrive_together_those_with_room_stay(tmp_path):
     path = tmp_path / "f.jsonl"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_WHILE_MANY_WAIT, str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = ran(sys.executable, "-c", ROOM + FULL_WHILE_MANY_WAIT, path)
     kept, message = done.stdout.splitlines()
     rows = rows_of(path)
     assert [row["i"] for row in rows] == list(range(int(kept)))

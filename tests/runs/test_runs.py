@@ -45,9 +45,8 @@ def write(
         usage.requests += 1
         usage.add(tokens, 1)
     if error:
-        raise {"UsageError": UsageError, "KeyboardInterrupt": KeyboardInterrupt}[error](
-            os.environ.get(api_key_var)
-        )
+        kinds = {"UsageError": UsageError, "KeyboardInterrupt": KeyboardInterrupt}
+        raise kinds[error](os.environ.get(api_key_var))
     with Path(output).open("a") as file:
         file.write("x\n")
 
@@ -120,11 +119,8 @@ def test_where_nothing_came_of_a_run_nothing_is_left(place, tmp_path):
 def test_secrets_in_commands_are_left_out(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", 'quo"ted-secret')
     text = json.dumps({"a": 'quo"ted-secret', "b": "https://me:word@host/v1", "c": "--api-key abc --x 1"})
-    assert json.loads(records.without_secrets(text)) == {
-        "a": "[secret]",
-        "b": "https://[secret]@host/v1",
-        "c": "--api-key [secret] --x 1",
-    }
+    without = {"a": "[secret]", "b": "https://[secret]@host/v1", "c": "--api-key [secret] --x 1"}
+    assert json.loads(records.without_secrets(text)) == without
 
 
 def test_only_the_first_process_of_a_launcher_writes(place, monkeypatch):
@@ -352,12 +348,8 @@ def tasks(n):
 
 
 def row(i, j, settings=SETTINGS, **more):
-    return {
-        "task": {"n": i},
-        "task_id": f"t{i}",
-        "sample_index": j,
-        "provenance": {"settings": settings},
-    } | more
+    said = {"task_id": f"t{i}", "sample_index": j, "provenance": {"settings": settings}}
+    return {"task": {"n": i}} | said | more
 
 
 def number(rows):

@@ -4,13 +4,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 from sweet_rl.worlds import load_tasks
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
@@ -21,6 +20,15 @@ SIMULATE_FLAGS=(--agent transformers --env_model scripted --max_steps 2 --max_to
 SAMPLE_FLAGS=(--best_of_n 4 --max_tokens 8 --quiet)
 TRAIN_FLAGS+=(--max_len 2048)
 """
+
+
+def backend(config, folder, *words, **variables):
+    """The published script with this configuration, run in the folder."""
+    given = os.environ | {"PYTHON": sys.executable} | variables
+    environment = {name: str(value) for name, value in given.items() if value is not None}
+    return ran(
+        "bash", ROOT / "scripts/sweet_backend.sh", config, *words, env=environment, cwd=folder, timeout=280
+    )
 
 
 STAGES = ["dialogues", "grades", "critic", "candidates", "ranks", "pairs", "policy", "test", "report"]
@@ -45,11 +53,7 @@ def offline(folder, tasks=None):
     """Three repeats of some tasks, graded: one of them right. A random model would get none right."""
     tasks = tasks or [task.row for task in load_tasks("mini:train", num_tasks=6)]
     rows = [
-        {
-            "task": task["problem_description"],
-            "answers": ["What?", f"answer {repeat}"],
-            "reward": int(repeat == 1),
-        }
+        {"task": task["problem_description"], "answers": ["What?", f"answer {repeat}"], "reward": repeat == 1}
         for repeat in range(3)
         for task in tasks
     ]
@@ -94,24 +98,9 @@ def test_rejection_fine_tuning_runs_through(chain, tmp_path):
 @pytest.fixture
 def chain(tmp_path):
     (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT))
-    variables = {
-        "PYTHON": sys.executable,
-        "MODEL": save_tiny_llama(tmp_path / "model", context=2048),
-        "OFFLINE": offline(tmp_path),
-        "OUTPUT_PATH": tmp_path / "out",
-        "NUM_TEST_TASKS": 6,
-        "K": 3,
-        "DATA_FRACTION": 0.2,
-    }
-
-    def run(**more):
-        environment = os.environ | {name: str(value) for name, value in (variables | more).items()}
-        command = ["bash", str(ROOT / "scripts/sweet_backend.sh"), str(tmp_path / "config.sh")]
-        return subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
-        )
-
-    return run
+    small = {"NUM_TEST_TASKS": 6, "K": 3, "DATA_FRACTION": 0.2, "OUTPUT_PATH": tmp_path / "out"}
+    small |= {"MODEL": save_tiny_llama(tmp_path / "model", context=2048), "OFFLINE": offline(tmp_path)}
+    return lambda **more: backend(tmp_path / "config.sh", tmp_path, **small | more)
 
 
 @pytest.mark.timeout(300)
@@ -155,25 +144,11 @@ def published(tmp_path):
     for name, says in (("deepspeed", ""), ("nvidia-smi", "printf '81559, 81000\\n%.0s' 1 2 3 4 5 6 7 8")):
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{says}\n")
         (tmp_path / "bin" / name).chmod(0o755)
-    variables = {
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-        "PYTHON": sys.executable,
-        "MODEL": save_tiny_llama(tmp_path / "model"),
-        "DATA_PATH": data,
-        "NUM_TEST_TASKS": 3,
-        "FLASH": "",
-        "AGENT": "transformers",
-    }
-
-    def run(**more):
-        environment = os.environ | {name: str(value) for name, value in (variables | more).items()}
-        environment.pop("CUDA_VISIBLE_DEVICES", None)
-        command = ["bash", str(ROOT / "scripts/sweet_backend.sh"), str(ROOT / "configs/sweet/llama8b.sh")]
-        return subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
-        )
-
-    return run
+    path, model = f"{tmp_path / 'bin'}:{os.environ['PATH']}", save_tiny_llama(tmp_path / "model")
+    small = {"PATH": path, "MODEL": model, "DATA_PATH": data, "NUM_TEST_TASKS": 3, "FLASH": ""}
+    small |= {"CUDA_VISIBLE_DEVICES": None}
+    config = ROOT / "configs/sweet/llama8b.sh"
+    return lambda **more: backend(config, tmp_path, AGENT="transformers", **small | more)
 
 
 def test_preflight_of_the_published_setting(published, tmp_path):
@@ -194,34 +169,22 @@ def test_preflight_of_the_published_setting(published, tmp_path):
     assert "] $" not in wrong.stdout  # no stage was begun
     assert "no multiple of 4" in wrong.stdout
     assert "16 processes are to be launched, and there are 8 GPUs" in wrong.stdout
-    assert re.search(
-        r"WARN   human: .*\n       repair: hostname and port of simulate_interactions, or there: configs/",
-        wrong.stdout,
-    )
+    repair = "hostname and port of simulate_interactions, or there: configs/"
+    assert re.search(rf"WARN   human: .*\n       repair: {repair}", wrong.stdout)
 
 
 def test_flags_that_no_stage_has_are_refused(chain, tmp_path):
     (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT) + "TRAIN_FLAGS+=(--learing_rate 1)\n")
     done = chain()
     assert done.returncode == 1
-    assert (
-        "stage critic (train_dpo): unknown flag --learing_rate (did you mean --learning_rate?)" in done.stderr
-    )
+    unknown = "unknown flag --learing_rate (did you mean --learning_rate?)"
+    assert f"stage critic (train_dpo): {unknown}" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
 def planned(tmp_path, config, **more):
     """Every stage's command line as the chain would run it, by name."""
-    environment = os.environ | {"PYTHON": sys.executable, "OUTPUT_PATH": "out"} | more
-    command = [
-        "bash",
-        str(ROOT / "scripts/sweet_backend.sh"),
-        str(ROOT / "configs/sweet" / config),
-        "--dry_run",
-    ]
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = backend(ROOT / "configs/sweet" / config, tmp_path, "--dry_run", OUTPUT_PATH="out", **more)
     assert done.returncode == 0, done.stderr
     return dict(re.findall(r"^\[\d+/\d+\] (\w+): would run .*\n    \$ (.*)$", done.stdout, re.MULTILINE))
 
@@ -260,9 +223,7 @@ def test_the_human_is_served_as_published(vision, tmp_path):
     (tmp_path / "python").chmod(0o755)
     script = ROOT / "configs/sweet_rl" / ("serve_human_72b_vl.sh" if vision else "serve_human_70b.sh")
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [script, "MODEL", "--extra", "a b"], env=environment, capture_output=True, text=True, check=True
-    )
+    done = ran(script, "MODEL", "--extra", "a b", env=environment)
     words = done.stdout.splitlines()
     assert words[:2] == ["-m", "vllm.entrypoints.openai.api_server"]
     assert words[-2:] == ["--extra", "a b"]

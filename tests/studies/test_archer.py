@@ -76,7 +76,9 @@ def test_an_ablation_is_the_whole_but_for_one_setting(tmp_path, name, changed):
 @pytest.mark.parametrize("ablations", [False, True])
 def test_ablations_are_run_where_they_are_asked_for(tmp_path, monkeypatch, ablations):
     ran = []
-    monkeypatch.setattr("sweet_rl.pipelines.running.run_steps", lambda steps, *_: ran.extend(steps) or 1 / 0)
+    monkeypatch.setattr(
+        "sweet_rl.pipelines.running.run_steps", lambda steps, *_, **__: ran.extend(steps) or 1 / 0
+    )
     with pytest.raises(ZeroDivisionError):
         demo_archer(str(tmp_path), ablations=ablations)
     learned = {step.name for step in ran if step.run in {"run_archer", EXACT_RUN}}

@@ -226,7 +226,7 @@ def test_workers_end_with_the_study_that_wanted_them():
         "import os, time\n"
         "from sweet_rl.pipelines import running\n"
         "if __name__ == '__main__':\n"
-        "    with running._workers(running.How(small=True, fresh=False)) as pool:\n"
+        "    with running.workers(1, small=True, fresh=False) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True)\n"
         "        pool.submit(time.sleep, 60).result()\n"
     )

@@ -1,5 +1,11 @@
 """The viewer in a real browser, as its user knows it."""
 
+import contextlib
+
+from sweet_rl.viewer.export import export
+from sweet_rl.viewer.library import Library
+from tests.viewer.samples import write_rows
+
 
 class Viewer:
     """The page as its user knows it."""
@@ -55,24 +61,39 @@ class Viewer:
 
     def texts(self, selector):
         """Texts as they stand in the document, shown or not."""
-        return self.script(
-            "return Array.from(document.querySelectorAll(arguments[0]), e => e.textContent)", selector
-        )
+        return self._of_each(selector, "e.textContent")
 
     def text(self, selector):
         (text,) = self.texts(selector)
         return text
 
     def classes(self, selector):
-        return self.script(
-            "return Array.from(document.querySelectorAll(arguments[0]), e => e.className)", selector
-        )
+        return self._of_each(selector, "e.className")
 
     def shown(self, selector):
         """Whether each of the elements can be seen."""
+        return self._of_each(selector, "e.checkVisibility()")
+
+    def _of_each(self, selector, what):
         return self.script(
-            "return Array.from(document.querySelectorAll(arguments[0]), e => e.checkVisibility())", selector
+            f"return Array.from(document.querySelectorAll(arguments[0]), e => {what})", selector
         )
+
+    def too_wide(self):
+        """By how many pixels what is shown of a row is wider than its window."""
+        return self.script(
+            "const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth"
+        )
+
+    @contextlib.contextmanager
+    def window(self, width, height):
+        """In a window of this size."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def click(self, selector):
         self.script("document.querySelector(arguments[0]).click()", selector)
@@ -89,11 +110,8 @@ class Viewer:
         self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
 
     def choose(self, selector, value):
-        self.script(
-            "const [box, value] = arguments; box.value = value; box.dispatchEvent(new Event('change'))",
-            self.one(selector),
-            value,
-        )
+        change = "const [box, value] = arguments; box.value = value; box.dispatchEvent(new Event('change'))"
+        self.script(change, self.one(selector), value)
 
     def requests(self):
         """Addresses that the page has asked for, in order; the page itself is not among them."""
@@ -106,3 +124,9 @@ class Viewer:
     @property
     def count(self):
         return self.text("#count")
+
+
+def page_of(browser, folder, rows):
+    """The page that a file with these rows is exported to, open."""
+    export(Library([write_rows(folder / "rows.jsonl", rows)]), folder / "rows.html")
+    return Viewer(browser, (folder / "rows.html").as_uri()).open()

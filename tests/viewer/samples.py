@@ -83,46 +83,25 @@ def dialogue(task: Json, *turns: str | tuple[str, str]) -> list[Json]:
     return history
 
 
-def graded(
-    task: Json,
-    passed: int,
-    got: str,
-    outcome: str = "failed",
-    detail: str = "",
-    published: float | None = None,
-) -> Json:
+def graded(task: Json, passed: int, got: str, outcome="failed", detail="", published=None) -> Json:
     """What evaluation adds to a row: the first `passed` tests pass."""
     cases, results = list(task["test_cases"].items()), []
     for i, (name, expression) in enumerate(cases):
         value = str(450 + 35 * i)
-        known = (
-            {"outcome": "passed", "got": value}
-            if i < passed
-            else {"outcome": outcome, "got": got, "detail": detail}
-        )
+        known = {"outcome": "passed", "got": value}
+        if i >= passed:
+            known = {"outcome": outcome, "got": got if outcome == "failed" else None, "detail": detail}
         results.append({"name": name, "expression": expression, "expected": value} | known)
-        if results[-1]["outcome"] not in {"passed", "failed"}:
-            results[-1]["got"] = None
     reward = passed / len(cases)
-    return {
-        "reward": reward,
-        "grades": {"fixed": reward, "published": reward if published is None else published},
-        "test_results": results,
-    }
+    grades = {"fixed": reward, "published": reward if published is None else published}
+    return {"reward": reward, "grades": grades, "test_results": results}
 
 
 def row(
-    task: Json, sample_index: int, history: list[Json], answer: str | None, stop_reason: str, **more: Json
+    task: Json, repeat: int, history: list[Json], answer: str | None, stop: str | None, **more: Json
 ) -> Json:
-    return {
-        "task": task,
-        "dialogue_history": history,
-        "answer": answer,
-        "task_id": task["task_id"],
-        "sample_index": sample_index,
-        "stop_reason": stop_reason,
-        "provenance": PROVENANCE,
-    } | more
+    told = {"task": task, "dialogue_history": history, "answer": answer, "task_id": task["task_id"]}
+    return told | {"sample_index": repeat, "stop_reason": stop, "provenance": PROVENANCE} | more
 
 
 # fmt: off
@@ -205,12 +184,8 @@ def index_by(kind: str, trajectories: list, title: str = "") -> Json:
 
 # ---- worlds that reward turns: solved, cut short, failed, and an errand that was run
 
-RIVER = {
-    "task_id": "twenty_questions/7",
-    "problem_description": "Questions:\n",
-    "ground_truth": "river",
-    "hidden_information": "river",
-}
+RIVER = {"task_id": "twenty_questions/7", "problem_description": "Questions:\n"}
+RIVER |= {"ground_truth": "river", "hidden_information": "river"}
 ERRAND = "Find me a blue kettle, and price lower than 30.00 dollars"
 KETTLE = {
     "task_id": "webshop/3",
@@ -231,10 +206,8 @@ def played(task: Json, *turns: tuple[str, float | None, str]) -> list[Json]:
     history: list[Json] = [{"role": "user", "content": "Here we go."}]
     for said, reward, answer in turns:
         turn = {"role": "assistant", "content": said, "input": "Here we go.", "output": said}
-        history += [
-            turn if reward is None else turn | {"reward": reward},
-            {"role": "user", "content": answer},
-        ]
+        history.append(turn if reward is None else turn | {"reward": reward})
+        history.append({"role": "user", "content": answer})
     return history
 
 
@@ -275,11 +248,10 @@ def history(task: Json, *turns: str) -> list[Json]:
     """Agent and human in turns after the description; an agent's turn is thoughts, the marker, its words."""
     told: list[Json] = [{"role": "user", "content": task["problem_description"]}]
     for i, text in enumerate(turns):
-        if i % 2:
-            told.append({"role": "user", "content": text})
-        else:
-            output = f"I think.OUTPUT:{text}"
-            told.append({"role": "assistant", "content": text, "input": f"prompt {i}", "output": output})
+        own = {"input": f"prompt {i}", "output": f"I think.OUTPUT:{text}"}
+        told.append(
+            {"role": "user", "content": text} if i % 2 else {"role": "assistant", "content": text, **own}
+        )
     return told
 
 
@@ -292,15 +264,8 @@ def page_rows(folder: Path) -> list[Json]:
     bakery, other, hostile = page_task("bakery"), page_task("published"), page_task(ATTACK, HOSTILE_PAGE)
     said = (f"Here:\n{FIRST}\nLike this?", "The hours are missing.", f"I WANT TO ANSWER:\n{SECOND}")
     drafts = [{"turn": turn, "image": f"run_images/{turn}.png", "failure": None} for turn in (0, 1)]
-    graded = {
-        "answer": "run_images/1.png",
-        "target_image": "run_images/t.png",
-        "drafts": drafts,
-        "stop_reason": "answered",
-        "reward": 0.82,
-        "grades": GRADES,
-        "floors": FLOORS,
-    }
+    graded = {"answer": "run_images/1.png", "target_image": "run_images/t.png", "drafts": drafts}
+    graded |= {"stop_reason": "answered", "reward": 0.82, "grades": GRADES, "floors": FLOORS}
     # fmt: off
     return [
         {"task": bakery, "dialogue_history": history(bakery, *said), "sample_index": 0, **graded},

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.viewer.export import export
-from sweet_rl.viewer.library import Library
-from tests.viewer.driving import Viewer
-from tests.viewer.samples import ATTACK, many_rows, write_rows
+from tests.viewer.driving import Viewer, page_of
+from tests.viewer.samples import ATTACK, many_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,14 +170,8 @@ def test_filters_by_reward_and_stop_reason(viewer):
         viewer.press(key)
         assert viewer.count == f"{count} of 9"
     viewer.press("4")
-    options = [
-        "Any stop reason (3)",
-        "Not recorded (0)",
-        "Answered (1)",
-        "Policy failed (0)",
-        "Turn limit (1)",
-    ]
-    assert viewer.texts("#stop option") == [*options, "World failed (1)"]
+    options = ["Any stop reason (3)", "Not recorded (0)", "Answered (1)", "Policy failed (0)"]
+    assert viewer.texts("#stop option") == [*options, "Turn limit (1)", "World failed (1)"]
     viewer.choose("#stop", "turn_limit")
     assert viewer.count == "1 row of 9"
     assert viewer.texts(".segment-count") == ["1", "0", "0", "1", "0"]
@@ -192,12 +184,12 @@ def test_filters_by_reward_and_stop_reason(viewer):
 
 def test_search_in_dialogues_thoughts_and_answers(either):
     either.open()
-    for text, count in {
-        "THREE quarters": "1 row",
-        "while true": "1 row",
-        "moving average": "2 rows",
-        "zebra": "0 rows",
-    }.items():
+    for text, count in (
+        ("THREE quarters", "1 row"),
+        ("while true", "1 row"),
+        ("moving average", "2 rows"),
+        ("zebra", "0 rows"),
+    ):
         either.search(text)
         either.wait_for_count(f"{count} of 9")
     either.search("discount is still open")
@@ -338,22 +330,15 @@ def test_served_rows_are_fetched_when_looked_at(browser, server):
 
 
 def test_narrow_window_shows_list_or_trajectory(viewer):
-    metrics = {"width": 480, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    viewer.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
+    with viewer.window(480, 900):
         viewer.open()
         assert viewer.shown("#list, #detail") == [True, False]
         viewer.click(".chip:nth-child(2)")
         viewer.wait_for("#mini-test-0007/1")
         assert viewer.shown("#list, #detail") == [False, True]
-        assert (
-            viewer.script("const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth")
-            == 0
-        )
+        assert viewer.too_wide() == 0
         viewer.click(".back")
         assert viewer.shown("#list, #detail") == [True, False]
-    finally:
-        viewer.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_controls_have_names_and_focus_goes_with_the_selection(viewer):
@@ -367,8 +352,7 @@ def test_controls_have_names_and_focus_goes_with_the_selection(viewer):
 
 
 def test_thousands_of_rows_stay_usable(browser, tmp_path):
-    export(Library([write_rows(tmp_path / "many.jsonl", many_rows(5000))]), tmp_path / "many.html")
-    viewer = Viewer(browser, (tmp_path / "many.html").as_uri()).open()
+    viewer = page_of(browser, tmp_path, many_rows(5000))
     assert viewer.count == "5,000 rows of 5,000"
     viewer.script("""
         const list = document.getElementById("list");
@@ -386,9 +370,7 @@ def test_thousands_of_rows_stay_usable(browser, tmp_path):
 
 
 def test_empty_file(browser, tmp_path):
-    (tmp_path / "empty.jsonl").touch()
-    export(Library([tmp_path / "empty.jsonl"]), tmp_path / "empty.html")
-    viewer = Viewer(browser, (tmp_path / "empty.html").as_uri()).open()
+    viewer = page_of(browser, tmp_path, [])
     assert "This file holds no rows." in viewer.texts(".nothing")
     viewer.press(*"jk][g2tpdae/")
     assert viewer.count == "0 rows of 0"
@@ -396,14 +378,12 @@ def test_empty_file(browser, tmp_path):
 
 
 def test_paper_has_the_dialogue_and_nothing_to_press(viewer):
-    a4 = {"width": 794, "height": 1123, "deviceScaleFactor": 1, "mobile": False}
-    viewer.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", a4)
     viewer.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
-        viewer.open("#mini-test-0007/0")
-        assert viewer.shown("#list, #detail, .jumps, #about") == [False, True, False, True]
-        overflow = "const e = document.getElementById('detail'); return getComputedStyle(e).overflowY"
-        assert viewer.script(overflow) == "visible"
+        with viewer.window(794, 1123):  # A4
+            viewer.open("#mini-test-0007/0")
+            assert viewer.shown("#list, #detail, .jumps, #about") == [False, True, False, True]
+            overflow = "const e = document.getElementById('detail'); return getComputedStyle(e).overflowY"
+            assert viewer.script(overflow) == "visible"
     finally:
         viewer.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-        viewer.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

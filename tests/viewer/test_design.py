@@ -33,12 +33,8 @@ def row(shown, position):
 def test_index_has_the_metric_and_what_a_blank_page_scores(tmp_path):
     index = index_by("design", read(*page_rows(tmp_path)))
     assert (index["kind"], index["columns"]["metric"][:3]) == ("design", ["combined", "combined", None])
-    assert [(one["reward"], one["floor"]) for one in listed(index)] == [
-        (0.82, 0.01),
-        (0.4, 0.01),
-        (None, None),
-        (0.1, None),
-    ]
+    known = [(0.82, 0.01), (0.4, 0.01), (None, None), (0.1, None)]
+    assert [(one["reward"], one["floor"]) for one in listed(index)] == known
 
 
 def test_row_has_words_with_a_placeholder_the_page_and_its_picture(tmp_path):
@@ -47,19 +43,12 @@ def test_row_has_words_with_a_placeholder_the_page_and_its_picture(tmp_path):
     assert agent[0]["content"] == "Here:\n[SEE RENDERED HTML]\nLike this?"
     assert [message["html"] for message in agent] == [FIRST, SECOND]
     assert [message["thoughts"] for message in agent] == ["I think."] * 2
-    assert shown["drafts"][1] == {
-        "turn": 1,
-        "picture": {"id": "0/1", "width": 64, "height": 32, "rendered": False},
-        "failure": None,
-        "grades": None,
-    }
+    picture = {"id": "0/1", "width": 64, "height": 32, "rendered": False}
+    assert shown["drafts"][1] == {"turn": 1, "picture": picture, "failure": None, "grades": None}
     assert shown["target"]["id"] == "0/target"
     assert shown["answer"] == {"turn": 1, "picture": None}
     assert (shown["metric"], shown["hidden"]) == ("combined", TARGET)
-
-
-def test_an_answer_of_an_earlier_turn_is_found_there(tmp_path):
-    assert row(contents(tmp_path), 1)["answer"] == {"turn": 0, "picture": None}
+    assert row(contents(tmp_path), 1)["answer"] == {"turn": 0, "picture": None}  # of an earlier turn
 
 
 def test_published_row_has_the_picture_of_its_last_page_only(tmp_path):
@@ -70,8 +59,7 @@ def test_published_row_has_the_picture_of_its_last_page_only(tmp_path):
 
 
 def test_the_page_is_told_no_path(tmp_path):
-    for position in range(4):
-        assert "run_images" not in json.dumps(row(contents(tmp_path), position))
+    assert "run_images" not in json.dumps([row(contents(tmp_path), position) for position in range(4)])
     rows = page_rows(tmp_path)
     details = {"failures": [{"kind": "missing_picture", "detail": "/home/somebody/x.png"}]}
     shown = row(contents(tmp_path, [rows[0] | {"grading_details": details}]), 0)
@@ -89,12 +77,8 @@ def test_other_peoples_drafts_do_no_harm(tmp_path, odd):
 # ---- rendering and grading
 
 
-def test_nothing_is_rendered_unless_told(tmp_path):
-    shown = row(contents(tmp_path), 2)
-    assert shown["target"]["id"] is None
-
-
 def test_what_has_no_picture_is_rendered_when_told(tmp_path):
+    assert row(contents(tmp_path), 2)["target"]["id"] is None  # and else not
     renderer = FakeRenderer(fails={"Oven Street": "timeout"})
     shown = contents(tmp_path, renderer=renderer)
     published = row(shown, 2)
@@ -191,9 +175,8 @@ def test_pictures_of_rows_are_served_and_no_other_file(tmp_path):
     assert (status, headers["Content-Type"], body) == (200, "image/png", draw(FIRST).image)
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    refused = [
-        "0/2", "0/secret", "9/0", "0/..%2Fsecret", "0/%2e%2e/secret", "..%2f..%2fetc/passwd", "0/answer", "3/target"
-    ]  # fmt: skip
+    refused = ["0/2", "0/secret", "9/0", "0/..%2Fsecret", "0/%2e%2e/secret", "..%2f..%2fetc/passwd"]
+    refused += ["0/answer", "3/target"]
     assert {status for status, *_ in ask(tmp_path, *(f"/api/pictures/0/{one}" for one in refused))} == {404}
 
 

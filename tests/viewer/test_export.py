@@ -59,10 +59,8 @@ def test_page_refers_to_nothing_elsewhere():
 
 def test_title_is_text():
     page = build_page("<script>x</script> & <!--style--> <!--data-->", served=False)
-    assert (
-        "<title>&lt;script&gt;x&lt;/script&gt; &amp; &lt;!--style--&gt; &lt;!--data--&gt;</title>"
-        in page.head
-    )
+    title = "&lt;script&gt;x&lt;/script&gt; &amp; &lt;!--style--&gt; &lt;!--data--&gt;"
+    assert f"<title>{title}</title>" in page.head
 
 
 def test_export_holds_index_and_rows_one_a_line(sample_file, trajectories, tmp_path):
@@ -76,14 +74,6 @@ def test_export_holds_index_and_rows_one_a_line(sample_file, trajectories, tmp_p
     shown = [json.loads(line) for line in lines]
     rows = list(map(LAYOUTS["code"].row, trajectories))
     assert [{name: one[name] for name in rows[0]} for one in shown] == rows
-
-
-def test_export_of_no_rows(tmp_path):
-    (tmp_path / "empty.jsonl").touch()
-    export(Library([tmp_path / "empty.jsonl"]), tmp_path / "out.html")
-    blocks = dict(BLOCK.findall((tmp_path / "out.html").read_text()))
-    assert blocks["rows-0"] == ""
-    assert json.loads(blocks["index-0"])["tasks"] == []
 
 
 def test_export_that_fails_leaves_the_old_file(sample_file, tmp_path):
@@ -123,7 +113,7 @@ def test_warns_when_others_are_let_in(sample_file, served, capsys):
     assert "warning: --host 0.0.0.0 lets every machine" in capsys.readouterr().err
 
 
-def test_a_browser_is_opened_only_when_told_and_by_a_file_that_nobody_else_reads(
+def test_a_browser_opens_only_when_told_a_file_that_nobody_else_reads(
     sample_file, served, monkeypatch, capsys
 ):
     """Command lines are seen by all users of a machine: the address with its token is in none."""
@@ -199,41 +189,31 @@ def test_pages_are_exported_with_their_pictures(tmp_path, served, capsys):
         visualize_design_dialogue_histories(str(saved), browser="lynx")
 
 
+def says(role, content):
+    return {"role": role, "content": content}
+
+
+PARTS = [
+    {"type": "reasoning", "reasoning": "Easy."},
+    {"type": "text", "text": "4"},
+    {"type": "image", "image": "data:,"},
+]
+SAMPLES = [
+    {"id": 1, "epoch": 2, "input": "2+2?", "target": ["4", "four"]}
+    | {"messages": [says("system", "Be brief."), says("user", "attachment://abc"), says("assistant", PARTS)]}
+    | {"scores": {"match": {"value": "C"}, "other": {"value": 0}}, "attachments": {"abc": "2+2? Think."}}
+    | {"events": [{"event": "attachment://abc"}]},
+    {"id": "b", "epoch": 1, "input": [says("user", "3+3?")], "target": "6"}
+    | {
+        "messages": [says("user", "3+3?"), says("assistant", "7")],
+        "scores": {"match": {"value": float("nan")}},
+    },
+]
 LOG = {
     "version": 2,
     "status": "success",
     "eval": {"task": "sums", "model": "openai/gpt-4o"},
-    "samples": [
-        {
-            "id": 1,
-            "epoch": 2,
-            "input": "2+2?",
-            "target": ["4", "four"],
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "attachment://abc"},
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "reasoning", "reasoning": "Easy."},
-                        {"type": "text", "text": "4"},
-                        {"type": "image", "image": "data:,"},
-                    ],
-                },
-            ],
-            "scores": {"match": {"value": "C"}, "other": {"value": 0}},
-            "attachments": {"abc": "2+2? Think."},
-            "events": [{"event": "attachment://abc"}],
-        },
-        {
-            "id": "b",
-            "epoch": 1,
-            "input": [{"role": "user", "content": "3+3?"}],
-            "target": "6",
-            "messages": [{"role": "user", "content": "3+3?"}, {"role": "assistant", "content": "7"}],
-            "scores": {"match": {"value": float("nan")}},
-        },
-    ],
+    "samples": SAMPLES,
 }
 
 

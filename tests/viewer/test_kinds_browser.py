@@ -7,7 +7,7 @@ from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
 from tests.browsers.fake_renderer import FakeRenderer
-from tests.viewer.driving import Viewer
+from tests.viewer.driving import Viewer, page_of
 from tests.viewer.samples import ATTACK, ERRAND, FIRST, HOSTILE_PAGE, game_rows, page_rows, write_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -127,16 +127,11 @@ def test_metrics_by_turn_with_floors(viewer):
 
 
 def test_a_row_without_pictures_says_why(browser, tmp_path):
-    published = page_rows(tmp_path)[2:3]
-    export(Library([write_rows(tmp_path / "p.jsonl", published)]), tmp_path / "p.html")
-    viewer = Viewer(browser, (tmp_path / "p.html").as_uri()).open()
+    viewer = page_of(browser, tmp_path, page_rows(tmp_path)[2:3])
     assert "No metrics" not in viewer.text("#metrics")
     assert "sweet-rl evaluate_html does it" in viewer.text("#metrics")
-    told = viewer.texts(".sheet .no-picture")
-    assert told == [
-        "Left out of this file: it would have been larger than --export_mb allows.",
-        "The file names no picture.",
-    ]
+    left_out = "Left out of this file: it would have been larger than --export_mb allows."
+    assert viewer.texts(".sheet .no-picture") == [left_out, "The file names no picture."]
     assert viewer.shown(".modes button") == [True] * 4
     assert viewer.script("return document.querySelector('.modes button').disabled")
 
@@ -156,17 +151,12 @@ def test_hostile_pages_stay_text(viewer):
 
 
 def test_narrow_window_holds_the_stage(viewer):
-    metrics = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-    viewer.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
+    with viewer.window(400, 800):
         viewer.open("#bakery/0")
         assert viewer.shown(".canvas img") == [True, True]
-        wide = "const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth"
-        assert viewer.script(wide) == 0
+        assert viewer.too_wide() == 0
         for control in viewer.all("#detail button, #detail input"):
             assert control.accessible_name or not control.is_displayed(), control.get_attribute("outerHTML")
-    finally:
-        viewer.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +178,8 @@ def test_games_summary_filters_and_titles(games):
     assert games.texts("#figures dd") == ["53 tasks", "1.39[\u22126.83, 9.61] · \u22122 to 5", "60.0 %", "1"]
     assert games.texts(".segments button") == ["All5", "Ended3", "Cut short2"]
     assert games.texts(".entry-title")[:2] == ["river", ERRAND]
-    assert games.texts(".entry-meta")[:2] == [
-        "1 of 2 endedmean return \u22121.5",
-        "1 of 2 endedmean return 0.67⚑ 1",
-    ]
+    means = ("\u22121.5", "0.67⚑ 1")
+    assert games.texts(".entry-meta")[:2] == [f"1 of 2 endedmean return {mean}" for mean in means]
     assert games.classes(".entry:first-child .chip") == ["chip ended", "chip cut"]
     assert games.text(".detail-head h2") == "river"
     assert "EndedBy the world" in games.text(".facts")

@@ -29,12 +29,8 @@ def scored(row, turn, advantage, **more):
 def ranked(row, turn, scores, **more):
     own = turns_of(row)[turn]
     texts = [f"other {number}" for number in range(len(scores))]
-    return (
-        identity(row, turn)
-        | {"input": own["input"], "ground_truth": "g", "older_output": own["output"]}
-        | {"messages": [], "additional_outputs": texts, "judge_result": scores}
-        | more
-    )
+    asked = {"input": own["input"], "ground_truth": "g", "older_output": own["output"], "messages": []}
+    return identity(row, turn) | asked | {"additional_outputs": texts, "judge_result": scores} | more
 
 
 @pytest.fixture
@@ -43,20 +39,16 @@ def run(tmp_path):
     rows = sample_rows()
     write_rows(tmp_path / "a.jsonl", rows)
     write_rows(tmp_path / "a.credit.critic.jsonl", [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)])
-    write_rows(
-        tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.5, None]), ranked(rows[0], 0, [1.0], input="x")]
-    )
+    turns = [ranked(rows[0], 1, [0.5, None]), ranked(rows[0], 0, [1.0], input="x")]
+    write_rows(tmp_path / "ranked.jsonl", turns)
     write_rows(tmp_path / "pairs.jsonl", [{"prompt": "P", "chosen": "c<|eot_id|>", "rejected": "r"}])
     (tmp_path / "policy").mkdir()
     write_rows(tmp_path / "policy" / "metrics.jsonl", [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
     (tmp_path / "policy" / "report.json").write_text("{}")
-    (tmp_path / "policy" / "run.json").write_text(
-        '{"id": "2", "stage": "train_dpo", "status": "finished", "sessions": [], "usage": {}}'
-    )
+    for folder, stage in ((tmp_path, "demo"), (tmp_path / "policy", "train_dpo")):
+        about = {"id": stage, "stage": stage, "status": "finished", "sessions": [], "usage": {}}
+        (folder / "run.json").write_text(json.dumps(about))
     (tmp_path / "a.report.json").write_text('{"columns": {"fixed": {"success": 0.5}}}')
-    (tmp_path / "run.json").write_text(
-        '{"id": "1", "stage": "demo", "status": "finished", "sessions": [], "usage": {}}'
-    )
     (tmp_path / "notes.jsonl").write_text('{"note": 1}\n')
     return tmp_path
 
@@ -122,9 +114,7 @@ def test_scores_beside_a_file_are_found_when_it_alone_is_named(run):
 
 def test_scores_go_with_the_file_beside_them_and_with_no_other_of_its_name(run, tmp_path):
     (run / "other").mkdir()
-    write_rows(
-        run / "other" / "a.jsonl", sample_rows()
-    )  # the same turns: a digest does not tell the files apart
+    write_rows(run / "other/a.jsonl", sample_rows())  # the same turns: a digest does not tell them apart
     _, files = opened(run)
     assert files["a.jsonl"].row(0)["credit"]
     assert not files["other/a.jsonl"].row(0).get("credit")
@@ -186,9 +176,8 @@ def test_what_is_nothing_is_named(run, tmp_path):
 
 def test_metrics_of_a_run_that_writes_just_now_and_of_many_rows(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text(
-        '{"iteration": 3, "play": {"reward": 1.5}, "note": "x", "on": true}\n{"iteration": 4, "pl'
-    )
+    torn = '{"iteration": 4, "pl'
+    path.write_text('{"iteration": 3, "play": {"reward": 1.5}, "note": "x", "on": true}\n' + torn)
     assert read_metrics(path) == {"rows": 1, "every": 1, "curves": {"play.reward": [(3, 1.5)]}}
     write_rows(path, [{"step": step, "loss": 0.0} for step in range(4001)])
     found = read_metrics(path)

@@ -13,11 +13,9 @@ from sweet_rl.evaluation.episodes import read_episodes
 from sweet_rl.grading import published_code
 from sweet_rl.records import load_trajectories
 from sweet_rl.viewer.library import Library
-from sweet_rl.viewer.rows import LAYOUTS, kind_of_trajectories, rewards_turns
+from sweet_rl.viewer.rows import LAYOUTS, kind_of_trajectories
+from tests.viewer import samples
 from tests.viewer.samples import (
-    ERRAND,
-    KETTLE,
-    PUBLISHED,
     SHIPPING,
     dialogue,
     game_rows,
@@ -28,7 +26,6 @@ from tests.viewer.samples import (
     read,
     row,
     sample_rows,
-    write_rows,
 )
 
 code = LAYOUTS["code"]
@@ -59,14 +56,10 @@ def test_index_stays_light():
 def test_row_has_the_answer_without_fence_beside_the_hidden_function(trajectories):
     shown = code.row(trajectories[2])
     assert shown["answer"].startswith("\n```python\ndef shipping_fee")
-    assert shown["code"].startswith("def shipping_fee")
-    assert shown["code"].endswith("return base")
+    assert re.fullmatch(r"def shipping_fee.*return base", shown["code"], re.DOTALL)
     assert shown["hidden"] == SHIPPING["ground_truth"].strip("\n")
     assert shown["grades"] == {"fixed": 0.6, "published": 0.5}
-
-
-def test_row_keeps_an_indented_first_line():
-    """Such an answer is an IndentationError, and must look like one."""
+    # An indented first line is an IndentationError, and must look like one.
     (trajectory,) = read(row(SHIPPING, 0, dialogue(SHIPPING, "x"), " def f(): pass", "answered"))
     assert code.row(trajectory)["code"] == " def f(): pass"
 
@@ -103,8 +96,8 @@ def test_tests_are_results_where_graded_and_expressions_where_not(trajectories):
     ],
 )
 def test_other_peoples_fields_of_our_names_do_no_harm(odd):
-    task = PUBLISHED | {"task_id": "p"}
-    (trajectory,) = read(row(task, 0, dialogue(PUBLISHED, "x"), "x", "answered", **odd))
+    task = samples.PUBLISHED | {"task_id": "p"}
+    (trajectory,) = read(row(task, 0, dialogue(samples.PUBLISHED, "x"), "x", "answered", **odd))
     shown = code.row(trajectory)
     assert shown["grades"] == {}
     assert len(shown["tests"]) == 2
@@ -122,9 +115,8 @@ def test_prompts_are_written_as_what_they_add(trajectories):
         prompt += message["more"]
         assert prompt == turn.input
     history = trajectories[0].dialogue_history  # prompts that do not continue are written whole
-    others = replace(
-        trajectories[0], dialogue_history=(replace(history[1], input="ab"), replace(history[3], input="ac"))
-    )
+    apart = (replace(history[1], input="ab"), replace(history[3], input="ac"))
+    others = replace(trajectories[0], dialogue_history=apart)
     assert [entry["input"] for entry in code.row(others)["messages"]] == ["ab", "ac"]
 
 
@@ -162,14 +154,8 @@ def test_reflections_are_shown_and_found(trajectories):
 
 def test_search_covers_what_was_said_thought_asked_and_answered(trajectories):
     text = code.text(trajectories[0]).lower()
-    for expected in (
-        "mini-test-0007",
-        "web shop",
-        "discount is still open",
-        "three quarters",
-        "max(fee, 199)",
-    ):
-        assert expected in text
+    said = ("mini-test-0007", "web shop", "discount is still open", "three quarters", "max(fee, 199)")
+    assert [words for words in said if words not in text] == []
     assert "you help somebody" not in text  # the prompt is the same in every row
 
 
@@ -182,21 +168,17 @@ def test_failures_keep_kind_status_attempts_and_turn(trajectories):
 # ---- worlds that reward turns
 
 
-def test_turn_rewards_tell_games_from_other_files():
-    assert rewards_turns(read(*game_rows()))
-    assert not rewards_turns(read(*sample_rows()))
-    assert not rewards_turns([])
-
-
 def test_index_names_tasks_by_errand_or_by_what_is_hidden_and_says_what_was_cut_short():
     index = index_by("game", read(*game_rows()))
     island = "lantern/5: You are on an island. Light the great lantern again."
-    assert [task["summary"] for task in index["tasks"]] == ["river", ERRAND, island]
+    assert [task["summary"] for task in index["tasks"]] == ["river", samples.ERRAND, island]
     assert [one["truncated"] for one in listed(index)] == [False, True, False, True, False]
 
 
 def test_a_shop_that_tells_its_errand_only_when_entered():
-    task = {key: value for key, value in KETTLE.items() if key != "instruction"} | {"hidden_information": ""}
+    task = {key: value for key, value in samples.KETTLE.items() if key != "instruction"} | {
+        "hidden_information": ""
+    }
     history = played(task, ("search[x]", 0.0, "Nothing."))
     (told,) = read(row(task, 0, history, None, "turn_limit", instruction="Find me a lamp"))
     assert index_by("game", [told])["tasks"][0]["summary"] == "Find me a lamp"
@@ -231,14 +213,13 @@ def test_rows_carry_turn_rewards_where_there_are_any_and_search_covers_what_is_h
     ],
 )
 def test_rows_decide(tmp_path, rows, kind):
-    no_world = [
-        {name: one[name] for name in one if name not in {"provenance", "settings"}} for one in rows(tmp_path)
-    ]
+    told = {"provenance", "settings"}
+    no_world = [{name: one[name] for name in one if name not in told} for one in rows(tmp_path)]
     assert kind_of_trajectories(read(*no_world)) == kind
 
 
 def test_one_stage_and_one_call_show_pictures_too(tmp_path, capsys):
-    saved = write_rows(tmp_path / "pages.jsonl", page_rows(tmp_path))
+    saved = samples.write_rows(tmp_path / "pages.jsonl", page_rows(tmp_path))
     visualize_dialogue_histories(str(saved), export=str(tmp_path / "one.html"))
     assert "rows exported to" in capsys.readouterr().out
     sweet_rl.view(saved, tmp_path / "two.html")
@@ -249,14 +230,8 @@ def test_one_stage_and_one_call_show_pictures_too(tmp_path, capsys):
 # ---- files that earlier versions wrote (tests/viewer/earlier, by their day)
 
 EARLIER = Path(__file__).parent / "earlier"
-KINDS = {
-    "code.jsonl": "code",
-    "game.jsonl": "game",
-    "sampled.jsonl": "turns",
-    "ranked.jsonl": "turns",
-    "pairs.jsonl": "pairs",
-    "code.report.json": "report",
-}
+KINDS = {"code.jsonl": "code", "game.jsonl": "game", "sampled.jsonl": "turns", "ranked.jsonl": "turns"}
+KINDS |= {"pairs.jsonl": "pairs", "code.report.json": "report"}
 FILES = sorted(path.relative_to(EARLIER).as_posix() for path in EARLIER.glob("*/*"))
 assert {Path(name).name for name in FILES} == set(KINDS)
 

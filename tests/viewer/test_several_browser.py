@@ -11,7 +11,7 @@ import pytest
 
 from sweet_rl.viewer.export import export
 from sweet_rl.viewer.library import Library
-from tests.viewer.driving import Viewer
+from tests.viewer.driving import Viewer, page_of
 from tests.viewer.samples import ATTACK, many_rows, sample_rows, write_rows
 from tests.viewer.test_library import ranked, scored
 
@@ -27,18 +27,14 @@ def application(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     rows = sample_rows()
     write_rows(folder / "a.jsonl", rows)
-    write_rows(
-        folder / "b.jsonl", [row | {"reward": 1.0} if row.get("reward") == 0.6 else row for row in rows]
-    )
+    better = [row | {"reward": 1.0} if row.get("reward") == 0.6 else row for row in rows]
+    write_rows(folder / "b.jsonl", better)
     blind = {"without_hidden": {"advantage": None, "critic": None, "reference": None, "why": "too_long"}}
-    write_rows(
-        folder / "a.credit.critic.jsonl",
-        [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)]
-        + [scored(rows[2], turn, 0.5, **blind) for turn in range(2)],
-    )
-    write_rows(
-        folder / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["worse", ATTACK])]
-    )
+    scores = [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)]
+    scores += [scored(rows[2], turn, 0.5, **blind) for turn in range(2)]
+    write_rows(folder / "a.credit.critic.jsonl", scores)
+    texts = ["worse", ATTACK]
+    write_rows(folder / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=texts)])
     write_rows(folder / "pairs.jsonl", [{"prompt": "P", "chosen": ATTACK, "rejected": "r", "guard": ATTACK}])
     write_rows(folder / "metrics.jsonl", [{"step": step, "loss": 0.0, ATTACK: 1.5} for step in (1, 2)])
     (folder / "a.report.json").write_text(json.dumps({ATTACK: {"mean": 0.5, "low": 0.25, "high": 0.75}}))
@@ -55,15 +51,9 @@ def several(browser, application):
 def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
     several.driver.get(f"{several.address}?files")
     several.until("return document.querySelector('.page-head')")
-    assert several.texts(".page h3") == [
-        "Results (2 runs)",
-        "Trainings (1)",
-        "Trajectories (2)",
-        "Turns with candidates (1)",
-        "Preference pairs (1)",
-        "Training metrics (1)",
-        "Reports (1)",
-    ]
+    parts = ["Results (2 runs)", "Trainings (1)", "Trajectories (2)", "Turns with candidates (1)"]
+    parts += ["Preference pairs (1)", "Training metrics (1)", "Reports (1)"]
+    assert several.texts(".page h3") == parts
     boxes = several.all(".files:not(.runs-table) input")
     boxes[0].click()
     boxes[2].click()
@@ -84,10 +74,9 @@ def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
 def test_the_first_page_says_how_the_runs_did(several):
     several.driver.get(f"{several.address}?results")
     several.until("return document.querySelectorAll('.spread-bar').length === 2")
-    rows = several.script(
-        "return Array.from(document.querySelectorAll('.runs-table tbody tr'), (row) => Array.from(row.cells, (cell) => cell.textContent))"
-    )
-    by_run = {row[1]: row[2:6] for row in rows}
+    cells = "Array.from(row.cells, (cell) => cell.textContent)"
+    rows = f"return Array.from(document.querySelectorAll('.runs-table tbody tr'), (row) => {cells})"
+    by_run = {row[1]: row[2:6] for row in several.script(rows)}
     assert by_run["a"][:2] == ["Success41.7 %[6.8, 87.5]", "llama-3.1-8b-instruct"]
     assert by_run["a"][3] == "9 of 4 tasks2 failed2 not graded"
     assert by_run["b"][0].startswith("Success58.3 %[")
@@ -235,8 +224,7 @@ def test_a_folder_opens_offline_and_reads_what_lies_beside_its_page(browser, tmp
 def test_a_very_long_turn_is_shown_in_part_until_it_is_asked_for(browser, tmp_path):
     (row,) = many_rows(1, repeats=1)
     row["dialogue_history"][0]["content"] = "word " * 200_000
-    export(Library([write_rows(tmp_path / "long.jsonl", [row])]), tmp_path / "long.html")
-    viewer = Viewer(browser, (tmp_path / "long.html").as_uri()).open()
+    viewer = page_of(browser, tmp_path, [row])
     assert len(viewer.texts(".bubble")[0]) < 60_000
     viewer.click(".bubble .fold")
     assert len(viewer.texts(".bubble")[0]) >= 1_000_000

@@ -74,6 +74,7 @@ def results_page(results: Results) -> str:
         style="report.css",
         script="report.js",
         rules=["style-src-attr 'unsafe-inline'"],
+        title=results.title,
         results=results,
         headlines=list(filter(None, headlines)),
         idea=idea if files(__package__).joinpath("templates", idea).is_file() else "",
