@@ -48,7 +48,7 @@ async def play(policy, tasks, iteration: int) -> list:
     def write(asks):
         return policy.write([policy.request(ask.observation, ask.seed) for ask in asks])
 
-    player = Player("policy", write, WORLD.transcript(), lambda text: policy.prompt(text).text, SEED)
+    player = Player("policy", write, WORLD.transcript(), policy.prompt, SEED)
     user = WORLD.user.make()
     async with WORLD.open(WORLD.options(), user) as make_env:
         await rollout(episodes, make_env=make_env, policy=player, on_finished=keep, concurrency=EPISODES)

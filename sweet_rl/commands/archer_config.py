@@ -21,20 +21,14 @@ from sweet_rl.tracking import KINDS, Destination
 from sweet_rl.types import Json
 from sweet_rl.worlds import all_worlds, own_options, world_of
 
-CONFIGS = Path(sweet_rl.__file__).parent / "configs" / "archer"
-"""The packaged configurations; `configs/archer` of the repository."""
-
+CONFIGS = Path(sweet_rl.__file__).parent / "configs" / "archer"  # `configs/archer` of the repository
 DEFAULTS = "default"
 _SECRETS = {"huggingface_token": "HF_TOKEN", "wandb_key": "WANDB_API_KEY"}
 _MISSING = "???"
-_NAMES = {"world": "env_name", "max_turns": "max_steps"}
-"""Settings that may be typed as everywhere else, and the published keys that files have."""
-
-_WHOLE = frozenset(("env_idx", "max_steps"))
-"""Settings whose default is null, and which take whole numbers; the others take text."""
-
-_PACKAGED = [f"hydra.searchpath=[file://{CONFIGS}]"]
-"""So that a file elsewhere can build on the packaged ones."""
+_NAMES = {"world": "env_name", "max_turns": "max_steps"}  # as typed everywhere else, and the published keys
+_WHOLE = frozenset(
+    ("env_idx", "max_steps")
+)  # whole numbers whose default is null; other such settings are text
 
 
 def load_config(name: str, overrides: Sequence[str], folder: str | None = None) -> dict[str, Json]:
@@ -43,23 +37,23 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     Args:
         overrides: `key=value`; a value that Hydra's grammar does not take is text as it stands.
     """
-    overrides = [_as_in_files(override) for override in overrides]
-    keys = [_key(override) for override in overrides]
-    overrides = [_as_text(override) for override in overrides]
+    typed = [_read(override) for override in overrides]
     defaults = _defaults()
-    ours = [override for override, key in zip(overrides, keys, strict=True) if key in defaults]
+    ours = [override for key, override in typed if key in defaults]
     if absent := defaults.keys() - _compose(name, (), folder).keys():
         raise UsageError(
-            f"The configuration {name!r} has no {min(absent)} and {len(absent) - 1} more settings. Let it begin with "
-            "the packaged ones: `defaults: [default, _self_]` at its top."
+            f"The configuration {name!r} has no {min(absent)} and {len(absent) - 1} more settings. Let it begin "
+            "with the packaged ones: `defaults: [default, _self_]` at its top."
         )
     config = _compose(name, ours, folder)
     known = {**world_settings(config), **defaults}
-    for key in (*keys, *config):
+    for key in (*(key for key, _ in typed), *config):
         if key not in known:
-            raise _unknown(key, known, config)
-    if len(ours) < len(overrides):
-        config = _compose(name, [*ours, *(f"++{one}" for one in overrides if one not in ours)], folder)
+            if owners := owners_of(key):
+                raise not_of(key, owners, str(config["env_name"]))
+            raise UsageError(f"{key}: there is no such setting{suggestion(key, known)}.")
+    if len(ours) < len(typed):
+        config = _compose(name, [*ours, *(f"++{one}" for key, one in typed if key not in defaults)], folder)
     for key, variable in _SECRETS.items():
         if config.pop(key, ""):
             raise UsageError(f"{key}: secrets are taken from the environment only. Set {variable} instead.")
@@ -123,7 +117,7 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
             with suppress(YAMLError, UnicodeDecodeError):  # hydra says it better, where it is read at all
                 check_yaml(path.read_text(encoding="utf-8"), path)
         with initialize_config_dir(str(where), version_base="1.3"):
-            composed = compose(name, overrides=[*_PACKAGED, *overrides])
+            composed = compose(name, overrides=[f"hydra.searchpath=[file://{CONFIGS}]", *overrides])
         config: Any = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -132,42 +126,26 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
     return {str(key): value for key, value in config.items()}
 
 
-def _as_in_files(override: str) -> str:
+def _read(override: str) -> tuple[str, str]:
+    """The key, and what Hydra is given: quoted where it cannot read it, or takes its commas for several runs."""
     key, equals, value = override.partition("=")
-    return f"{_NAMES.get(key, key)}{equals}{value}"
-
-
-def _as_text(override: str) -> str:
-    """Quoted where Hydra cannot read it, or takes its commas for several runs."""
-    try:
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-        from hydra.errors import HydraException
-    except ImportError:
-        return override  # `_compose` says what is missing
-    try:
-        if not OverridesParser.create().parse_override(override).is_sweep_override():
-            return override
-    except HydraException:
-        pass
-    key, _, value = override.partition("=")
-    doubled = re.sub(r"(?<!\\)(\\++)(?='|$)", r"\1\1", value)
-    quoted = doubled.replace("'", r"\'")
-    return f"{key}='{quoted}'"
-
-
-def _key(override: str) -> str:
-    key, equals, _ = override.partition("=")
     if not equals:
         raise UsageError(f"{override!r}: settings are written key=value, as in lm_lr=1e-5.")
     if key.startswith(("+", "~")):
         raise UsageError(f"{override!r}: settings can be changed, neither added nor removed.")
-    return key
+    key = _NAMES.get(key, key)
+    override = f"{key}={value}"
+    with suppress(ImportError):  # `_compose` says what is missing
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+        from hydra.errors import HydraException
 
-
-def _unknown(key: str, known: Mapping[str, Json], config: Mapping[str, Json]) -> UsageError:
-    if owners := owners_of(key):
-        return not_of(key, owners, str(config["env_name"]))
-    return UsageError(f"{key}: there is no such setting{suggestion(key, known)}.")
+        with suppress(HydraException):
+            if not OverridesParser.create().parse_override(override).is_sweep_override():
+                return key, override
+        doubled = re.sub(r"(?<!\\)(\\++)(?='|$)", r"\1\1", value)
+        quoted = doubled.replace("'", r"\'")
+        override = f"{key}='{quoted}'"
+    return key, override
 
 
 def owners_of(key: str) -> tuple[str, ...]:
@@ -184,21 +162,17 @@ def not_of(key: str, owners: Sequence[str], world: str) -> UsageError:
 
 def _check_kind(key: str, value: Json, default: Json) -> None:
     """A setting keeps the kind of its default; one whose default is null takes what `default.yaml` says."""
-    kinds: dict[type, tuple[tuple[type, ...], str]] = {
-        bool: ((bool,), "true or false"),
-        int: ((int,), "a whole number"),
-        float: ((int, float), "a number"),
-        str: ((str, type(None)), "text"),
-    }
-    if default == _MISSING:
-        kinds[str] = ((str,), "text")
-    elif default is None and key in _WHOLE:
-        kinds[type(None)] = ((int, type(None)), "a whole number or null")
-    elif default is None and key in _defaults():
-        kinds[type(None)] = ((str, type(None)), "text or null")
-    allowed, what = kinds.get(type(default), ((str, int, float, type(None)), "text or a number"))
-    wrong = not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)
-    if wrong:
+    if default is None and key in _defaults():
+        kinds, what = (int, "a whole number or null") if key in _WHOLE else (str, "text or null")
+        allowed: tuple[type, ...] = (kinds, type(None))
+    else:
+        allowed, what = {
+            bool: ((bool,), "true or false"),
+            int: ((int,), "a whole number"),
+            float: ((int, float), "a number"),
+            str: ((str,) if default == _MISSING else (str, type(None)), "text"),
+        }.get(type(default), ((str, int, float, type(None)), "text or a number"))
+    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
         raise UsageError(f"{key} must be {what}, got {value!r}.")
 
 
@@ -209,8 +183,8 @@ _SHOWN: Final = {
     "pg.loss": "policy loss",
 }
 
+# Switches that mean the same as log_to with that value; together they may name both.
 _PUBLISHED: Final = {"tensorboard": "tensorboard", "use_wandb": "wandb"}
-"""Switches that mean the same as log_to with that value; together they may name both."""
 
 
 def destination_of(config: Mapping[str, Json], typed: Collection[str]) -> Destination:

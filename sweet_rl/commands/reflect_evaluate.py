@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,7 +15,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.parse import Options
 from sweet_rl.cli.progress import progress, silence_libraries
 from sweet_rl.cli.stage import recorded
-from sweet_rl.commands.reflect_train import reflect_stage
+from sweet_rl.commands.reflect_train import reflect_stage, teller, with_tiny_models
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, no_such
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import Compatible, MaxFailed, Overwriting, Quiet, ReportPath, Tasks, WorldName
@@ -31,16 +31,12 @@ from sweet_rl.worlds.options import Measured
 from sweet_rl.worlds.text_games import games_of
 
 if TYPE_CHECKING:
-    from sweet_rl.online.reflect.play import Playground
     from sweet_rl.reflect_data.jobs import Done, Job
     from sweet_rl.reflect_data.teachers import Expert, Teacher
 
 
-AGENT: Final = "agent:"
-"""Before the name of an agent of the world."""
-
-LINEAR: Final = "linear:"
-"""Before a file of training texts."""
+AGENT: Final = "agent:"  # before the name of an agent of the world
+LINEAR: Final = "linear:"  # before a file of training texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,16 +78,21 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
         checkpoints: folders of checkpoints, with + between a policy and its reflection model; agent:NAME and
             linear:TEXTS.
     """
-    from sweet_rl.commands.reflect_run import Teller
-
-    _refuse(flags, named=bool(checkpoints))
+    for name in ("load_dir", "reflect_load_dir", "reflect") if checkpoints else ():
+        if getattr(flags, name):
+            raise UsageError(
+                f"--{name} is of no use beside named checkpoints. Name POLICY+REFLECTION, or leave the names out."
+            )
+    if flags.reflect_prob != 1:
+        raise UsageError(
+            f"A policy is measured with a reflection for each state: leave out --reflect_prob {flags.reflect_prob:g}."
+        )
     report = how.report_path
     if report is not None:
         new_file(report, "report_path", overwrite=how.overwrite)
-    for checkpoint in checkpoints:
-        for part in checkpoint.split("+"):
-            if not part.startswith(AGENT):
-                tracking.reads("checkpoints", part.removeprefix(LINEAR))
+    for part in (part for checkpoint in checkpoints for part in checkpoint.split("+")):
+        if not part.startswith(AGENT):
+            tracking.reads("checkpoints", part.removeprefix(LINEAR))
     reflector = flags.reflect_load_dir
     if not (checkpoints or flags.load_dir or reflector):
         raise UsageError(
@@ -100,7 +101,7 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     named = checkpoints or (
         "+".join([flags.load_dir or "base", *([reflector or "base"] if flags.reflect or reflector else [])]),
     )
-    say = Teller()
+    say = teller()
     plans = [_plan(name, flags, say) for name in named]
     for name, settings in zip(named, plans, strict=True):
         if how.swap_reflections and not settings.reflect:
@@ -121,26 +122,21 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
         raise ServiceError(f"The world broke every episode of {broken[0]}: there is nothing to measure by.")
 
 
-def _refuse(flags: ReflectSettings, *, named: bool) -> None:
-    """Refuse flags that say what is measured beside checkpoints that do, and those of no effect."""
-    if named:
-        for name in ("load_dir", "reflect_load_dir", "reflect"):
-            if getattr(flags, name):
-                raise UsageError(
-                    f"--{name} is of no use beside named checkpoints. Name POLICY+REFLECTION, or leave the names out."
-                )
-    if flags.reflect_prob != 1:
-        raise UsageError(
-            f"A policy is measured with a reflection for each state: leave out --reflect_prob {flags.reflect_prob:g}."
-        )
-
-
 def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> ReflectSettings:
-    """The settings with which a checkpoint is measured; nothing is loaded yet."""
+    """The settings with which a checkpoint or a baseline is measured; nothing is loaded yet."""
     from sweet_rl.online.reflect.runs import check, with_saved, with_saved_reflector
+    from sweet_rl.online.reflect.sft import read_texts
 
     policy, plus, reflection = name.partition("+")
-    _check_baseline(policy, flags, reflects=bool(plus))
+    if policy.startswith(AGENT):
+        if (agent := policy.removeprefix(AGENT)) not in flags.world.agents:
+            raise no_such("agent", agent, flags.world.agents)
+        if plus:
+            raise UsageError(f"{policy} reads no reflections; leave out what stands behind the +.")
+    if policy.startswith(LINEAR):
+        if not flags.world.learning.head:
+            raise UsageError(f"{policy} needs a list of commands in each state, and {flags.env} has none.")
+        read_texts(policy.removeprefix(LINEAR))
     settings = replace(
         flags,
         load_dir=None if policy == "base" or policy.startswith((AGENT, LINEAR)) else policy,
@@ -153,62 +149,38 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
     return with_saved_reflector(with_saved(settings, settings.load_dir))
 
 
-def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> None:
-    """Refuse a baseline that the world has not, before anything is measured."""
-    from sweet_rl.online.reflect.sft import read_texts
-
-    if policy.startswith(AGENT):
-        name = policy.removeprefix(AGENT)
-        if name not in flags.world.agents:
-            raise no_such("agent", name, flags.world.agents)
-        if reflects:
-            raise UsageError(f"{policy} reads no reflections; leave out what stands behind the +.")
-    if policy.startswith(LINEAR):
-        if not flags.world.learning.head:
-            raise UsageError(f"{policy} needs a list of commands in each state, and {flags.env} has none.")
-        read_texts(policy.removeprefix(LINEAR))
-
-
-def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> Any:
-    """How an agent of the world plays, or a linear policy; None where a model is to be loaded."""
-    from sweet_rl.online.reflect.agent import Sampling
-    from sweet_rl.online.reflect.loop import scripted
-    from sweet_rl.online.reflect.sft import read_texts
-
-    policy = name.partition("+")[0]
-    if policy.startswith(AGENT):
-        return scripted(settings, playground, policy.removeprefix(AGENT))
-    if policy.startswith(LINEAR):
-        path = policy.removeprefix(LINEAR)
-        actor = resolve_name("sweet_rl.studies.linear_policy:LinearActor")
-        head, sampling = settings.world.learning.head or "", Sampling.of(settings)
-        return actor(head, sampling, seed=settings.seed).fit(read_texts(path), path)
-    return None
-
-
 def _measure(
     name: str, settings: ReflectSettings, say: Callable[[str], None], how: MeasuringFlags
 ) -> dict[str, Any]:
     """One checkpoint: settings and results."""
-    from sweet_rl.commands.reflect_run import with_tiny_models
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings, measures=True) as playground, TemporaryDirectory() as folder:
         silence_libraries()
-        from sweet_rl.online.reflect.loop import measure
+        from sweet_rl.online.reflect.agent import Sampling
+        from sweet_rl.online.reflect.loop import measure, scripted
         from sweet_rl.online.reflect.models import load_policy, load_reflector
         from sweet_rl.online.reflect.play import OthersReflections
+        from sweet_rl.online.reflect.sft import read_texts
+        from sweet_rl.training.processes import process_group
 
         settings = with_tiny_models(
             settings, Path(folder), lambda: sample_texts(playground), playground.labels
         )
         reflector = load_reflector(settings, say)
-        agent = _baseline(name, settings, playground) or load_policy(
-            settings, playground.labels, say, trains=False
-        )
+        policy = name.partition("+")[0]
+        agent: Any
+        if policy.startswith(AGENT):
+            agent = scripted(settings, playground, policy.removeprefix(AGENT))
+        elif policy.startswith(LINEAR):
+            actor = resolve_name("sweet_rl.studies.linear_policy:LinearActor")
+            actor = actor(settings.world.learning.head or "", Sampling.of(settings), seed=settings.seed)
+            agent = actor.fit(read_texts(path := policy.removeprefix(LINEAR)), path)
+        else:
+            agent = load_policy(settings, playground.labels, say, trains=False)
         total = settings.eval_reps * sum(map(len, playground.levels))
         reads = OthersReflections(reflector) if reflector and how.swap_reflections else reflector
-        with progress(total, 0, unit="episode", quiet=how.quiet) as bar:
+        with process_group(), progress(total, 0, unit="episode", quiet=how.quiet) as bar:
             results = measure(settings, playground, agent, reads, bar.update)
     print(f"{name}, every state with the reflection of another" if how.swap_reflections else name)
     swapped = {}
@@ -320,8 +292,7 @@ def _measured_on(world: World, own: Any, tasks: str | None, max_turns: int) -> M
     return Measured(world.name, played, world.options(max_turns=max_turns))
 
 
-_OF_THE_GAMES = ("world", "random", "max_turns", "react", "tasks", "compat")
-"""Flags that decide about the content of an episode."""
+_OF_THE_GAMES = ("world", "random", "max_turns", "react", "tasks", "compat")  # decide about the content
 
 
 async def _episode(
@@ -365,15 +336,10 @@ def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -
         f"{'success' if episode['won'] else 'failure'}"
         for run, episode in episodes.items()
     )
-    _add(folder / "result_episode.txt", told)
-    _add(folder / "result.txt", [line])
+    for path, lines in ((folder / "result_episode.txt", told), (folder / "result.txt", [line])):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            known = set(file.read().splitlines())  # a run that goes on has its episodes of before
+            file.writelines(f"{one}\n" for one in lines if one not in known)
     print(f"{line}\nThat is in {folder / 'result.txt'}, every episode in {folder / 'result_episode.txt'}")
-
-
-def _add(path: Path, lines: Iterable[str]) -> None:
-    """Add the lines that are not there yet: a run that goes on has its episodes of before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
-        file.seek(0)
-        known = set(file.read().splitlines())
-        file.writelines(f"{line}\n" for line in lines if line not in known)

@@ -1,6 +1,6 @@
-"""The flags that the stages of Reflect-RL share, written as the published parser reads them.
+"""Training of Reflect-RL's models, and the flags that its stages share, written as the published parser reads them.
 
-It takes unique beginnings of names, `--x` and `--no_x` for switches, and `yes` for true. `rewrite` turns such
+That takes unique beginnings of names, `--x` and `--no_x` for switches, and `yes` for true. `rewrite` turns such
 a command line into the one that every stage of this library reads.
 
 Published behaviour: docs/published/reflect_rl.md#flags.
@@ -11,28 +11,31 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import shutil
 import typing
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets, Options, stage_flags
-from sweet_rl.cli.progress import progress, silence_libraries
+from sweet_rl.cli.progress import on_interrupt, progress, silence_libraries
 from sweet_rl.cli.stage import Stage, given_flags, needing, recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import Flag, flag
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.flags.shared import LogTo, Quiet
-from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, ReflectSettings, settings_of
-from sweet_rl.types import derive_seed
+from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, ReflectSettings, as_flags, settings_of
+from sweet_rl.types import Json, derive_seed
 from sweet_rl.worlds import flags_of, learning_options, names, world_of
 
 if TYPE_CHECKING:
+    from sweet_rl.online.reflect.models import Checkpoints
     from sweet_rl.online.reflect.play import Playground
 
 
@@ -123,48 +126,32 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     fine-tuning, with --compat published, and where a run is resumed. Such a run's world is that of its folder.
     """
     arguments = [re.sub(r"^--world(?==|$)", "--env", word) for word in arguments]
-    kinds = {
-        name: one.annotation.partition(" ")[0]
-        for one in stage_flags(function)
-        for name in (one.name, *one.aliases)
-    }
+    named = [word.partition("=")[2] for word in arguments if word.startswith("--env=")]
+    named += [after for word, after in pairwise(arguments) if word == "--env"]
     worlds = {
-        name: {one.name: one.annotation.partition(" ")[0] for one in _own(name)} for name in _envs(arguments)
+        env: _kinds(flags_of_settings(own_flags(env))) for env in {*names(), *(n for n in named if ":" in n)}
     }
-    rewritten = list(
-        _rewritten(kinds | {flag: kind for own in worlds.values() for flag, kind in own.items()}, arguments)
-    )
+    every = _kinds(stage_flags(function))
+    for own in worlds.values():
+        every |= own
+    rewritten = list(_rewritten(every, arguments))
     typed = dict(word[2:].split("=", 1) for word in rewritten if word.startswith("--") and "=" in word)
-    if "resume" in typed and "env" not in typed and (env := _env_of(typed["resume"])):
-        rewritten.append(f"--env={env}")
-        typed["env"] = env
+    if "resume" in typed and "env" not in typed:
+        from sweet_rl.online.reflect.runs import read_settings
+
+        with suppress(UsageError, KeyError):  # the stage says what is wrong with a folder that names no world
+            typed["env"] = str(read_settings(Path(typed["resume"]).expanduser())["env"])
+            rewritten.append(f"--env={typed['env']}")
     usual = {one.name: one.default for one in stage_flags(function)}
     if "resume" not in typed and typed.get("compat") != "published" and usual["mode"] != "train_SPT":
         return rewritten
-    here = {one.name for one in _own(typed.get("env", usual["env"]))}
-    others = {flag for own in worlds.values() for flag in own} - here
+    here = _kinds(flags_of_settings(own_flags(typed.get("env", usual["env"]))))
+    others = {flag for own in worlds.values() for flag in own} - {*here}
     return [word for word in rewritten if word[2:].partition("=")[0] not in others]
 
 
-def _own(env: str) -> Sequence[Any]:
-    return flags_of_settings(own_flags(env))
-
-
-def _envs(arguments: Sequence[str]) -> set[str]:
-    """The worlds that have a name, and one that is named as module:ATTRIBUTE."""
-    named = [word.partition("=")[2] for word in arguments if word.startswith("--env=")]
-    named += [after for word, after in pairwise(arguments) if word == "--env"]
-    return {*names(), *(name for name in named if ":" in name)}
-
-
-def _env_of(folder: str) -> str | None:
-    """The world of a run that is resumed; the stage says what is wrong with a folder that names none."""
-    from sweet_rl.online.reflect.runs import read_settings
-
-    try:
-        return str(read_settings(Path(folder).expanduser())["env"])
-    except (UsageError, KeyError):
-        return None
+def _kinds(flags: Iterable[Flag]) -> dict[str, str]:
+    return {name: one.annotation.partition(" ")[0] for one in flags for name in (one.name, *one.aliases)}
 
 
 def _rewritten(kinds: Mapping[str, str], arguments: Sequence[str]) -> Iterator[str]:
@@ -179,16 +166,15 @@ def _rewritten(kinds: Mapping[str, str], arguments: Sequence[str]) -> Iterator[s
         name = _whole(typed.replace("-", "_"), kinds)
         if name not in kinds:
             negated = name.removeprefix("no_")
-            if kinds.get(negated) == "bool" and not equals:
-                yield f"--{negated}=False"
-            else:
-                yield word  # the check of names suggests what was probably meant
+            # Of a name that there is not the check of names suggests what was probably meant.
+            yield f"--{negated}=False" if kinds.get(negated) == "bool" and not equals else word
             continue
         if kinds[name] == "bool":
             if not equals:
-                follows = words and words[0].lower() in _TRUE | _FALSE
-                value = words.pop(0) if follows else "True"
-            value = str(_switch(name, value))
+                value = words.pop(0) if words and words[0].lower() in _TRUE | _FALSE else "True"
+            if value.lower() not in _TRUE | _FALSE:
+                raise UsageError(f"--{name} is a switch: true or false, got {value!r}.")
+            value = str(value.lower() in _TRUE)
         elif not equals:
             if not words or (words[0].startswith("--") and words[0][2:3].isalpha()):
                 raise UsageError(f"--{name} needs a value.")
@@ -200,8 +186,6 @@ def _rewritten(kinds: Mapping[str, str], arguments: Sequence[str]) -> Iterator[s
 
 def _whole(typed: str, kinds: Mapping[str, str]) -> str:
     """The flag that begins so, if there is one; published: `--no_x` counts as a flag of its own."""
-    if typed in kinds:
-        return typed
     known = [*kinds, *(f"no_{name}" for name, kind in kinds.items() if kind == "bool")]
     found = [name for name in known if name.startswith(typed)]
     if typed in found or not found:
@@ -211,42 +195,33 @@ def _whole(typed: str, kinds: Mapping[str, str]) -> str:
     return found[0]
 
 
-def _switch(name: str, value: str) -> bool:
-    if value.lower() in _TRUE:
-        return True
-    if value.lower() in _FALSE:
-        return False
-    raise UsageError(f"--{name} is a switch: true or false, got {value!r}.")
-
-
 class Bar:
-    """A progress bar with the level of a curriculum, cost, success and losses; also a context."""
+    """A progress bar with the level of a curriculum, cost, success and losses."""
 
     def __init__(self, settings: ReflectSettings, ground: Playground, done: int, *, quiet: bool) -> None:
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
         self._ground, self._critic = ground, settings.use_critic
-        self.failed = 0
-        """Episodes that the world broke, of all iterations that were shown."""
+        self.failed = 0  # episodes that the world broke, of all iterations that were shown
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._bar.close()
 
     def log(self, done: int, entry: Mapping[str, Any]) -> None:
         """Report an iteration, show means over the last ones, and move the bar to `done`."""
         self._recent.append(entry)
         self.failed += len(entry.get("failed", ()))
-        tracking.logs(done, _numbers(entry))
-        shown = {
-            "cost": _mean(one["cost"] for one in self._recent),
-            "success": _mean(one["succ"] for one in self._recent),
-            "loss": _mean(loss for one in self._recent for loss in one["loss"]),
-        }
-        if self._critic:
-            shown["critic"] = _mean(loss for one in self._recent for loss in one["critic_loss"])
+        numbers = {"succ": entry["succ"], "cost": entry["cost"], "failed": len(entry.get("failed", ()))}
+        for name in ("loss", "critic_loss"):  # of new episodes, then of those from memory
+            numbers |= dict(zip((name, f"{name}.replay"), entry[name], strict=True))
+        tracking.logs(done, {name: value for name, value in numbers.items() if value is not None})
+        shown = {}
+        for name, key in {"cost": "cost", "success": "succ", "loss": "loss", "critic": "critic_loss"}.items():
+            several = [one[key] if isinstance(one[key], list) else [one[key]] for one in self._recent]
+            known = [value for values in several for value in values if value is not None]
+            shown[name] = sum(known) / len(known) if known else 0.0  # as published
+        if not self._critic:
+            del shown["critic"]
         if len(self._ground.levels) > 1:
             begun = bisect_right(self._ground.starts, done - 1)
             self._bar.set_description_str(str(self._ground.names[max(0, begun - 1)]), refresh=False)
@@ -258,19 +233,100 @@ class Bar:
         self._bar.update(done - self._bar.n)
 
 
-def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
-    """An iteration as curves have it: of new episodes, then of those from memory, where there are any."""
-    found = {"succ": entry["succ"], "cost": entry["cost"], "failed": len(entry.get("failed", ()))}
-    for name in ("loss", "critic_loss"):
-        fresh, again = entry[name]
-        found |= {name: fresh, f"{name}.replay": again}
-    return {name: value for name, value in found.items() if value is not None}
+def teller(*, speaks: bool = True) -> Callable[[str], None]:
+    """Prints each sentence once: two models often have the same to say."""
+    return functools.cache(functools.partial(print, flush=True)) if speaks else lambda _: None
 
 
-def _mean(values: Iterable[float | None]) -> float:
-    """Of those that there are; 0 where there are none, as published."""
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else 0.0
+def with_tiny_models(
+    settings: ReflectSettings, folder: Path, texts: Callable[[], Sequence[str]], labels: Sequence[str] = ()
+) -> ReflectSettings:
+    """The settings with folders where they say `tiny`; the models are made there."""
+    from sweet_rl.online.tiny_models import TINY, make_reflect_model
+
+    if TINY not in {settings.model_name, settings.reflect_model_name}:
+        return settings
+    made = str(make_reflect_model(folder / TINY, seed=settings.seed, texts=texts(), labels=labels))
+    return replace(
+        settings,
+        model_name=made if settings.model_name == TINY else settings.model_name,
+        reflect_model_name=made if settings.reflect_model_name == TINY else settings.reflect_model_name,
+    )
+
+
+class TrainingRun(ExitStack):
+    """A run in its folder, in one of its processes; a new one gets a folder of its own.
+
+    While the context is open, no other run writes to the folder. `unit` is what it counts.
+
+    Args:
+        resumed: the folder of a run that goes on; None for a new one.
+    """
+
+    def __init__(self, stage: str, unit: str, settings: ReflectSettings, resumed: Path | None) -> None:
+        from sweet_rl.online.reflect.runs import next_experiment
+        from sweet_rl.training import processes
+        from sweet_rl.training.checkpoints import held
+
+        super().__init__()
+        self.enter_context(processes.process_group())
+        self.settings, self.main, self.done = settings, processes.is_main(), 0
+        self.say = teller(speaks=self.main)
+        self._stage, self._unit, self._new = stage, unit, resumed is None
+        self.folder = resumed or processes.from_main(
+            lambda: next_experiment(Path(settings.ckpt_path).expanduser(), stage)
+        )
+        if self.main:
+            self.enter_context(held(self.folder))
+
+    @contextmanager
+    def starting(self, texts: Callable[[], Sequence[str]], labels: Sequence[str] = ()) -> Iterator[None]:
+        """While models are loaded: tiny ones are made first, and a new folder that fails here goes again."""
+        from sweet_rl.online.reflect.runs import save_settings
+        from sweet_rl.training.processes import from_main
+
+        try:
+            tracking.writes(self.folder, folder=True, continues=True)  # a kill leaves a run that is known
+            if self._new:
+                self.settings = from_main(lambda: with_tiny_models(self.settings, self.folder, texts, labels))
+                if self.main:
+                    save_settings(self.folder, self.settings)
+            yield
+        except BaseException:
+            if self.main and self._new:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def newest(self, checkpoints: Checkpoints, data: Json) -> Any:
+        """The state of its newest checkpoint, which must be made from the same data; None where there is none."""
+        from sweet_rl.online.reflect.runs import made_from
+        from sweet_rl.training.processes import from_main
+
+        if self.main:
+            checkpoints.made_from = made_from(self.settings, data)
+        state = from_main(lambda: checkpoints.newest(self.say))
+        self.done = 0 if state is None else int(state["done"])
+        return state
+
+    def announce(self) -> AbstractContextManager[None]:
+        """Say where it is and where it resumes, for the record too; the context says how, on Ctrl-C."""
+        from sweet_rl.online.reflect.runs import save_changes
+
+        self.say(f"The run is in {self.folder}")
+        tracking.sets(as_flags(self.settings))
+        if not self._new and self.main:
+            save_changes(self.folder, self.settings)
+        if not self._new:
+            checkpointed = f"It resumes after {self._unit} {self.done}."
+            self.say(checkpointed if self.done else "It has no checkpoint yet: it starts from the beginning.")
+        return on_interrupt(
+            f"Resume from the newest checkpoint with: sweet-rl reflect {self._stage} --resume {self.folder}"
+        )
+
+    def finish(self, trained: str) -> None:
+        """Say what was done: `trained` is the policy, or whichever model."""
+        done = max(self.done, self.settings.max_steps)
+        self.say(f"{done} {self._unit}s are done; the {trained} is in {self.folder}/checkpoint-{done}")
 
 
 @recorded(
@@ -302,44 +358,35 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings) as playground:
-        from sweet_rl.cli.progress import silence_libraries
-
         silence_libraries()
-        from sweet_rl.commands.reflect_run import TrainingRun
-        from sweet_rl.online import distributed
         from sweet_rl.online.reflect.loop import Loop
         from sweet_rl.online.reflect.models import Checkpoints
 
-        with distributed.process_group(), TrainingRun("rl_finetune", settings, old) as run:
+        with TrainingRun("rl_finetune", "iteration", settings, old) as run:
             for surprise in surprises:
                 run.say(f"Note: {surprise}")
             checkpoints = Checkpoints(run.folder)
             with run.starting(lambda: sample_texts(playground), playground.labels):
                 trainer, reflector = _learner(run.settings, playground.labels, run.say)
-                if run.main:
-                    levels = [[task.row for task in level] for level in playground.levels]
-                    checkpoints.made_from = runs.made_from(run.settings, levels)
-                state = distributed.from_main(lambda: checkpoints.newest(run.say))
-            done = 0 if state is None else int(state["done"])
-            with (
-                run.announce(done, "iteration"),
-                Bar(run.settings, playground, done, quiet=how.quiet or not run.main) as bar,
-            ):
+                levels = [[task.row for task in level] for level in playground.levels]
+                state = run.newest(checkpoints, levels)
+            quiet = how.quiet or not run.main
+            with run.announce(), closing(Bar(run.settings, playground, run.done, quiet=quiet)) as bar:
                 kept = checkpoints if run.main else None
-                Loop(run.settings, trainer, reflector, playground, kept, [bar]).run(state)
+                Loop(run.settings, trainer, reflector, playground, kept, bar.log).run(state)
             if bar.failed:
                 told = f"{bar.failed} episodes failed; nothing was learned from them, and logs.json says why."
                 run.say(told if bar.failed > 1 else told.replace("episodes", "episode").replace("them", "it"))
-            run.finish(done, "iteration", "policy")
+            run.finish("policy")
 
 
 def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any]:
     """What learns, and what reflects."""
     import torch
 
-    from sweet_rl.online.distributed import broadcast_parameters
     from sweet_rl.online.reflect.models import load_policy, load_reflector
     from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
+    from sweet_rl.training.processes import broadcast_parameters
 
     reflector = load_reflector(settings, say, training=True)
     agent = load_policy(settings, labels, say)
@@ -388,13 +435,11 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
         check_kind(texts, file, reflect=settings.reflect)
 
     silence_libraries()
-    from sweet_rl.commands.reflect_run import TrainingRun
-    from sweet_rl.online import distributed
-    from sweet_rl.online.distributed import broadcast_parameters
     from sweet_rl.online.reflect.models import Checkpoints, load_policy
     from sweet_rl.online.reflect.sft import FineTuning
+    from sweet_rl.training.processes import broadcast_parameters
 
-    with distributed.process_group(), TrainingRun("supervised_pretrain", settings, old) as run:
+    with TrainingRun("supervised_pretrain", "update", settings, old) as run:
 
         def tell(done: int, numbers: Any) -> None:
             tracking.logs(done, numbers)
@@ -407,16 +452,13 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
             broadcast_parameters(agent.modules)
             examples = _examples(texts, agent, settings, run.say)
             checkpoints = Checkpoints(run.folder, settings.save_total_limit)
-            if run.main:
-                checkpoints.made_from = runs.made_from(settings, texts)
             training = FineTuning(agent, examples, settings, checkpoints, tell, run.say)
-            done = training.load(distributed.from_main(lambda: checkpoints.newest(run.say)))
-        with (
-            run.announce(done, "update"),
-            progress(settings.max_steps, done, unit="update", quiet=how.quiet or not run.main) as bar,
-        ):
-            training.run(done)
-        run.finish(done, "update", "model")
+            if (state := run.newest(checkpoints, texts)) is not None:
+                training.load(state)
+        quiet = how.quiet or not run.main
+        with run.announce(), progress(settings.max_steps, run.done, unit="update", quiet=quiet) as bar:
+            training.run(run.done)
+        run.finish("model")
 
 
 def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from sweet_rl.commands.archer_config import (
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
 from sweet_rl.grading import GRADERS
-from sweet_rl.online.settings import ON_POLICY, SETTING_NAMES, ArcherSettings
+from sweet_rl.online.settings import ON_POLICY, ArcherSettings, LoopSettings
 from sweet_rl.players import ORACLES, PLACE_FLAGS, HumanFlags, oracle_flags
 from sweet_rl.players.cast import Cast
 from sweet_rl.prompts import load_prompt, prompt_digest
@@ -40,7 +40,7 @@ from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, o
 
 if TYPE_CHECKING:
     from sweet_rl.online.learner import Learner
-    from sweet_rl.online.loop import LoopSettings, Playground
+    from sweet_rl.online.loop import Playground
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +80,9 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
     act(name, overrides, flags.config_dir)
 
 
-TINY = "tiny"
-"""Name of models that are made here, from the seed."""
+TINY = "tiny"  # models that are made here, from the seed
 
+# Settings that have a meaning only with others; those of learning may be given to all that are compared.
 _ONLY: Final = {
     Only("answered_by", ("oracle",), "worlds in which an oracle answers"): "oracle oracle_model",
     Only("answered_by", ("human",), "worlds in which a human answers"): "env_model env_base_url grader",
@@ -98,19 +98,10 @@ _ONLY: Final = {
         "log_to", ("wandb", "trackio"), "use_wandb true, log_to wandb or log_to trackio"
     ): "project_name run_name",
 }
-"""Settings that have a meaning only with others; those of learning may be given to all that are compared."""
-
-_READS: Final = (
-    *("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"),
-    "agent_prompt_path",
-)
-"""Settings that name what a run reads."""
-
-OWN_TEMPLATE = "own"
-"""Name of the template that a world has for models that follow instructions."""
-
-CHAT_TEMPLATE = "chat"
-"""Name of the template that a policy's tokenizer has for dialogues."""
+# Settings that name what a run reads.
+_READS: Final = "tasks eval_tasks policy_lm critic_lm checkpoint_path env_load_path agent_prompt_path".split()
+# Templates by name: a world's for models that follow instructions, and a policy's tokenizer's for dialogues.
+OWN_TEMPLATE, CHAT_TEMPLATE = "own", "chat"
 
 
 def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> None:
@@ -142,54 +133,39 @@ def run(
             model_path(SMOLLM2)  # refused before anything is written
         tracking.reads(key, config.get(key))
     silence_libraries()
-    from sweet_rl.online import distributed
     from sweet_rl.online.archer import make_learner
-    from sweet_rl.online.loop import OnlineRun
-    from sweet_rl.online.run_folder import RunFolder
+    from sweet_rl.online.loop import OnlineRun, RunFolder
+    from sweet_rl.training import processes
     from sweet_rl.training.checkpoints import identity_of
 
     save_path = Path(str(config["save_path"])).expanduser()
 
     with ExitStack() as stack:
-        stack.enter_context(distributed.process_group())
-        main = distributed.is_main()
+        stack.enter_context(processes.process_group())
+        main = processes.is_main()
         run_folder = None
         if main:
             read = {} if instructions is None else {"agent_prompt_path": prompt_digest(instructions)}
             run_folder = RunFolder(save_path, kept | read, overwrite=bool(config["overwrite"]))
             stack.callback(run_folder.close)
-        models = distributed.from_main(lambda: models_of(config, overrides, save_path))
-        watchers = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))] if main else []
-        for watcher in watchers:
-            stack.callback(watcher.close)
-
-        def say(phase: str, done: int, total: int) -> None:
-            for watcher in watchers:
-                watcher.say(phase, done, total)
-
+        models = processes.from_main(lambda: models_of(config, overrides, save_path))
+        bar = ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"])) if main else None
+        if bar is not None:
+            stack.callback(bar.close)
         settings = settings_of({**config, **models, "template": template})
         transcript = _transcript(instructions, world, settings)
-        learner = (make or make_learner)(settings, chat_format=transcript, say=say)
+        learner = (make or make_learner)(settings, chat_format=transcript, say=bar.say if bar else None)
         if run_folder is not None:
             run_folder.made_from = {
                 "env_load_path": identity_of(config["env_load_path"]),
                 "tasks": digest([task.row for task in tasks]),
                 **{key: identity_of(source) for key, source in models.items()},
             }
-        how = f"What was played is in {save_path}; the same command resumes it."
-        stack.enter_context(on_interrupt(how))
-        playground = None
-        if main:
-            playground = _playground(
-                cast,
-                (tasks, held_out),
-                transcript,
-                rows=save_path / "trajectories.jsonl",
-                overwrite=bool(config["overwrite"]),
-                grader=config["grader"],
-                concurrency=loop_settings.concurrency,
-            )
-        OnlineRun(loop_settings, learner, playground, run_folder, watchers).run()
+        stack.enter_context(on_interrupt(f"What was played is in {save_path}; the same command resumes it."))
+        asked = (tasks, held_out), transcript, loop_settings.concurrency
+        playground = _playground(config, save_path / "trajectories.jsonl", cast, *asked) if main else None
+        watching = (bar.log, bar.say) if bar else ()
+        OnlineRun(loop_settings, learner, playground, run_folder, *watching).run()
         learner.save_policy(save_path / "final")
     if main:
         _say_where(save_path, config)
@@ -197,13 +173,11 @@ def run(
 
 @asynccontextmanager
 async def _playground(
+    config: Mapping[str, Any],
+    rows: Path,
     cast: Cast,
     tasks: tuple[Sequence[Task], Sequence[Task]],
     transcript: ChatFormat,
-    *,
-    rows: Path,
-    overwrite: bool,
-    grader: str | None,
     concurrency: int,
 ) -> AsyncIterator[Playground]:
     """The world with who answers in it; where that is a human, what an episode is worth is graded at its end."""
@@ -213,9 +187,9 @@ async def _playground(
 
     async with AsyncExitStack() as stack:
         playing = await stack.enter_async_context(cast.opened(None, concurrency=concurrency, path=rows))
-        if playing.user is not None and not overwrite:
+        if playing.user is not None and not config["overwrite"]:
             _check_who_answered(rows, playing.user.name)
-        grade = None
+        grade, grader = None, config["grader"]
         if cast.simulated:
             by = {} if grader is None else {"grader": GRADERS.make(grader, cast.world, flag="grader")}
             graded = grading_as_they_end(grading_of(cast.options, by, folder=rows.parent))
@@ -290,11 +264,21 @@ def _check_overrides(
 
 
 def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[list[Task], list[Task]]:
-    """What is played, and what is measured on."""
-    played, measured = world.tasks.of(options)
-    graded = config["grader"] is None
-    tasks = _own_tasks("tasks", config["tasks"] or played, world, graded=graded)
-    held_out = _own_tasks("eval_tasks", config["eval_tasks"] or measured, world, graded=graded)
+    """What is played, and what is measured on: tasks of this world, with what they are graded by, if they are."""
+    found = []
+    for key, usual in zip(("tasks", "eval_tasks"), world.tasks.of(options), strict=True):
+        source = config[key] or usual
+        tasks = load_tasks(source)
+        if tasks and (why := world.tasks.refusal(tasks, world.name)):
+            raise UsageError(f"{key}={source} {why}")
+        for task in tasks if config["grader"] is None else ():
+            if lacking := world.tasks.lacks(task):
+                raise UsageError(
+                    f"{key}={source}: the task {task.task_id!r} has no {lacking}, which {world.name} is graded by. "
+                    "Name other tasks, or a grader of your own."
+                )
+        found.append(tasks)
+    tasks, held_out = found
     if (place := config["env_idx"]) is not None:
         if not (isinstance(place, int) and 0 <= place < len(tasks)):
             raise UsageError(f"env_idx must be from 0 to {len(tasks) - 1}, got {place!r}.")
@@ -302,20 +286,6 @@ def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[l
     if not tasks or not held_out:
         raise UsageError("There is nothing to play: tasks or eval_tasks is empty.")
     return tasks, held_out
-
-
-def _own_tasks(key: str, source: str, world: World, *, graded: bool) -> list[Task]:
-    """Tasks of this world; with what they are graded by, if they are."""
-    tasks = load_tasks(source)
-    if tasks and (why := world.tasks.refusal(tasks, world.name)):
-        raise UsageError(f"{key}={source} {why}")
-    for task in tasks if graded else ():
-        if lacking := world.tasks.lacks(task):
-            raise UsageError(
-                f"{key}={source}: the task {task.task_id!r} has no {lacking}, which {world.name} is graded by. "
-                "Name other tasks, or a grader of your own."
-            )
-    return tasks
 
 
 def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Path) -> dict[str, str | None]:
@@ -329,7 +299,7 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
     if names["checkpoint_path"] is not None:
         names |= _begun_with(names, overridden, save_path)
     if TINY in names.values():
-        from sweet_rl.online.run_folder import MODELS
+        from sweet_rl.online.loop import MODELS
         from sweet_rl.online.tiny_models import make_models
 
         policy, critic = make_models(save_path / MODELS, seed=int(config["seed"]))
@@ -345,31 +315,29 @@ def _begun_with(
 
     path = str(names["checkpoint_path"])
     found = find_init_weights(path)
-    critic = {} if found.critic is None or "critic_lm" in overridden else {"critic_lm": str(found.critic)}
-    if found.weights is not None:
-        return {**critic, "checkpoint_path": str(found.weights)}
-    model = found.model
-    if found.adapter is not None:
-        from sweet_rl.online.run_folder import MODELS
+    critic = (
+        {"critic_lm": str(found["critic"])} if "critic" in found and "critic_lm" not in overridden else {}
+    )
+    if "weights" in found:
+        return {**critic, "checkpoint_path": str(found["weights"])}
+    if "adapter" in found:
+        from sweet_rl.online.loop import MODELS
         from sweet_rl.training.models import merge_adapter
         from sweet_rl.training.reference import weights_digest
         from sweet_rl.training.settings import ModelSettings
 
+        adapter = found["adapter"]
         base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
-        parts = (
-            weights_digest(str(found.adapter)),
-            (found.adapter / "adapter_config.json").read_text(),
-            base,
-        )
-        model = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
-        if not (model / "config.json").is_file():
-            merge_adapter(found.adapter, model, ModelSettings(pretrain=base))
+        parts = (weights_digest(str(adapter)), (adapter / "adapter_config.json").read_text(), base)
+        found["model"] = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
+        if not (found["model"] / "config.json").is_file():
+            merge_adapter(adapter, found["model"], ModelSettings(pretrain=base))
     elif "policy_lm" in overridden:
         raise UsageError(
             f"checkpoint_path={path!r} is a whole model and replaces policy_lm: leave policy_lm out, or "
             "name a file of its weights."
         )
-    return {**critic, "policy_lm": str(model), "checkpoint_path": None}
+    return {**critic, "policy_lm": str(found["model"]), "checkpoint_path": None}
 
 
 def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | None:
@@ -411,37 +379,19 @@ def _transcript(instructions: str | None, world: World, settings: ArcherSettings
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
     """The settings of the algorithms in a configuration."""
-    return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})
+    return ArcherSettings(**_of(ArcherSettings, config))
+
+
+def _of(kind: type, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: config[field.name] for field in fields(kind) if field.name in config}
 
 
 def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
-    from sweet_rl.online.loop import LoopSettings
-    from sweet_rl.online.replay import MC_GAMMA
-
-    if config["whole_games"] and config["compat"] == "published":
-        raise UsageError("compat=published draws turn by turn: leave whole_games out, or take compat=fixed.")
-    for key in (
-        "iterations",
-        "rollout_size",
-        "eval_size",
-        "eval_freq",
-        "save_freq",
-        "capacity",
-        "concurrency",
-    ):
-        if config[key] < 1:
-            raise UsageError(f"{key} must be at least 1, got {config[key]}.")
-    for key in ("warmup_iter", "keep_checkpoints"):
-        if config[key] < 0:
-            raise UsageError(f"{key} must be 0 or more, got {config[key]}.")
-    if not 0 <= config["filter_quantile"] <= 1:
-        raise UsageError(f"filter_quantile must be from 0 to 1, got {config['filter_quantile']}.")
-    values = {field.name: config[field.name] for field in fields(LoopSettings) if field.name in config}
+    values = _of(LoopSettings, config) | {"on_policy": config["agent_type"] in ON_POLICY}
     if config["agent_type"] != "online_filteredbc":
         values["filter_quantile"] = None
-    values["on_policy"] = config["agent_type"] in ON_POLICY
     if not values["on_policy"]:
-        values["gamma"] = MC_GAMMA  # published, whatever the critic's discount
+        values["gamma"] = LoopSettings.gamma  # published, whatever the critic's discount
     if config["agent_type"] == "chai":
         values["warmup_iter"] = config["iterations"]  # its policy never learns
     return LoopSettings(**values)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat import ChatFormat, PlainChat
+from sweet_rl.chat import PlainChat
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.archer_config import load_config, not_of, owners_of
 from sweet_rl.commands.run_archer import TINY, template_of
@@ -32,10 +32,9 @@ from sweet_rl.flags.shared import (
     WorldName,
 )
 from sweet_rl.records import load_trajectories
-from sweet_rl.worlds import Options, World, first_for, load_tasks, options_of, own_options, world_in, world_of
+from sweet_rl.worlds import first_for, load_tasks, options_of, own_options, world_in, world_of
 
 if TYPE_CHECKING:
-    from sweet_rl.online.archer import Demonstration
     from sweet_rl.online.replay import Transition
     from sweet_rl.online.settings import ArcherSettings
     from sweet_rl.types import Trajectory
@@ -55,15 +54,8 @@ class ShownFlags(
     def check_together(self) -> None:
         """Whether there are flags of a scripted agent beside a data set."""
         super().check_together()
-        given = {
-            "games": self.games is not None,
-            "num_tasks": self.num_tasks is not None,
-            "agent_model": self.agent_model != "auto",
-            "skill": self.skill is not None,
-            "env_load_path": self.env_load_path is not None,
-        }
-        for name in given if self.dataset else ():
-            if given[name]:
+        for name in ("games", "num_tasks", "agent_model", "skill", "env_load_path") if self.dataset else ():
+            if getattr(self, name) not in {None, "auto"}:
                 raise UsageError(
                     f"--{name} is of the scripted agent, and --dataset is imitated instead of it."
                 )
@@ -150,19 +142,20 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
 
     with held(Path(pupil.output_dir)):
         show = Demonstrations(shown)
-        show.check()
         folder = Path(pupil.output_dir).expanduser()
         _check_room(folder, overwrite=pupil.overwrite)
-        recipe = _recipe(pupil)
+        recipe = dict(TINY_RECIPE if pupil.policy_lm == TINY else PUBLISHED_RECIPE)
+        recipe |= {name: value for name in recipe if (value := getattr(pupil, name)) is not None}
         tracking.sets(dict(recipe))
         tracking.writes(folder, folder=True, continues=(folder / _FILE).exists())
-        paths = (
-            shown.dataset.split(",") if shown.dataset else [_played(show, folder, overwrite=pupil.overwrite)]
-        )
-        games = _games(paths, show)
+        played = shown.dataset or _played(show, folder, overwrite=pupil.overwrite)
+        games = _games(played.split(",") if shown.dataset else [played], show)
         config = show.config  # of the world: what an utterance's template, end and length are
         template = template_of(config["template"], show.world, load_tasks(show.played))
-        turns = [_demonstration(step, show) for game in games for step in game]
+        turns = []  # as the agent must write them: in one world as JSON
+        for step in (step for game in games for step in game):
+            action = show.world.archer.shown_action(step.action.strip("\n"), show.options)
+            turns.append(replace(step, action=action, action_ids=None))
         print(f"{len(turns):,} turns of {len(games):,} games to imitate")
 
         from sweet_rl.cli.progress import silence_libraries
@@ -176,7 +169,8 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
         if name == TINY:
             from sweet_rl.online.tiny_models import make_models
 
-            texts = _texts(games, turns, template)
+            texts = [text for game in games for text in (game[-1].observation, game[-1].next_observation)]
+            texts += [*(f"{one.action}\n" for one in turns), *([] if template is None else [template] * 2)]
             name = str(make_models(unfinished, seed=shown.seed, texts=texts)[0])
         settings = ArcherSettings(
             policy_lm=name,
@@ -201,58 +195,47 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
         print(
             f"loss {losses[0]:.3f}, in the end {losses[-1]:.3f}, after {len(losses)} steps. The policy is in "
             f"{folder / POLICY}. Go on with:\n"
-            f"sweet-rl run_archer {show.goes_on} checkpoint_path={pupil.output_dir} use_wandb=false"
+            f"sweet-rl run_archer {' '.join(show.goes_on)} checkpoint_path={pupil.output_dir} use_wandb=false"
         )
 
 
-PUBLISHED_RECIPE: Final[Mapping[str, Any]] = {
-    "iterations": 1,
-    "batch_size": 8,
-    "grad_accum_steps": 4,
-    "learning_rate": 1e-5,
-    "max_grad_norm": math.inf,
-}
-"""As published."""
-
-TINY_RECIPE: Final[Mapping[str, Any]] = {
-    "iterations": None,
-    "batch_size": 64,
-    "grad_accum_steps": 1,
-    "learning_rate": 2e-3,
-    "max_grad_norm": 1.0,
-}
-_TINY_STEPS: Final = 200
-"""Of a tiny policy at least, where the number of passes over the demonstrations is not given."""
-
+_NAMES = "iterations", "batch_size", "grad_accum_steps", "learning_rate", "max_grad_norm"
+PUBLISHED_RECIPE: Final[Mapping[str, Any]] = dict(zip(_NAMES, (1, 8, 4, 1e-5, math.inf), strict=True))
+TINY_RECIPE: Final[Mapping[str, Any]] = dict(zip(_NAMES, (None, 64, 1, 2e-3, 1.0), strict=True))
+_TINY_STEPS: Final = 200  # of a tiny policy at least, where passes over the demonstrations are not given
+# Configurations of worlds that have none of their own: that reward turns, and that are graded at the end.
 _ANY, _GRADED = "archer_debug", "archer_code"
-"""Configurations of worlds that have none of their own: that reward turns, and that are graded at the end."""
+_FILE: Final = "demonstrations.jsonl"
+_TASKS, _GAMES = 1000, 5000  # of the scripted agent at most by default: some lists of tasks have no end
 
 
-@dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """The demonstrations, and their world."""
+    """The demonstrations, their world, and the configuration that plays it online."""
 
-    flags: ShownFlags
-
-    def check(self) -> None:
-        """Find what is wrong before anything starts."""
-        if self.flags.grader != "auto" and not self.graded:
+    def __init__(self, flags: ShownFlags) -> None:
+        self.flags, self.world = flags, world_of(flags.world)
+        world = self.world
+        self.graded = world.user.by == "human"  # at an episode's end; else turns are rewarded
+        if flags.grader != "auto" and not self.graded:
             raise UsageError(
-                f"--grader is of worlds that reward no turns, and {self.world.name} does. Leave it out."
+                f"--grader is of worlds that reward no turns, and {world.name} does. Leave it out."
             )
-        if self.graded and not self.flags.dataset and self.flags.agent_model == "auto":
+        if self.graded and not flags.dataset and flags.agent_model == "auto":
             raise UsageError(
-                f"Whom shall a policy for --world {self.flags.world} imitate? Name --agent_model "
-                f"({', '.join(self.world.agents)}), or dialogues with --dataset."
+                f"Whom shall a policy for --world {flags.world} imitate? Name --agent_model "
+                f"({', '.join(world.agents)}), or dialogues with --dataset."
             )
-        own = {option.name for option in own_options(self.world)}
-        if self.flags.env_load_path is not None and "place" not in own:
-            raise not_of("--env_load_path", owners_of("place"), self.world.name)
-
-    @property
-    def world(self) -> World:
-        """The world of the first stage."""
-        return world_of(self.flags.world)
+        if flags.env_load_path is not None and "place" not in {option.name for option in own_options(world)}:
+            raise not_of("--env_load_path", owners_of("place"), world.name)
+        self.options = options_of(world, {"place": flags.env_load_path})
+        self.goes_on = ["--config-name", world.archer.config or (_GRADED if self.graded else _ANY)]
+        if not world.archer.config:  # a configuration that does not know the world
+            played, measured = world.tasks.of(self.options)
+            self.goes_on += [f"world={flags.world}", f"tasks={played}", f"eval_tasks={measured}"]
+            self.goes_on += [] if self.graded else ["max_new_tokens=32"]
+        self.config: dict[str, Any] = load_config(self.goes_on[1], self.goes_on[2:])
+        self.played = str(flags.tasks or self.config["tasks"] or world.tasks.of(self.options)[0])
+        self.goes_on += [] if flags.env_load_path is None else [f"env_load_path={flags.env_load_path}"]
 
     def refuses(self, game: Trajectory) -> bool:
         """Whether it is of another world."""
@@ -261,50 +244,10 @@ class Demonstrations:
             named is not None and named.name != self.world.name
         )
 
-    @property
-    def graded(self) -> bool:
-        """Whether what an episode is worth is graded at its end; else its turns are rewarded."""
-        return self.world.user.by == "human"
-
-    @property
-    def options(self) -> Options:
-        """The world's, with the place that is named."""
-        return options_of(self.world, {"place": self.flags.env_load_path})
-
-    @property
-    def config_name(self) -> str:
-        """Of the configuration that plays the world online, or of one for worlds of its kind."""
-        return self.world.archer.config or (_GRADED if self.graded else _ANY)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The configuration that plays the world online."""
-        return load_config(self.config_name, self.own_settings)
-
-    @property
-    def own_settings(self) -> list[str]:
-        """Settings for a configuration that does not know the world."""
-        if self.world.archer.config:
-            return []
-        played, measured = self.world.tasks.of(self.options)
-        short = [] if self.graded else ["max_new_tokens=32"]
-        return [f"world={self.flags.world}", f"tasks={played}", f"eval_tasks={measured}", *short]
-
-    @property
-    def played(self) -> str:
-        """The task source that the scripted agent plays, as online."""
-        return self.flags.tasks or self.config["tasks"] or self.world.tasks.of(self.options)[0]
-
-    @property
-    def goes_on(self) -> str:
-        """Arguments with which `run_archer` plays the same world."""
-        place = [] if self.flags.env_load_path is None else [f"env_load_path={self.flags.env_load_path}"]
-        return " ".join(["--config-name", self.config_name, *self.own_settings, *place])
-
 
 def clone(
     settings: ArcherSettings,
-    shown: Sequence[Demonstration],
+    shown: Sequence[Transition],
     folder: Path,
     *,
     quiet: bool = True,
@@ -313,11 +256,9 @@ def clone(
     """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps."""
     from tqdm import tqdm
 
-    from sweet_rl.online.archer import FilteredBCLearner, make_learner, train_bc
+    from sweet_rl.online.archer import make_learner, train_bc
 
     learner = make_learner(settings, chat_format=PlainChat())
-    if not isinstance(learner, FilteredBCLearner):
-        raise TypeError("a learner without a critic was asked for")
     with tqdm(unit="step", disable=quiet, dynamic_ncols=True) as bar:
 
         def say(_phase: str, done: int, total: int) -> None:
@@ -341,13 +282,6 @@ def _check_room(folder: Path, *, overwrite: bool) -> None:
         raise UsageError(
             f"--output_dir {str(folder)!r} holds a policy already; pass --overwrite, or name another folder."
         )
-
-
-_FILE: Final = "demonstrations.jsonl"
-
-
-_TASKS, _GAMES = 1000, 5000
-"""Of the scripted agent at most, where nothing else is said: some lists of tasks have no end."""
 
 
 def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
@@ -379,11 +313,13 @@ def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
 
 def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]:
     """Games that did not fail, as turns."""
+    from sweet_rl.online.replay import transitions
+
     transcript, least = show.world.transcript(), show.flags.min_reward
     found: list[list[Transition]] = []
     for path in paths:
-        played = load_trajectories(path)
-        for game in played:
+        games = load_trajectories(path)
+        for game in games:
             if show.refuses(game):
                 raise DataError(
                     f"is no task of {show.flags.world}",
@@ -392,17 +328,18 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
                     value=game.task.task_id,
                     repair="Name the files' own world with --world.",
                 )
-        games = _graded(played, show, Path(path).parent) if show.graded else played
-        good = (game for game in games if least is None or (game.reward is not None and game.reward >= least))
-        found += [_steps(game, transcript, path) for game in good]
-    shown = [steps for steps in found if steps]
-    if not shown:
+        graded = _graded(games, show, Path(path).parent) if show.graded else games
+        try:
+            for game in graded:
+                if least is None or (game.reward is not None and game.reward >= least):
+                    found.append(transitions(game, transcript))
+        except DataError as error:
+            known = {"field": error.field, "value": error.value, "repair": error.repair}
+            raise DataError(error.problem, path=path, **known) from None
+    if not (shown := [steps for steps in found if steps]):
         wanted = "" if least is None else f" with a return of at least {least:g}"
-        raise DataError(
-            f"leaves no game{wanted} to imitate",
-            path=", ".join(paths),
-            repair="Name other files, or a smaller --min_reward.",
-        )
+        repair = "Name other files, or a smaller --min_reward."
+        raise DataError(f"leaves no game{wanted} to imitate", path=", ".join(paths), repair=repair)
     return shown
 
 
@@ -415,39 +352,3 @@ def _graded(games: Sequence[Trajectory], show: Demonstrations, folder: Path) -> 
     found = grade([*todo.values()], **grading_of(show.options, by, folder=folder)) if todo else []
     graded = dict(zip(todo, found, strict=True))
     return [graded.get(place, game) for place, game in enumerate(games)]
-
-
-def _steps(game: Trajectory, transcript: ChatFormat, path: str) -> list[Transition]:
-    from sweet_rl.online.replay import transitions
-
-    try:
-        return transitions(game, transcript)
-    except DataError as error:
-        raise DataError(
-            error.problem, path=path, field=error.field, value=error.value, repair=error.repair
-        ) from None
-
-
-def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
-    """A turn as the agent must write it: in one world as JSON."""
-    from sweet_rl.online.archer import Demonstration
-
-    return Demonstration(
-        step.observation, show.world.archer.shown_action(step.action.strip("\n"), show.options)
-    )
-
-
-def _texts(
-    games: Sequence[Sequence[Transition]], shown: Sequence[Demonstration], template: str | None
-) -> list[str]:
-    """What a tiny model's tokenizer is learnt from: whole games, utterances, and the template."""
-    texts = [text for game in games for text in (game[-1].observation, game[-1].next_observation)]
-    texts += [f"{one.action}\n" for one in shown]
-    return texts if template is None else [*texts, template, template]
-
-
-def _recipe(pupil: PupilFlags) -> dict[str, Any]:
-    """How it learns: what is given, and what suits the policy."""
-    usual = TINY_RECIPE if pupil.policy_lm == TINY else PUBLISHED_RECIPE
-    given = {name: value for name in usual if (value := getattr(pupil, name)) is not None}
-    return {**usual, **given}

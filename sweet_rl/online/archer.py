@@ -5,60 +5,40 @@ episodes. `OnPolicyLearner` has no memory: it learns from the whole episodes of 
 
 Axes: R rows of a step, S of a process, B of a mean, T tokens of an utterance.
 
-Published behaviour: docs/published/archer.md#online-chai, #behaviour-cloning, #critic-targets, #one-update, #checkpoint.
+Published behaviour: docs/published/archer.md#online-chai, #behaviour-cloning, #critic-targets, #one-update,
+#checkpoint.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import UsageError
 from sweet_rl.online import losses
-from sweet_rl.online.critic import DoubleCritic, best_places
-from sweet_rl.online.distributed import check_sharding, own_rows, world_size
-from sweet_rl.online.learner import (
-    CriticLearner,
-    Draw,
-    Learner,
-    PolicyLearner,
-    Say,
-    actor_step,
-    imitation_step,
-    shared_passes,
-    spoken,
-)
-from sweet_rl.online.losses import StepSettings, of_all_rows, step
+from sweet_rl.online.critic import best_places
+from sweet_rl.online.learner import Draw, Learner, Say, actor_step, imitation_step, policy_step, spoken
+from sweet_rl.online.losses import StepSettings
 from sweet_rl.online.models import load_actor, load_archer_critic
-from sweet_rl.online.policy import Ask, TokenPolicy, Turns, Utterance
+from sweet_rl.online.policy import Ask, TokenPolicy, TokenScores, Turns, Utterance
 from sweet_rl.online.replay import Transition
-from sweet_rl.online.settings import AGENT_TYPES, ON_POLICY, ArcherSettings
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.policies.weights import device_of
-from sweet_rl.types import Json
+from sweet_rl.training.processes import own_rows, world_size
+from sweet_rl.training.sharding import check_sharding
 
 
-class ArcherLearner(CriticLearner):
+class ArcherLearner(Learner):
     """ArCHer: the critic learns from the buffer, the policy from the critic."""
-
-    def __init__(
-        self,
-        settings: ArcherSettings,
-        policy: TokenPolicy,
-        critic: DoubleCritic,
-        chat_format: ChatFormat,
-        say: Say | None = None,
-    ) -> None:
-        super().__init__(settings, policy, critic, chat_format, say)
-        self.lm_optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """Critic steps, then policy steps unless it is too early."""
@@ -93,28 +73,9 @@ class ArcherLearner(CriticLearner):
             self.critic.read(observations, texts, 4 * self.settings.max_tokens_per_batch)
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | PolicyLearner.state_dict(self)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        PolicyLearner.load_state_dict(self, state)
-        super().load_state_dict(state)
-
-
-class ChaiLearner(CriticLearner):
+class ChaiLearner(Learner):
     """Online CHAI: the policy is frozen, the target critic chooses among its candidates."""
-
-    def __init__(
-        self,
-        settings: ArcherSettings,
-        policy: TokenPolicy,
-        critic: DoubleCritic,
-        chat_format: ChatFormat,
-        say: Say | None = None,
-    ) -> None:
-        super().__init__(settings, policy, critic, chat_format, say)
-        self.candidates = settings.candidates
-        policy.model.requires_grad_(requires_grad=False)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """Critic steps only."""
@@ -141,14 +102,8 @@ class ChaiLearner(CriticLearner):
         return self._player(engine)
 
 
-class FilteredBCLearner(PolicyLearner):
+class FilteredBCLearner(Learner):
     """Online Filtered BC: the policy imitates the best episodes; the loop filters."""
-
-    def __init__(
-        self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None = None
-    ) -> None:
-        super().__init__(settings, policy, chat_format, say)
-        self.lm_optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """`actor_epochs` steps of imitation; nothing, {}, while it is too early."""
@@ -168,7 +123,7 @@ class Sampled(NamedTuple):
     values_T: Tensor
 
 
-class OnPolicyLearner(PolicyLearner):
+class OnPolicyLearner(Learner):
     """PPO, or REINFORCE: `actor_epochs` steps on the turns of the newest iteration, drawn with replacement.
 
     A turn is worth what its episode returned from it on (`Transition.mc_return`). REINFORCE takes the mean of a
@@ -176,15 +131,14 @@ class OnPolicyLearner(PolicyLearner):
     learnt by a linear head on the policy's own states (at `critic_lr`), and clips.
     """
 
-    def __init__(
-        self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None = None
-    ) -> None:
-        super().__init__(settings, policy, chat_format, say)
-        head = list(policy.value_head.parameters()) if policy.value_head is not None else []
-        rest = policy.parameters()[: -len(head) or None]
-        groups: list[dict[str, Any]] = [{"params": rest}]
-        groups += [{"params": head, "lr": settings.critic_lr}] if head else []
-        self.lm_optimizer = torch.optim.Adam(groups, lr=settings.lm_lr)
+    @cached_property
+    def lm_optimizer(self) -> torch.optim.Optimizer:
+        groups: list[dict[str, Any]] = [
+            {"params": [one for one in self.policy.model.parameters() if one.requires_grad]}
+        ]
+        if (head := self.policy.value_head) is not None:
+            groups.append({"params": list(head.parameters()), "lr": self.settings.critic_lr})
+        return torch.optim.Adam(groups, lr=self.settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """The policy's steps; nothing, {}, while it is too early."""
@@ -232,16 +186,14 @@ def clipped_step(
     settings: StepSettings,
 ) -> dict[str, float]:
     """One step of PPO on turns that were played."""
-    optimizer.zero_grad(set_to_none=True)
     mine = [rows[number] for number in own_rows(len(rows))]
-    turns = spoken(policy, mine)
     mean, deviation = 0.0, 1.0
     if settings.normalize_advantages:
         known = torch.cat([row.mc_return - before[id(row)].values_T for row in rows])
         if len(known) > 1:  # one token alone keeps its advantage
             mean, deviation = known.mean().item(), known.std().item() + 1e-8
-    table = torch.zeros(3, len(mine), device=policy.device, dtype=policy.dtype)
-    for numbers, scores in shared_passes(policy, *turns):
+
+    def columns(numbers: list[int], scores: TokenScores) -> Tensor:
         old_logps_BT, old_values_BT = (
             nn.utils.rnn.pad_sequence([before[id(mine[n])][part] for n in numbers], batch_first=True)
             for part in (0, 1)
@@ -254,15 +206,14 @@ def clipped_step(
         )
         counts_B = scores.mask_BT.sum(dim=1)
         errors_BT = (returns_B1 - _known(scores.values_BT)) ** 2 * scores.mask_BT
-        value_B = errors_BT.sum(dim=1) / counts_B
-        torch.autograd.backward((policy_B + value_B).sum() / settings.batch_size)
-        means_B = (residuals_BT * scores.mask_BT).sum(dim=1) / counts_B
-        table[:, numbers] = torch.stack([policy_B, value_B, means_B]).detach().to(policy.dtype)
-    everything = of_all_rows([*table], len(rows), policy.model)
-    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
+        return torch.stack(
+            [policy_B, errors_BT.sum(dim=1) / counts_B, (residuals_BT * scores.mask_BT).sum(dim=1) / counts_B]
+        )
+
+    table = policy_step(policy, optimizer, spoken(policy, mine), rows, settings, 3, columns)
     return losses.means(
         losses.actor_metrics(policy_B, advantages_B, value_losses_B=value_B)
-        for policy_B, value_B, advantages_B in torch.split(everything, settings.batch_size, dim=1)
+        for policy_B, value_B, advantages_B in torch.split(table, settings.batch_size, dim=1)
     )
 
 
@@ -270,6 +221,16 @@ def _known(values_BT: Tensor | None) -> Tensor:
     if values_BT is None:
         raise RuntimeError("PPO's policy has a value head")
     return values_BT
+
+
+LEARNERS: Final[dict[str, type[Learner]]] = {
+    "archer": ArcherLearner,
+    "archer_llm": ArcherLearner,
+    "chai": ChaiLearner,
+    "online_filteredbc": FilteredBCLearner,
+    "ppo": OnPolicyLearner,
+    "reinforce": OnPolicyLearner,
+}
 
 
 def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Learner:
@@ -287,41 +248,17 @@ def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say 
         return published_learner(settings, chat_format=chat_format, say=say)
     device = device_of(settings.device, "device")
     policy = load_actor(settings, device)
-    if settings.agent_type == "online_filteredbc":
-        return FilteredBCLearner(settings, policy, chat_format, say)
-    if settings.agent_type in ON_POLICY:
-        return OnPolicyLearner(settings, policy, chat_format, say)
-    critic = load_archer_critic(settings, device)
-    if settings.agent_type == "chai":
-        return ChaiLearner(settings, policy, critic, chat_format, say)
-    if settings.agent_type not in {"archer", "archer_llm"}:
-        raise no_such("learner: agent_type", settings.agent_type, AGENT_TYPES)
-    return ArcherLearner(settings, policy, critic, chat_format, say)
+    kind = LEARNERS[settings.agent_type]
+    critic = load_archer_critic(settings, device) if kind in {ArcherLearner, ChaiLearner} else None
+    return kind(settings, policy, critic, chat_format, say)
 
 
 # -- behaviour cloning ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """An observation and the reply to imitate; `action_ids` where the policy's own tokens are known."""
-
-    observation: str
-    action: str
-    action_ids: tuple[int, ...] | None = None
-
-    def to_row(self) -> dict[str, Json]:
-        return asdict(self)
-
-
-def demonstrations_of(steps: Iterable[Transition]) -> list[Demonstration]:
-    """Transitions as something to imitate, whatever tokens they were written in."""
-    return [Demonstration(one.observation, one.action) for one in steps]
-
-
 def train_bc(
     policy: TokenPolicy,
-    demonstrations: Sequence[Demonstration],
+    demonstrations: Sequence[Transition],
     *,
     learning_rate: float = 1e-5,
     iterations: int = 1,
@@ -333,7 +270,7 @@ def train_bc(
     nonfinite_path: Path | None = None,
     say: Say | None = None,
 ) -> list[float]:
-    """Imitate recorded dialogues by Adam; defaults are the published recipe's.
+    """Imitate what was said in recorded dialogues, by Adam; defaults are the published recipe's.
 
     Repaired: one convention for newlines (the observation ends as the world writes it, the action is followed by
     what ends an utterance), and the last, smaller step is made, too.
@@ -355,9 +292,9 @@ def train_bc(
     return found
 
 
-def games_of(demonstrations: Iterable[Demonstration]) -> list[list[Demonstration]]:
+def games_of(demonstrations: Sequence[Transition]) -> list[list[Transition]]:
     """Turns that follow each other in one game: each observation continues the one before it."""
-    games: list[list[Demonstration]] = []
+    games: list[list[Transition]] = []
     for one in demonstrations:
         before = games[-1][-1].observation if games else one.observation
         if games and one.observation != before and one.observation.startswith(before):

@@ -20,12 +20,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.chat import load_tokenizer
 from sweet_rl.online import losses
-from sweet_rl.online.distributed import own_rows
-from sweet_rl.online.losses import CriticLosses, CriticTargets, CriticValues, StepSettings, of_all_rows, step
+from sweet_rl.online.losses import CriticTargets, CriticValues, StepSettings, of_all_rows, step
 from sweet_rl.online.replay import Transition
-from sweet_rl.policies.weights import pretrained
+from sweet_rl.training.processes import own_rows
 from sweet_rl.training.steps import padded_batches
 from sweet_rl.training.trees import chains
 
@@ -43,14 +41,13 @@ _WORTH = {"cpu": 256, "cuda": 4096}
 
 
 class Distinct(NamedTuple):
-    """Unique texts, and the index among them of each requested text."""
+    """Unique texts in the order of their first appearance, and the index among them of each requested text."""
 
     texts: list[str]
     places: list[int]
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Distinct:
-        """The distinct ones in the order of their first appearance."""
         numbers: dict[str, int] = {}
         places = [numbers.setdefault(text, len(numbers)) for text in texts]
         return cls(list(numbers), places)
@@ -89,10 +86,9 @@ class TextEncoder:
 
     def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Numbers of texts that are encoded together; those that one pass reads are not divided."""
-        rows = [self._ids(text) for text in texts]
-        found = self._chains(rows)
+        found = self._chains([self._ids(text) for text in texts])
         worth = _WORTH.get(self.device.type, math.inf) * max(1.0, (256 / self._hidden) ** 2)
-        lengths = [len(rows[chain[-1]]) for chain in found]
+        lengths = [len(self._ids(texts[chain[-1]])) for chain in found]
         batches = padded_batches(lengths, max_tokens, worth_tokens=worth)
         return [[number for place in batch for number in found[place]] for batch in batches]
 
@@ -119,8 +115,7 @@ class TextEncoder:
         found = self._chains(rows)
         read = [rows[chain[-1]] for chain in found]
         self.texts_read += len(read)
-        device, dtype = self.device, next(self.model.parameters()).dtype
-        width = max(map(len, read))
+        device, dtype, width = self.device, next(self.model.parameters()).dtype, max(map(len, read))
         ids_BT = torch.tensor([[*row, *[self._pad_id] * (width - len(row))] for row in read], device=device)
         lengths_B = torch.tensor([len(row) for row in read], device=device)
         mask_BT = (torch.arange(width, device=device) < lengths_B[:, None]).long()
@@ -169,18 +164,12 @@ class DoubleCritic(nn.Module):
     """The encoder and four heads; the names of the weights are the published ones."""
 
     def __init__(
-        self,
-        base_lm: nn.Module,
-        tokenizer: Any,
-        *,
-        max_length: int = 512,
-        pooling: Pooling | Literal["auto"] = "auto",
-        double: bool = True,
+        self, base_lm: nn.Module, tokenizer: Any, *, max_length: int = 512, double: bool = True
     ) -> None:
         super().__init__()
         self.single = not double
         self.base_lm = base_lm
-        self.encoder = TextEncoder(base_lm, tokenizer, max_length=max_length, pooling=pooling)
+        self.encoder = TextEncoder(base_lm, tokenizer, max_length=max_length)
         width, joined = self.encoder.width, self.encoder.joined_width
         self.critic1, self.critic2 = _head(joined, width), _head(joined, width)
         self.v_critic1, self.v_critic2 = _head(width, width), _head(width, width)
@@ -222,23 +211,6 @@ def soft_update(target: nn.Module, online: nn.Module, tau: float) -> None:
         theirs.mul_(1 - tau).add_(ours, alpha=tau)
     for kept, copied in zip(target.buffers(), online.buffers(), strict=True):
         kept.copy_(copied)
-
-
-def load_critic(
-    name: str, *, cache_dir: str | None = None, max_length: int = 512, seed: int = 0, double: bool = True
-) -> DoubleCritic:
-    """A critic on the encoder of a folder or hub name; heads are drawn from the seed.
-
-    A causal model's folder serves, too: its encoder is the model without its head.
-    """
-    from transformers import AutoModel
-
-    options: dict[str, Any] = {"flag": "critic_lm", "cache_dir": cache_dir, "dtype": torch.float32}
-    base, _ = pretrained(name, lambda _: AutoModel, **options)
-    tokenizer = load_tokenizer(name)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return DoubleCritic(base, tokenizer, max_length=max_length, double=double)
 
 
 def _head(width_in: int, width: int) -> nn.Sequential:
@@ -284,16 +256,28 @@ def critic_step(
     proposals: Sequence[Sequence[str]],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of the critic, and of the target towards it."""
+    """One step of the critic, and of the target towards it. Each distinct text is encoded once."""
     optimizer.zero_grad(set_to_none=True)
     mine = [rows[number] for number in own_rows(len(rows))]
     targets = critic_targets(target, mine, proposals, settings)
-    values, errors = _critic_backward(critic, mine, targets, settings)
-    table = of_all_rows([*values, *errors, *targets], len(rows), critic)
+    weight = next(critic.parameters())
+    table = torch.zeros(8, len(mine), device=weight.device, dtype=weight.dtype)  # values, then errors
+    if mine:
+        actions = Distinct.of([row.action for row in mine])
+        held = HeldFeatures(critic.encoder, actions.texts, settings.max_tokens_per_batch)
+        for numbers in row_batches(critic.encoder, mine, settings.max_tokens_per_batch):
+            states = critic.encode([mine[n].observation for n in numbers], settings.max_tokens_per_batch)
+            spoken = held.features[torch.tensor([actions.places[n] for n in numbers], device=weight.device)]
+            values: CriticValues = critic(states, spoken)
+            errors = losses.critic_losses(values, CriticTargets(*(tensor[numbers] for tensor in targets)))
+            torch.autograd.backward(torch.stack(errors).sum() / settings.batch_size)
+            table[:, numbers] = torch.stack([*values, *errors]).detach()
+        held.backward()
+    table = of_all_rows([*table, *targets], len(rows), critic)
     step(optimizer, list(critic.parameters()), table[4:8].sum(dim=0), table[:8], rows, "critic", settings)
     soft_update(target, critic, settings.tau)
     return losses.means(
-        losses.critic_metrics(CriticValues(*part[:4]), CriticTargets(*part[8:]), CriticLosses(*part[4:8]))
+        losses.critic_metrics(CriticValues(*part[:4]), CriticTargets(*part[8:]), CriticValues(*part[4:8]))
         for part in torch.split(table, settings.batch_size, dim=1)
     )
 
@@ -335,27 +319,6 @@ def best_places(values: Tensor, owners: Sequence[int]) -> list[int]:
         if owner not in best or found[place] > found[best[owner]]:
             best[owner] = place
     return [best[owner] for owner in sorted(best)]
-
-
-def _critic_backward(
-    critic: DoubleCritic, rows: Sequence[Transition], targets: CriticTargets, settings: StepSettings
-) -> tuple[CriticValues, CriticLosses]:
-    """Gradients of this process's rows; values and errors, detached. Each distinct text is encoded once."""
-    device, dtype = next(critic.parameters()).device, next(critic.parameters()).dtype
-    table = torch.zeros(8, len(rows), device=device, dtype=dtype)
-    if rows:
-        actions = Distinct.of([row.action for row in rows])
-        held = HeldFeatures(critic.encoder, actions.texts, settings.max_tokens_per_batch)
-        for numbers in row_batches(critic.encoder, rows, settings.max_tokens_per_batch):
-            states = critic.encode([rows[n].observation for n in numbers], settings.max_tokens_per_batch)
-            spoken = held.features[torch.tensor([actions.places[n] for n in numbers], device=device)]
-            values: CriticValues = critic(states, spoken)
-            part = CriticTargets(*(tensor[numbers] for tensor in targets))
-            errors = losses.critic_losses(values, part)
-            torch.autograd.backward(errors.total_B.sum() / settings.batch_size)
-            table[:, numbers] = torch.stack([*values, *errors]).detach()
-        held.backward()
-    return CriticValues(*table[:4]), CriticLosses(*table[4:])
 
 
 class HeldFeatures:

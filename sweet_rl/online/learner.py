@@ -4,7 +4,7 @@ All randomness comes from the seed and a counter that is part of the state. Each
 begins without any. A step's loss is the sum of G means over B rows; it is computed in micro-batches of similar rows
 under a token budget, and its value depends on neither that nor on the number of processes.
 
-Axes: R rows of a step, S of a process, B of a mean, T tokens, W tokens of an utterance at most.
+Axes: R rows of a step, S of a process, B of a mean, T tokens, W tokens of an utterance at most, C columns of numbers.
 
 Published behaviour: docs/published/archer.md#one-update, #policy-loss, #behaviour-cloning, #deviations.
 """
@@ -15,8 +15,9 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,59 +26,39 @@ from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.online import losses
 from sweet_rl.online.critic import DoubleCritic, TextEncoder, critic_step
-from sweet_rl.online.distributed import (
-    all_reduce_max,
-    broadcast_parameters,
-    first_pass,
-    from_main,
-    full_weights,
-    gathered,
-    is_fsdp,
-    is_main,
-    load_optimizer,
-    load_weights,
-    optimizer_state,
-    own_rows,
-)
-from sweet_rl.online.losses import Row, StepSettings, of_all_rows, step
+from sweet_rl.online.losses import StepSettings, of_all_rows, step
 from sweet_rl.online.policy import Ask, Engine, Player, TokenPolicy, TokenScores, Turns, Utterance
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import ArcherSettings
+from sweet_rl.training.processes import all_reduce_max, broadcast_parameters, from_main, is_main, own_rows
+from sweet_rl.training.sharding import (
+    first_pass,
+    full_weights,
+    gathered,
+    is_fsdp,
+    load_optimizer,
+    load_weights,
+    optimizer_state,
+)  # fmt: skip
 from sweet_rl.types import derive_seed
 
 Draw = Callable[[int], Sequence[Transition]]  # that many transitions from a buffer; the same in every process
 Say = Callable[[str, int, int], None]  # called with the progress: the phase, steps done, steps in all
 
 
-class Learner(Protocol):
-    """One algorithm with everything that it trains. All processes call all methods but `rollout_policy`."""
+class Learner:
+    """One algorithm with everything that it trains; its subclasses say what an update is.
 
-    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """One iteration's optimizer steps; the published numbers."""
-
-    def gathered(self) -> AbstractContextManager[None]:
-        """What all processes enter and leave together when one of them plays."""
-
-    def rollout_policy(self, *, greedy: bool) -> Policy:
-        """The policy at play, inside `gathered`; close it when the episodes are over."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Models, target, optimizers and counter; only the first process's has tensors."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`; the first process's counts."""
-
-    def save_policy(self, folder: Path) -> None:
-        """The policy as a folder that transformers loads; an adapter as peft loads it."""
-
-
-class PolicyLearner:
-    """What all learners share: the policy, how steps are made, the counter of updates."""
-
-    lm_optimizer: torch.optim.Optimizer
+    All processes call all methods but `rollout_policy`.
+    """
 
     def __init__(
-        self, settings: ArcherSettings, policy: TokenPolicy, chat_format: ChatFormat, say: Say | None = None
+        self,
+        settings: ArcherSettings,
+        policy: TokenPolicy,
+        critic: DoubleCritic | None,
+        chat_format: ChatFormat,
+        say: Say | None = None,
     ) -> None:
         self.settings, self.policy, self._format = settings, policy, chat_format
         self._say: Say = say or (lambda _phase, _done, _total: None)
@@ -89,11 +70,29 @@ class PolicyLearner:
         broadcast_parameters([self._modules])
         names = [field.name for field in fields(StepSettings) if field.init]
         self.steps = StepSettings(**{name: getattr(settings, name) for name in names})
+        self.learns_words = settings.agent_type != "chai"  # CHAI's policy is frozen
+        if critic is not None:
+            broadcast_parameters([critic])
+            self.critic, self.target = critic, copied(critic)
+            self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
+
+    @cached_property
+    def lm_optimizer(self) -> torch.optim.Optimizer:
+        """The policy's."""
+        return torch.optim.Adam(self.policy.parameters(), lr=self.settings.lm_lr)
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """One iteration's optimizer steps, of the critic only unless `update_actor`; the published numbers."""
+        raise NotImplementedError
+
+    # -- playing ------------------------------------------------------------------------------------------
 
     def gathered(self) -> AbstractContextManager[None]:
+        """What all processes enter and leave together when one of them plays."""
         return gathered(self.policy.model)
 
     def rollout_policy(self, *, greedy: bool) -> Policy:
+        """The policy at play, inside `gathered`; close it when the episodes are over."""
         greedy = greedy or not self.settings.do_sample
 
         def engine(asks: Sequence[Ask]) -> Turns:
@@ -103,15 +102,10 @@ class PolicyLearner:
         return self._player(engine)
 
     def _player(self, engine: Engine) -> Player:
-        settings, prompt = self.settings, self.policy.prompt
-        return Player(
-            settings.policy_lm,
-            engine,
-            self._format,
-            lambda text: prompt(text).text,
-            settings.seed,
-            lambda text: len(prompt(text).ids),
-        )
+        settings = self.settings
+        return Player(settings.policy_lm, engine, self._format, self.policy.prompt, settings.seed)
+
+    # -- learning -----------------------------------------------------------------------------------------
 
     def _asks(self, phase: str, rows: Sequence[Transition]) -> list[Ask]:
         """This process's rows as turns to take; a row's seed does not depend on the number of processes."""
@@ -120,50 +114,15 @@ class PolicyLearner:
             for n in own_rows(len(rows))
         ]
 
-    def save_policy(self, folder: Path) -> None:
-        whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
-        options = {}
-        if is_fsdp(self.policy.model):
-            options["state_dict"] = full_weights(whole, trained_only=whole is not self.policy.model)
-        if is_main():
-            whole.save_pretrained(folder, **options)
-            self.policy.tokenizer.save_pretrained(folder)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Weights that are trained (a frozen base below an adapter is where `policy_lm` says), optimizer, counter."""
-        head = self.policy.value_head
-        return {
-            "model_state_dict": full_weights(self.policy.model, trained_only=True),
-            "value_head_state_dict": full_weights(head) if head is not None else None,
-            "lm_optimizer_state_dict": optimizer_state(self._modules, self.lm_optimizer),
-            "updates": self._updates,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        load_weights(self.policy.model, state.get("model_state_dict", {}))
-        if self.policy.value_head is not None:
-            load_weights(self.policy.value_head, state.get("value_head_state_dict", {}))
-        load_optimizer(self._modules, self.lm_optimizer, state.get("lm_optimizer_state_dict", {}))
-        self._updates = from_main(lambda: state["updates"])
-
-
-class CriticLearner(PolicyLearner):
-    """What ArCHer and CHAI share: the critic, its target, and how they are trained."""
-
-    candidates = 1
-
-    def __init__(
-        self,
-        settings: ArcherSettings,
-        policy: TokenPolicy,
-        critic: DoubleCritic,
-        chat_format: ChatFormat,
-        say: Say | None = None,
-    ) -> None:
-        super().__init__(settings, policy, chat_format, say)
-        broadcast_parameters([critic])
-        self.critic, self.target = critic, copied(critic)
-        self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
+    def _proposals(self, asks: Sequence[Ask], *, greedy: bool) -> list[list[Utterance]]:
+        """Candidates for each turn; the likeliest tokens are the same each time, so there is one of those."""
+        count = 1 if greedy or self.learns_words else self.settings.candidates
+        flat = self.policy.sample(
+            [ask.observation for ask in asks for _ in range(count)],
+            [derive_seed(ask.seed, n) if count > 1 else ask.seed for ask in asks for n in range(count)],
+            greedy=greedy,
+        )
+        return [flat[start : start + count] for start in range(0, len(flat), count)]
 
     def _train_critic(self, draw: Draw) -> list[dict[str, float]]:
         """The critic's steps; the policy stands still and says everything first."""
@@ -182,29 +141,50 @@ class CriticLearner(PolicyLearner):
             self._say("critic", number + 1, len(steps))
         return infos
 
-    def _proposals(self, asks: Sequence[Ask], *, greedy: bool) -> list[list[Utterance]]:
-        """Candidates for each turn; the likeliest tokens are the same each time, so there is one of those."""
-        count = 1 if greedy else self.candidates
-        flat = self.policy.sample(
-            [ask.observation for ask in asks for _ in range(count)],
-            [derive_seed(ask.seed, n) if count > 1 else ask.seed for ask in asks for n in range(count)],
-            greedy=greedy,
-        )
-        return [flat[start : start + count] for start in range(0, len(flat), count)]
+    # -- on disk ------------------------------------------------------------------------------------------
+
+    def save_policy(self, folder: Path) -> None:
+        """The policy as a folder that transformers loads; an adapter as peft loads it."""
+        whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
+        options = {}
+        if is_fsdp(self.policy.model):
+            options["state_dict"] = full_weights(whole, trained_only=whole is not self.policy.model)
+        if is_main():
+            whole.save_pretrained(folder, **options)
+            self.policy.tokenizer.save_pretrained(folder)
 
     def state_dict(self) -> dict[str, Any]:
-        """Critic, target, optimizer and counter; a policy that is not trained is where `policy_lm` says."""
-        return {
-            "critic_state_dict": dict(self.critic.state_dict()),
-            "target_critic_state_dict": dict(self.target.state_dict()),
-            "critic_optimizer_state_dict": optimizer_state(self.critic, self.critic_optimizer),
-            "updates": self._updates,
-        }
+        """Weights that are trained, target, optimizers and counter; only the first process's has tensors.
+
+        A policy that is not trained, or a frozen base below an adapter, is where `policy_lm` says.
+        """
+        state: dict[str, Any] = {"updates": self._updates}
+        if hasattr(self, "critic"):
+            state |= {
+                "critic_state_dict": dict(self.critic.state_dict()),
+                "target_critic_state_dict": dict(self.target.state_dict()),
+                "critic_optimizer_state_dict": optimizer_state(self.critic, self.critic_optimizer),
+            }
+        if self.learns_words:
+            head = self.policy.value_head
+            state |= {
+                "model_state_dict": full_weights(self.policy.model, trained_only=True),
+                "value_head_state_dict": full_weights(head) if head is not None else None,
+                "lm_optimizer_state_dict": optimizer_state(self._modules, self.lm_optimizer),
+            }
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        load_weights(self.critic, state.get("critic_state_dict", {}))
-        load_weights(self.target, state.get("target_critic_state_dict", {}))
-        load_optimizer(self.critic, self.critic_optimizer, state.get("critic_optimizer_state_dict", {}))
+        """Continue from `state_dict`; the first process's counts."""
+        if self.learns_words:
+            load_weights(self.policy.model, state.get("model_state_dict", {}))
+            if self.policy.value_head is not None:
+                load_weights(self.policy.value_head, state.get("value_head_state_dict", {}))
+            load_optimizer(self._modules, self.lm_optimizer, state.get("lm_optimizer_state_dict", {}))
+        if hasattr(self, "critic"):
+            load_weights(self.critic, state.get("critic_state_dict", {}))
+            load_weights(self.target, state.get("target_critic_state_dict", {}))
+            load_optimizer(self.critic, self.critic_optimizer, state.get("critic_optimizer_state_dict", {}))
         self._updates = from_main(lambda: state["updates"])
 
 
@@ -223,19 +203,6 @@ def copied(critic: DoubleCritic) -> DoubleCritic:
 # -- the policy's steps -----------------------------------------------------------------------------------
 
 
-class Spoken(Row, Protocol):
-    """A row that can be imitated: an observation and the utterance that answered it, with its tokens if known."""
-
-    @property
-    def observation(self) -> str: ...
-
-    @property
-    def action(self) -> str: ...
-
-    @property
-    def action_ids(self) -> tuple[int, ...] | None: ...
-
-
 def actor_step(
     policy: TokenPolicy,
     optimizer: torch.optim.Optimizer,
@@ -244,31 +211,26 @@ def actor_step(
     rows: Sequence[Transition],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of the policy: this process's observations and utterances, and what they gain."""
-    optimizer.zero_grad(set_to_none=True)
+    """One step of REINFORCE: this process's observations and utterances, and what they gain."""
     advantages_S = weights_S = advantages_S.to(policy.device, policy.dtype)
     if settings.normalize_advantages:
         all_R = of_all_rows([advantages_S], len(rows), policy.model)[0]
         weights_S = losses.normalized(all_R)[own_rows(len(rows))]
-    count, width = len(advantages_S), policy.max_new_tokens
-    table = torch.zeros(4, count, device=policy.device, dtype=policy.dtype)
-    values_SW, mask_SW = torch.zeros(2, count, width, device=policy.device, dtype=policy.dtype)
-    for numbers, scores in shared_passes(policy, *turns):
-        part_B = weights_S[numbers]
+    width = policy.max_new_tokens if policy.value_head is not None else 0
+
+    def columns(numbers: list[int], scores: TokenScores) -> Tensor:
+        known = [advantages_S[numbers], weights_S[numbers]]
         if scores.values_BT is None:
-            policy_B = losses.policy_gradient_losses(scores.logps_B, part_B)
-            value_B = torch.zeros_like(policy_B)
-        else:
-            found = losses.baseline_losses(scores.logps_BT, scores.values_BT, scores.mask_BT, part_B)
-            policy_B, value_B = found.policy_B, found.value_B
-            values_SW[numbers, : scores.mask_BT.shape[1]] = scores.values_BT.detach()
-            mask_SW[numbers, : scores.mask_BT.shape[1]] = scores.mask_BT.to(policy.dtype)
-        torch.autograd.backward((policy_B + value_B).sum() / settings.batch_size)
-        table[:, numbers] = torch.stack([policy_B, value_B, advantages_S[numbers], part_B]).detach()
-    everything = of_all_rows([*table, *values_SW.T, *mask_SW.T], len(rows), policy.model)
-    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
+            losses_B = -scores.logps_B * weights_S[numbers]
+            return torch.stack([losses_B, torch.zeros_like(losses_B), *known])
+        found = losses.baseline_losses(scores.logps_BT, scores.values_BT, scores.mask_BT, weights_S[numbers])
+        padding = (0, width - scores.mask_BT.shape[1])
+        tokens = [nn.functional.pad(one, padding).T for one in (scores.values_BT.detach(), scores.mask_BT)]
+        return torch.cat([torch.stack([found.policy_B, found.value_B, *known]), *tokens])
+
+    table = policy_step(policy, optimizer, turns, rows, settings, 4 + 2 * width, columns)
     infos = []
-    for part in torch.split(everything, settings.batch_size, dim=1):
+    for part in torch.split(table, settings.batch_size, dim=1):
         more: dict[str, Tensor] = {}
         if policy.value_head is not None:
             values_WB, mask_WB = part[4:].chunk(2)
@@ -280,22 +242,43 @@ def actor_step(
 
 
 def imitation_step(
-    policy: TokenPolicy, optimizer: torch.optim.Optimizer, rows: Sequence[Spoken], settings: StepSettings
+    policy: TokenPolicy, optimizer: torch.optim.Optimizer, rows: Sequence[Transition], settings: StepSettings
 ) -> dict[str, float]:
     """One step of behaviour cloning on the rows' own actions, their ends included."""
-    optimizer.zero_grad(set_to_none=True)
+
+    def columns(_: list[int], scores: TokenScores) -> Tensor:
+        return torch.stack([-scores.logps_B, torch.zeros_like(scores.logps_B)])
+
     turns = spoken(policy, [rows[number] for number in own_rows(len(rows))])
-    losses_S = torch.zeros(len(turns[0]), device=policy.device, dtype=policy.dtype)
+    return {"bc.loss": policy_step(policy, optimizer, turns, rows, settings, 2, columns)[0].mean().item()}
+
+
+def policy_step(
+    policy: TokenPolicy,
+    optimizer: torch.optim.Optimizer,
+    turns: tuple[Sequence[str], Sequence[Utterance]],
+    rows: Sequence[Transition],
+    settings: StepSettings,
+    count: int,
+    columns: Callable[[list[int], TokenScores], Tensor],
+) -> Tensor:
+    """One step on this process's turns.
+
+    `columns` gives numbers [C, B] of a batch of them, the first two of which add up to a row's loss. Returns
+    those of all rows, as [C, R].
+    """
+    optimizer.zero_grad(set_to_none=True)
+    table = torch.zeros(count, len(turns[0]), device=policy.device, dtype=policy.dtype)
     for numbers, scores in shared_passes(policy, *turns):
-        losses_B = losses.imitation_losses(scores.logps_B)
-        torch.autograd.backward(losses_B.sum() / settings.batch_size)
-        losses_S[numbers] = losses_B.detach()
-    table = of_all_rows([losses_S], len(rows), policy.model)
-    step(optimizer, policy.parameters(), table[0], table, rows, "policy", settings)
-    return {"bc.loss": table[0].mean().item()}
+        found = columns(numbers, scores)
+        torch.autograd.backward((found[0] + found[1]).sum() / settings.batch_size)
+        table[:, numbers] = found.detach().to(policy.dtype)
+    everything = of_all_rows([*table], len(rows), policy.model)
+    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
+    return everything
 
 
-def spoken(policy: TokenPolicy, rows: Sequence[Spoken]) -> tuple[list[str], list[Utterance]]:
+def spoken(policy: TokenPolicy, rows: Sequence[Transition]) -> tuple[list[str], list[Utterance]]:
     """The rows' observations, and their actions in tokens of the policy."""
     said = [policy.known_utterance(row.observation, row.action, row.action_ids) for row in rows]
     return [row.observation for row in rows], said

@@ -1,7 +1,9 @@
 """The off-policy loop in the published order: play, store, learn.
 
 One process plays and writes; all learn from the same episodes. Every random choice is made from the run's seed and the
-number of what it is for (iteration, episode), so a run that was stopped and continued is the run that was not.
+number of what it is for (iteration, episode), so a run that was stopped and continued is the run that was not. Its files are
+listed in docs/archer.md. The replay buffer is not among them: it is what the trajectories say, which are read from their file
+when they are needed, so that memory does not grow with what was played.
 
 Published behaviour: docs/published/archer.md#loop, #configuration, #replay.
 """
@@ -9,22 +11,24 @@ Published behaviour: docs/published/archer.md#loop, #configuration, #replay.
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from sweet_rl import tracking
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
-from sweet_rl.errors import ServiceError
-from sweet_rl.online.distributed import from_main, is_main
-from sweet_rl.online.learner import Learner
+from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError
+from sweet_rl.online.learner import Learner, Say
 from sweet_rl.online.replay import (
-    MC_GAMMA,
     Item,
     Place,
     ReplayBuffer,
@@ -37,39 +41,16 @@ from sweet_rl.online.replay import (
     rewards_of,
     transitions,
 )
-from sweet_rl.online.run_folder import EpisodeFile, RunFolder
+from sweet_rl.online.settings import LoopSettings
+from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import Episode, rollout
-from sweet_rl.types import Compat, Failure, Json, Task, Trajectory, derive_seed
+from sweet_rl.runs.record import without_secrets
+from sweet_rl.training import checkpoints
+from sweet_rl.training.checkpoints import MetricsLog, last_step
+from sweet_rl.training.processes import from_main
+from sweet_rl.types import Failure, Json, Task, Trajectory, derive_seed
 
 Played = tuple[Place, list[Transition]]  # an episode: its place in the run, and its turns
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """The published settings of the loop.
-
-    `filter_quantile` is None for learners that learn from all episodes; filtered behaviour cloning learns
-    from those whose return is at least that quantile of all returns so far (published: 0.9). `on_policy` is
-    for learners that learn from the newest iteration only. `gamma` discounts the returns of turns. `compat`
-    says how memory is drawn from: "fixed", every turn in it alike, or "published". With `whole_games` turns
-    are not drawn one by one.
-    """
-
-    iterations: int = 2000
-    rollout_size: int = 128
-    eval_size: int = 32
-    eval_freq: int = 25
-    save_freq: int = 25
-    warmup_iter: int = 20
-    capacity: int = 100_000
-    filter_quantile: float | None = None
-    on_policy: bool = False
-    gamma: float = MC_GAMMA
-    whole_games: bool = False
-    concurrency: int = 128
-    keep_checkpoints: int = 2
-    compat: Compat = "fixed"
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +69,6 @@ class Playground:
     provenance: Mapping[str, Json] = field(default_factory=dict)
 
 
-class Watcher(Protocol):
-    """Receives the numbers of every iteration: a progress bar, a dashboard."""
-
-    def say(self, phase: str, done: int, total: int) -> None:
-        """`done` of `total` of a phase of the current iteration are over."""
-
-    def log(self, done: int, info: Mapping[str, float]) -> None:
-        """The numbers of the iteration that was just finished; `done` counts iterations."""
-
-
 class OnlineRun:
     """A run: its learner, its world, its folder."""
 
@@ -107,11 +78,13 @@ class OnlineRun:
         learner: Learner,
         playground: AbstractAsyncContextManager[Playground] | None,
         folder: RunFolder | None,
-        watchers: Sequence[Watcher] = (),
+        log: Callable[[int, Mapping[str, float]], object] = lambda _done, _info: None,
+        say: Say = lambda _phase, _done, _total: None,
     ) -> None:
         self._settings, self._learner = settings, learner
-        self._opening, self._folder, self._watchers = playground, folder, watchers
-        self._playground: Playground | None = None
+        self._opening, self._log, self._say = playground, log, say
+        self._folder: Any = folder  # like the playground the first process's only
+        self._playground: Any = None
         self._buffer = ReplayBuffer(settings.capacity)
         # Of what it may imitate filtered BC keeps no more: place, length and return of all episodes so far.
         self._catalogue: list[tuple[Place, int, float]] = []
@@ -161,8 +134,7 @@ class OnlineRun:
         info["env_steps"] = self._env_steps
         if self._folder is not None:
             self._folder.log(done, info)
-        for watcher in self._watchers if is_main() else ():
-            watcher.log(done, info)
+        self._log(done, info)
         if done % settings.save_freq == 0 or done == settings.iterations:
             state = self._learner.state_dict()  # in every process: sharded policies are gathered
             if self._folder is not None:
@@ -208,7 +180,7 @@ class OnlineRun:
 
     def _play(self, iteration: int, runner: asyncio.Runner) -> list[Played]:
         """The episodes of an iteration: those on disk as they are, the others now."""
-        playground, folder = self._here()
+        playground, folder = self._playground, self._folder
         rng = np.random.default_rng(derive_seed(self._settings.seed, "tasks", iteration))
         chosen = rng.integers(len(playground.tasks), size=self._settings.rollout_size)
         tasks = [playground.tasks[place] for place in chosen]
@@ -224,13 +196,13 @@ class OnlineRun:
 
     def _known(self, iteration: int) -> list[Played]:
         """An iteration's episodes, in the order of their numbers; those that failed are not among them."""
-        _, folder = self._here()
+        folder = self._folder
         size = self._settings.rollout_size
         places = [(iteration, number) for number in folder.trajectories.numbers(iteration) if number < size]
         return [(place, steps) for place in places if (steps := self._steps(place))]
 
     def _steps(self, place: Place) -> list[Transition]:
-        playground, folder = self._here()
+        playground, folder = self._playground, self._folder
         return transitions(folder.trajectories.read(place), playground.transcript, self._settings.gamma)
 
     def _read(self, turns: Sequence[TurnAt]) -> list[Transition]:
@@ -240,7 +212,7 @@ class OnlineRun:
 
     def _evaluate(self, iteration: int, runner: asyncio.Runner) -> list[float]:
         """Returns of the greedy policy on held-out tasks; nothing is learned from them."""
-        playground, folder = self._here()
+        playground, folder = self._playground, self._folder
         every = playground.held_out
         tasks = [every[number % len(every)] for number in range(self._settings.eval_size)]
         self._collect("evaluate", tasks, iteration, folder.evaluations, runner)
@@ -252,7 +224,7 @@ class OnlineRun:
         self, phase: str, tasks: Sequence[Task], iteration: int, file: EpisodeFile, runner: asyncio.Runner
     ) -> None:
         """Play the episodes of an iteration that are not on disk yet."""
-        playground, folder = self._here()
+        playground, folder = self._playground, self._folder
         seed, size = self._settings.seed, len(tasks)
         todo = {}
         for number in sorted({*range(size)} - {*file.numbers(iteration)}):
@@ -269,8 +241,7 @@ class OnlineRun:
             where = file if is_learnable(trajectory) else folder.failures
             await where.append_soon(trajectory, iteration, number)
             over += 1
-            for watcher in self._watchers:
-                watcher.say(phase, over, size)
+            self._say(phase, over, size)
 
         async def collect() -> None:
             policy = self._learner.rollout_policy(greedy=phase == "evaluate")
@@ -291,11 +262,6 @@ class OnlineRun:
         if todo:
             runner.run(collect())
 
-    def _here(self) -> tuple[Playground, RunFolder]:
-        if self._playground is None or self._folder is None:
-            raise RuntimeError("only the first process plays")
-        return self._playground, self._folder
-
 
 async def _graded(trajectory: Trajectory, playground: Playground) -> Trajectory:
     """The episode with its grade, where there is one to be given; what a grader breaks at has failed."""
@@ -312,3 +278,176 @@ def _summary(name: str, values: Sequence[float]) -> dict[str, float]:
     if not values:
         return {}
     return {f"{name}.mean": fmean(values), f"{name}.max": max(values), f"{name}.min": min(values)}
+
+
+# -- files ------------------------------------------------------------------------------------------------
+
+# Settings that may change when a run is continued: they decide about nothing that was made.
+FREE_KEYS = frozenset({
+    "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
+    "shard_with", "log_to", "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet",
+    "overwrite", "env_base_url",
+})  # fmt: skip
+SETTINGS, METRICS, MODELS = "settings.json", "metrics.jsonl", "models"
+_PLAYED = "trajectories.jsonl"  # what memory is read from again when a run resumes
+_EPISODES = (_PLAYED, "evaluations.jsonl", "failures.jsonl")
+_INSTEAD = "name another save_path, or pass overwrite=true to start again"
+
+
+class RunFolder:
+    """The folder of one run, held by one process at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        config: Mapping[str, Json],
+        *,
+        overwrite: bool = False,
+        say: Callable[[str], object] = print,
+    ) -> None:
+        config = json.loads(without_secrets(json.dumps(dict(config))))
+        self.path, self._say = path, say
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"save_path={str(path)!r} is a file; name a folder.")
+        self._files = ExitStack()
+        self._files.enter_context(checkpoints.held(path))
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._check(config, overwrite=overwrite)
+        except BaseException:
+            self._files.close()
+            raise
+        self._overwrite, self._before = overwrite, path / f".{MODELS}-before"
+        if overwrite and (path / MODELS).is_dir() and not self._before.exists():
+            (path / MODELS).rename(self._before)
+        self._config = [json.dumps(config, indent=1).encode() + b"\n"]
+        self._metrics: MetricsLog | None = None
+        self.learned = 0  # iterations that were learned from, before and since the newest checkpoint
+        self.made_from: dict[str, Json] = {}  # digests of models and tasks; a checkpoint of others is refused
+
+    def close(self) -> None:
+        """Close the files of the run and free their locks; a run that was refused before it began leaves what it found."""
+        if self._before.is_dir():
+            shutil.rmtree(self.path / MODELS, ignore_errors=True)
+            self._before.rename(self.path / MODELS)
+        self._files.close()
+
+    def newest(self) -> tuple[int, Any] | None:
+        """Iterations that are done and the state they led to; None where nothing was saved yet.
+
+        Only now files are changed: a run that is refused leaves all as it was.
+        """
+        if self._overwrite:
+            for name in (*_EPISODES, METRICS):
+                (self.path / name).unlink(missing_ok=True)
+            for old in [*checkpoints.checkpoints_in(self.path), self.path / "final", self._before]:
+                shutil.rmtree(old, ignore_errors=True)
+        found = checkpoints.resumable(self.path, self.made_from, self._say, instead=_INSTEAD)
+        tracking.writes(self.path, folder=True, continues=not self._overwrite)
+        replace_file(self.path / SETTINGS, self._config)
+        self.trajectories, self.evaluations, self.failures = (
+            self._files.enter_context(closing(EpisodeFile(self.path / name))) for name in _EPISODES
+        )
+        return (checkpoints.step_of(found), checkpoints.load_state(found)) if found else None
+
+    def save(self, done: int, state: Any, *, keep: int) -> None:
+        """Write the checkpoint after `done` iterations, at once or not at all; keep the newest `keep`."""
+        covers = [self.path / _PLAYED, self.path / METRICS]
+        with checkpoints.writing(self.path, done, {"iterations": done}, self.made_from, covers) as made:
+            checkpoints.save_state(made, state)
+        checkpoints.rotate(self.path, keep=keep, max_gb=float("inf"))
+
+    def begin_metrics(self, done: int) -> None:
+        """Continue the log after `done` iterations; lines of later ones are written again."""
+        path = self.path / METRICS
+        if wrong := checkpoints.covered(self.path, path):
+            self._say(f"{path} {wrong}: numbers of earlier iterations may be missing in it.")
+        self.learned = max(last_step(path), *self.trajectories.iterations(), 0)
+        self._metrics = MetricsLog(path, after_step=done)
+
+    def log(self, done: int, info: Mapping[str, float]) -> None:
+        """Append the line of an iteration to metrics.jsonl."""
+        if self._metrics is not None:
+            self._metrics.append({"step": done, **info})
+
+    def _check(self, config: Mapping[str, Json], *, overwrite: bool) -> None:
+        theirs, played = self._settings(overwrite=overwrite), self.path / _PLAYED
+        any_ = checkpoints.checkpoints_in(self.path) or (played.exists() and played.stat().st_size)
+        if overwrite or theirs is None or not any_:  # nothing that the configuration decided about
+            return
+        where = f"save_path={str(self.path)!r}"
+        checkpoints.check_same(theirs, config, where, instead=_INSTEAD, free=FREE_KEYS)
+        if wrong := checkpoints.covered(self.path, played):
+            raise StorageError(
+                f"{str(played)!r} {wrong}, which was made with these episodes. Restore the file "
+                f"from a copy, or {_INSTEAD}. Nothing was changed."
+            )
+
+    def _settings(self, *, overwrite: bool) -> dict[str, Json] | None:
+        """The configuration of the run that is there; None in a new folder, and of one that is to go."""
+        file = self.path / SETTINGS
+        if file.exists():
+            try:
+                return dict(json.loads(file.read_text(encoding="utf-8")))
+            except (ValueError, TypeError) as error:
+                if overwrite:
+                    return None
+                raise UsageError(
+                    f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
+                ) from error
+        # A record and made models alone are of a run that was stopped before it wrote its settings.
+        names = (entry.name for entry in self.path.iterdir())
+        if others := sorted(
+            name for name in names if name not in {"run.json", MODELS} and not name.endswith(".lock")
+        ):
+            raise UsageError(
+                f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
+                "Name an empty or a new folder."
+            )
+        return None
+
+
+class EpisodeFile:
+    """Finished episodes of one file, found again by their place in the run.
+
+    Of an episode only the byte where its line begins is kept in memory: a run plays for weeks.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._starts: dict[int, dict[int, int]] = {}
+        self._journal = Journal(path, each=self._note)
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def iterations(self) -> list[int]:
+        """The iterations of which there are episodes, counted from 0."""
+        return sorted(self._starts)
+
+    def numbers(self, iteration: int) -> list[int]:
+        """Numbers of the iteration's episodes that are in the file, in order."""
+        return sorted(self._starts.get(iteration, ()))
+
+    def read(self, place: Place) -> Trajectory:
+        """An episode that is in the file."""
+        iteration, number = place
+        return trajectory_from_row(self._journal.read(self._starts[iteration][number]), path=self.path)
+
+    async def append_soon(self, trajectory: Trajectory, iteration: int, number: int) -> None:
+        """Write an episode with its place in the run; returns when it is on the disk."""
+        row = {**trajectory_to_row(trajectory), "iteration": iteration, "episode": number}
+        self._starts.setdefault(iteration, {})[number] = await self._journal.append_soon(row)
+
+    async def flush(self) -> None:
+        """Wait until every row that was handed over is on the disk."""
+        await self._journal.flush()
+
+    def _note(self, line: int, start: int, row: dict[str, Json]) -> None:
+        place = row.get("iteration"), row.get("episode")
+        if not (isinstance(place[0], int) and isinstance(place[1], int)):
+            where: Any = {"path": self.path, "line": line, "field": "iteration, episode", "value": place}
+            repair = "Remove the row: it was not written by run_archer."
+            raise DataError("must give its place in the run", **where, repair=repair)
+        trajectory_from_row(row, path=self.path, line=line)  # a broken one is reported now
+        self._starts.setdefault(place[0], {})[place[1]] = start

@@ -15,18 +15,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.online.distributed import all_reduce_gradients, all_reduce_sum, clip_gradients, own_rows, rank
+from sweet_rl.online.replay import Transition
 from sweet_rl.training.checkpoints import Guard
-from sweet_rl.types import Json
+from sweet_rl.training.processes import all_reduce_gradients, all_reduce_sum, own_rows, rank
+from sweet_rl.training.sharding import clip_gradients
 
 
 class CriticValues(NamedTuple):
-    """What both members of both critics say about some rows, each as [B]."""
+    """What both members of both critics say about some rows, or their squared errors there; each as [B]."""
 
     q1_B: Tensor
     q2_B: Tensor
@@ -43,20 +44,6 @@ class CriticTargets(NamedTuple):
     tq2_B: Tensor
 
 
-class CriticLosses(NamedTuple):
-    """Squared errors by row, each as [B]."""
-
-    q1_B: Tensor
-    q2_B: Tensor
-    v1_B: Tensor
-    v2_B: Tensor
-
-    @property
-    def total_B(self) -> Tensor:
-        """Their unweighted sum; its mean is the critic loss."""
-        return self.q1_B + self.q2_B + self.v1_B + self.v2_B
-
-
 def td_targets(rewards_B: Tensor, bootstrap_mask_B: Tensor, next_values_B: Tensor, gamma: float) -> Tensor:
     """Targets of Q: the reward, plus the discounted value of what comes next where the mask is 1.
 
@@ -66,9 +53,9 @@ def td_targets(rewards_B: Tensor, bootstrap_mask_B: Tensor, next_values_B: Tenso
     return rewards_B + bootstrap_mask_B * gamma * next_values_B
 
 
-def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticLosses:
-    """The squared errors of Q1, Q2, V1 and V2 against their targets, each [B]."""
-    return CriticLosses(*((value_B - y_B) ** 2 for value_B, y_B in zip(values, targets, strict=True)))
+def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticValues:
+    """The squared errors of Q1, Q2, V1 and V2 against their targets; the mean of their sum is the critic loss."""
+    return CriticValues(*((value_B - y_B) ** 2 for value_B, y_B in zip(values, targets, strict=True)))
 
 
 def advantages(values: CriticValues) -> Tensor:
@@ -81,11 +68,6 @@ def normalized(advantages_R: Tensor) -> Tensor:
     if len(advantages_R) < 2:
         return advantages_R
     return (advantages_R - advantages_R.mean()) / (advantages_R.std() + 1e-8)
-
-
-def policy_gradient_losses(logps_B: Tensor, advantages_B: Tensor) -> Tensor:
-    """REINFORCE by row, as [B]: minus the utterance's log-probability, weighted by its advantage."""
-    return -logps_B * advantages_B
 
 
 class BaselineLosses(NamedTuple):
@@ -121,11 +103,6 @@ def clipped_losses(
     return -(torch.minimum(ratio_BT * advantages_BT, kept_BT * advantages_BT) * mask_BT).sum(dim=1)
 
 
-def imitation_losses(logps_B: Tensor) -> Tensor:
-    """Behaviour cloning by row, as [B]: minus the log-probability of the action."""
-    return -logps_B
-
-
 def statistics(name: str, values: Tensor) -> dict[str, float]:
     """`name.mean .min .max .std` of a tensor; the unbiased deviation, 0 where there is one value only."""
     flat = values.detach().flatten()
@@ -134,7 +111,7 @@ def statistics(name: str, values: Tensor) -> dict[str, float]:
     return {f"{name}.{key}": value for key, value in found.items()}
 
 
-def critic_metrics(values: CriticValues, targets: CriticTargets, losses: CriticLosses) -> dict[str, float]:
+def critic_metrics(values: CriticValues, targets: CriticTargets, losses: CriticValues) -> dict[str, float]:
     """The 28 published numbers of one batch."""
     names = ("q1", "q2", "v1", "v2")
     info = {f"{name}.loss": loss_B.detach().mean().item() for name, loss_B in zip(names, losses, strict=True)}
@@ -171,13 +148,6 @@ def means(infos: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return {key: sum(found) / len(found) for key, found in gathered.items()}
 
 
-class Row(Protocol):
-    """What can be kept on disk when its loss is not finite."""
-
-    def to_row(self) -> dict[str, Json]:
-        """The row as a JSON object, as it is written when a loss is not finite."""
-
-
 @dataclass(frozen=True, slots=True)
 class StepSettings:
     """Settings of one step."""
@@ -197,7 +167,7 @@ def step(
     parameters: Sequence[nn.Parameter],
     losses: Tensor,
     numbers: Tensor,
-    rows: Sequence[Row],
+    rows: Sequence[Transition],
     what: str,
     settings: StepSettings,
 ) -> None:

@@ -6,22 +6,23 @@ Published behaviour: docs/published/archer.md#policy, #configuration.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, first_line
-from sweet_rl.online.critic import DoubleCritic, load_critic
-from sweet_rl.online.distributed import from_main, is_main, shard
+from sweet_rl.online.critic import DoubleCritic
 from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training import models
 from sweet_rl.training.checkpoints import TENSORS, load_state
 from sweet_rl.training.models import add_adapter
+from sweet_rl.training.processes import from_main, is_main
 from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.sharding import shard
 from sweet_rl.types import derive_seed
 
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -47,15 +48,18 @@ def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
 
 
 def load_archer_critic(settings: ArcherSettings, device: torch.device) -> DoubleCritic:
-    """A critic with float32 weights and fresh heads."""
-    dtype = dtype_of(settings, device)
-    critic = load_critic(
-        settings.critic_lm,
-        cache_dir=settings.cache_dir,
-        max_length=settings.max_context,
-        seed=derive_seed(settings.seed, "critic"),
-        double=settings.double_critic,
-    )
+    """A critic with float32 weights on the encoder of a folder or hub name; heads are drawn from the seed.
+
+    A causal model's folder serves, too: its encoder is the model without its head.
+    """
+    from transformers import AutoModel
+
+    options: dict[str, Any] = {"flag": "critic_lm", "cache_dir": settings.cache_dir, "dtype": torch.float32}
+    base, _ = pretrained(settings.critic_lm, lambda _: AutoModel, **options)
+    tokenizer, dtype = load_tokenizer(settings.critic_lm), dtype_of(settings, device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(settings.seed, "critic"))
+        critic = DoubleCritic(base, tokenizer, max_length=settings.max_context, double=settings.double_critic)
     critic.to(device, torch.float64 if dtype == torch.float64 else torch.float32)
     critic.encoder.half = dtype == torch.bfloat16
     return critic
@@ -182,35 +186,25 @@ def load_weights(model: nn.Module, path: str) -> None:
         )
 
 
-class InitWeights(NamedTuple):
-    """One of the first three: a whole model, an adapter, or weights of `policy_lm`; a critic beside it."""
-
-    model: Path | None = None
-    adapter: Path | None = None
-    weights: Path | None = None
-    critic: Path | None = None
-
-
-def find_init_weights(path: str) -> InitWeights:
-    """What there is at `checkpoint_path`: one of those that `_MAY_BE` lists."""
+def find_init_weights(path: str) -> dict[str, Path]:
+    """What there is at `checkpoint_path`: a whole `model`, an `adapter`, or `weights`; a `critic` beside it."""
     place = Path(path).expanduser()
     if place.is_file():
-        return InitWeights(weights=place)
+        return {"weights": place}
     if not place.is_dir():
         raise UsageError(f"checkpoint_path={path!r}: there is no such file or folder. {_MAY_BE}")
     if (place / "config.json").is_file():
         if any((place / name).is_file() for name in _WEIGHTS):
-            return InitWeights(model=place)
+            return {"model": place}
         raise UsageError(f"checkpoint_path={path!r} has a config.json, but no weights ({_WEIGHTS[0]}).")
     if (place / "adapter_config.json").is_file():
-        return InitWeights(adapter=place)
+        return {"adapter": place}
     if (place / TENSORS).is_file():
-        return InitWeights(weights=place)
+        return {"weights": place}
     for name in (POLICY, FINAL):
         if (place / name).is_dir():
-            critic = place / CRITIC
-            found = find_init_weights(str(place / name))
-            return found._replace(critic=critic) if (critic / "config.json").is_file() else found
+            critic = {"critic": place / CRITIC} if (place / CRITIC / "config.json").is_file() else {}
+            return find_init_weights(str(place / name)) | critic
     if any(place.glob("checkpoint-*")):
         raise UsageError(
             f"checkpoint_path={path!r} is a run that has not ended: name one of its checkpoint-N folders, or "

@@ -147,9 +147,8 @@ class TokenPolicy:
         max_tokens_per_batch: int = 4096,
         use_baseline: bool = False,
     ) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.model, self.tokenizer, self.eos_str, self.template = model.eval(), tokenizer, eos_str, template
         self.max_new_tokens, self.temperature, self.top_k = max_new_tokens, temperature, top_k
-        self.eos_str, self.template = eos_str, template
         self.max_tokens_per_batch = max_tokens_per_batch
         config = model.config.get_text_config()  # type: ignore[union-attr,operator]
         self._positions: int | None = getattr(config, "max_position_embeddings", None)
@@ -157,7 +156,11 @@ class TokenPolicy:
         if self._positions is not None:
             self.max_context = min(max_context, self._positions - max_new_tokens)
         self.end_ids, self._closing = end_tokens(model, tokenizer), closing_ids(tokenizer)
-        self._stop_ids = self.end_ids | tokens_with(tokenizer, eos_str)
+        self._stop_ids = self.end_ids
+        if eos_str is not None:  # every token whose own text contains it
+            every = [[number] for number in range(len(tokenizer))]
+            spelled = tokenizer.batch_decode(every, clean_up_tokenization_spaces=False)
+            self._stop_ids |= {number for number, piece in enumerate(spelled) if eos_str in piece}
         self._prefill = TreePrefill(model)
         self._decoder = Decoder(model, self._stop_ids, self._spells_end, self._prefill)
         self._head = ResponseHead(model, self._logprobs_of)
@@ -279,13 +282,10 @@ class TokenPolicy:
         Prompts with a common prefix are neighbours where it can be read once; else those of similar lengths.
         """
         lengths = [len(request.prompt_ids) + self.max_new_tokens for request in requests]
-        most = 4 * self.max_tokens_per_batch
+        order = None
         if self._prefill.serves:
             order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
-            batches = padded_batches(lengths, most, order=order)
-        else:
-            batches = padded_batches(lengths, most)
-        for batch in batches:
+        for batch in padded_batches(lengths, 4 * self.max_tokens_per_batch, order=order):
             for finished in self._decoder([requests[number] for number in batch]):
                 yield [(batch[place], self._spoken(written)) for place, written in finished]
 
@@ -293,10 +293,8 @@ class TokenPolicy:
         self, observations: Sequence[str], seeds: Sequence[int], *, greedy: bool = False
     ) -> list[Utterance]:
         """One utterance for each observation; it depends on its observation and its seed only."""
-        requests = [
-            self.request(observation, seed, greedy=greedy)
-            for observation, seed in zip(observations, seeds, strict=True)
-        ]
+        asked = zip(observations, seeds, strict=True)
+        requests = [self.request(observation, seed, greedy=greedy) for observation, seed in asked]
         places = {request: place for place, request in reversed(list(enumerate(requests)))}
         # The same observation with the same seed is written once; neighbours with the same prompt share it.
         distinct = sorted(places.values(), key=lambda place: requests[place].prompt_ids)
@@ -362,11 +360,8 @@ class TokenPolicy:
     @contextmanager
     def _recomputing(self) -> Iterator[None]:
         """Layers compute activations again in training mode only; what is in them stays in the other."""
-        layers = [
-            module
-            for module in self.model.modules()
-            if torch.is_grad_enabled() and getattr(module, "gradient_checkpointing", False)
-        ]
+        modules = self.model.modules() if torch.is_grad_enabled() else ()
+        layers = [module for module in modules if getattr(module, "gradient_checkpointing", False)]
         for layer in layers:
             layer.training = True
         try:
@@ -388,16 +383,6 @@ class TokenPolicy:
             yield seen
         finally:
             hook.remove()
-
-
-def tokens_with(tokenizer: Any, text: str | None) -> frozenset[int]:
-    """Every token whose own text contains `text`; none where that is None."""
-    if text is None:
-        return frozenset()
-    spelled = tokenizer.batch_decode(
-        [[number] for number in range(len(tokenizer))], clean_up_tokenization_spaces=False
-    )
-    return frozenset(number for number, piece in enumerate(spelled) if text in piece)
 
 
 MAX_TURNS = 256  # Turns that wait together and become one batch at most; the policy cuts it by tokens
@@ -423,13 +408,12 @@ class Player:
         name: str,
         engine: Engine,
         chat_format: ChatFormat,
-        prompt_of: Callable[[str], str],
+        prompt: Callable[[str], Prompt],
         seed: int = 0,
-        count: Callable[[str], int] | None = None,
     ) -> None:
         self.name = name
-        self._usage, self._tokens_of = tracking.meter(name, "agent"), count
-        self._format, self._prompt_of, self._seed = chat_format, prompt_of, seed
+        self._usage = tracking.meter(name, "agent")
+        self._format, self._prompt, self._seed = chat_format, prompt, seed
         self._engine = engine
         self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(self._turns, max_batch=MAX_TURNS)
 
@@ -439,12 +423,12 @@ class Player:
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         self._usage.requests += 1
         utterance = await self._batcher.submit(Ask(text, seed))
-        self._usage.add(self._tokens_of(text) if self._tokens_of else None, len(utterance.token_ids) or None)
+        prompt = self._prompt(text)
+        self._usage.add(len(prompt.ids) or None, len(utterance.token_ids) or None)
         reason = FinishReason.STOP if utterance.finished else FinishReason.LENGTH
-        completion = Completion(utterance.text, utterance.token_ids, utterance.logprobs, reason)
-        if not utterance.logprobs:
-            completion = Completion(utterance.text, None, None, reason)
-        return Generation(self._prompt_of(text), completion)
+        ids, logprobs = (utterance.token_ids, utterance.logprobs) if utterance.logprobs else (None, None)
+        completion = Completion(utterance.text, ids, logprobs, reason)
+        return Generation(prompt.text, completion)
 
     async def close(self) -> None:
         """Stop taking turns. The model stays with its learner."""

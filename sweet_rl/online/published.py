@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,11 +33,11 @@ from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import NonFiniteError
 from sweet_rl.online import losses
-from sweet_rl.online.critic import DoubleCritic, soft_update
-from sweet_rl.online.learner import Draw, Learner, Say, copied
-from sweet_rl.online.losses import CriticTargets, CriticValues
+from sweet_rl.online.critic import soft_update
+from sweet_rl.online.learner import Draw, Learner, Say
+from sweet_rl.online.losses import CriticTargets
 from sweet_rl.online.models import load_archer_critic, load_bare
-from sweet_rl.online.policy import OBSERVATION, Ask, Player, Utterance
+from sweet_rl.online.policy import OBSERVATION, Ask, Prompt, Utterance
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import PUBLISHED_TOP_K, ArcherSettings
 from sweet_rl.policies.weights import device_of
@@ -52,6 +50,8 @@ MISTRAL_ROWS, LLAMA_ROWS = 2, 1
 class PublishedPolicy:
     """`get_action` and `get_log_prob` of the published agent."""
 
+    value_head = None
+
     def __init__(
         self, model: Any, tokenizer: Any, settings: ArcherSettings, *, keep_end: bool = False
     ) -> None:
@@ -59,6 +59,12 @@ class PublishedPolicy:
         self._keep_end = keep_end
         tokenizer.truncation_side = "left"
         tokenizer.pad_token = tokenizer.eos_token
+
+    def parameters(self) -> list[nn.Parameter]:
+        return list(self.model.parameters())
+
+    def prompt(self, text: str) -> Prompt:
+        return Prompt(text, ())  # how many tokens it has depends on what is beside it
 
     @torch.no_grad()
     def get_action(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
@@ -110,27 +116,10 @@ class PublishedPolicy:
         return {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
 
 
-class PublishedLearner:
+class PublishedLearner(Learner):
     """The three learners as published, one micro-batch after the other."""
 
-    def __init__(
-        self,
-        settings: ArcherSettings,
-        policy: PublishedPolicy,
-        critic: DoubleCritic | None,
-        chat_format: ChatFormat,
-        say: Say | None = None,
-    ) -> None:
-        self.settings, self.policy, self.critic = settings, policy, critic
-        self._format = chat_format
-        self._say: Say = say or (lambda _phase, _done, _total: None)
-        self._updates = 0
-        self.lm_optimizer = torch.optim.Adam(policy.model.parameters(), lr=settings.lm_lr)
-        self.target: Any = None
-        self.critic_optimizer: Any = None
-        if critic is not None:
-            self.target = copied(critic)
-            self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
+    policy: Any  # a PublishedPolicy
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """Critic epochs, then actor epochs; or BC epochs."""
@@ -143,7 +132,7 @@ class PublishedLearner:
 
     def _update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         settings, infos = self.settings, []
-        if self.critic is None:
+        if not hasattr(self, "critic"):
             for _ in range(settings.actor_epochs if update_actor else 0):
                 rows = self._rows_of("llama", LLAMA_ROWS)
                 infos += self._epoch(draw, self.lm_optimizer, self.bc_loss, rows)
@@ -186,15 +175,14 @@ class PublishedLearner:
 
     def parameters(self) -> list[nn.Parameter]:
         """Those of policy, critic and target, which are clipped together."""
-        modules: list[Any] = [self.policy.model, *([self.critic, self.target] if self.critic else [])]
+        modules = [self.policy.model, *([self.critic, self.target] if hasattr(self, "critic") else [])]
         return [parameter for module in modules for parameter in module.parameters()]
 
     def critic_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
         """The critic loss of a micro-batch and its 28 numbers."""
-        critic: Any = self.critic
         observations = [row.observation for row in rows]
-        weight = next(critic.parameters())
-        values = critic.read(observations, [row.action for row in rows])
+        weight = next(self.critic.parameters())
+        values = self.critic.read(observations, [row.action for row in rows])
         with torch.no_grad():
             chosen = self.target.read(observations, self.choose(observations))
             nexts = self.target.read([row.next_observation for row in rows], observations)
@@ -208,40 +196,33 @@ class PublishedLearner:
                 chosen.q2_B,
             )
         errors = losses.critic_losses(values, targets)
-        detached = CriticValues(*(tensor.detach() for tensor in values))
-        return errors.total_B.mean(), losses.critic_metrics(detached, targets, errors)
+        return torch.stack(errors).sum(dim=0).mean(), losses.critic_metrics(values, targets, errors)
 
     def actor_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
         """The policy-gradient loss of a micro-batch and its 14 numbers."""
-        critic: Any = self.critic
         observations = [row.observation for row in rows]
         with torch.no_grad():
             actions = self.choose(observations)
-            advantages_B = losses.advantages(critic.read(observations, actions))
-        logps_B = self.policy.get_log_prob(observations, actions)
-        losses_B = losses.policy_gradient_losses(logps_B, advantages_B)
+            advantages_B = losses.advantages(self.critic.read(observations, actions))
+        losses_B = -self.policy.get_log_prob(observations, actions) * advantages_B
         return losses_B.mean(), losses.actor_metrics(losses_B, advantages_B)
 
     def bc_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
         """The imitation loss of a micro-batch; nothing is cut."""
         observations, actions = [row.observation for row in rows], [row.action for row in rows]
-        logps_B = self.policy.get_log_prob(observations, actions, max_length=None)
-        loss = losses.imitation_losses(logps_B).mean()
+        loss = -self.policy.get_log_prob(observations, actions, max_length=None).mean()
         return loss, {"bc.loss": loss.item()}
 
     def choose(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
         """What the agent does: one sample, or the best of five for the target critic."""
         if self.settings.agent_type != "chai":
-            return self.policy.get_action(observations, greedy=greedy)
+            return list(self.policy.get_action(observations, greedy=greedy))
         count = self.settings.candidates
         rounds = [self.policy.get_action(observations, greedy=greedy) for _ in range(count)]
         with torch.no_grad():
             values = [self.target.read(observations, actions) for actions in rounds]
         least_CB = torch.stack([torch.minimum(found.q1_B, found.q2_B) for found in values])
         return [rounds[number][row] for row, number in enumerate(least_CB.argmax(dim=0).tolist())]
-
-    def gathered(self) -> AbstractContextManager[None]:
-        return nullcontext()  # there is one process, which holds all weights
 
     def rollout_policy(self, *, greedy: bool) -> Policy:
         """The agent at play; a batch draws from the seed of its first turn."""
@@ -252,7 +233,7 @@ class PublishedLearner:
                 texts = self.choose([ask.observation for ask in asks], greedy=greedy)
             yield [(place, Utterance(text, (), finished=True)) for place, text in enumerate(texts)]
 
-        return Player(self.settings.policy_lm, engine, self._format, lambda text: text, self.settings.seed)
+        return self._player(engine)
 
     def state_dict(self) -> dict[str, Any]:
         """The published five where there is a critic, the counter, and gradients.
@@ -266,7 +247,7 @@ class PublishedLearner:
             "lm_optimizer_state_dict": self.lm_optimizer.state_dict(),
             "updates": self._updates,
         }
-        if self.critic is not None:
+        if hasattr(self, "critic"):
             state |= {
                 "critic_state_dict": dict(self.critic.state_dict()),
                 "target_critic_state_dict": dict(self.target.state_dict()),
@@ -281,15 +262,10 @@ class PublishedLearner:
             parameter.grad = None if left is None else left.to(parameter, copy=True)
         self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
         self._updates = state["updates"]
-        if self.critic is not None:
+        if hasattr(self, "critic"):
             self.critic.load_state_dict(state["critic_state_dict"])
             self.target.load_state_dict(state["target_critic_state_dict"])
             self.critic_optimizer.load_state_dict(state["critic_optimizer_state_dict"])
-
-    def save_policy(self, folder: Path) -> None:
-        whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
-        whole.save_pretrained(folder)
-        self.policy.tokenizer.save_pretrained(folder)
 
 
 def published_learner(
@@ -301,4 +277,4 @@ def published_learner(
     policy = PublishedPolicy(model, tokenizer, settings, keep_end=settings.agent_type == "chai")
     filtered = settings.agent_type == "online_filteredbc"
     critic = None if filtered else load_archer_critic(settings, device)
-    return PublishedLearner(settings, policy, critic, chat_format, say)
+    return PublishedLearner(settings, policy, critic, chat_format, say)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One utterance and its outcome.
+    """One utterance and its outcome; to be imitated, an observation and an action are enough.
 
     `next_observation` is "" where the world ended without a message. `terminated` means that the world came
     to its own end; an episode that was cut off is `truncated`. `trajectory_reward` is the sum of the
@@ -44,12 +44,12 @@ class Transition:
 
     observation: str
     action: str
-    reward: float
-    next_observation: str
-    terminated: bool
-    truncated: bool
-    trajectory_reward: float
-    mc_return: float
+    reward: float = 0.0
+    next_observation: str = ""
+    terminated: bool = False
+    truncated: bool = False
+    trajectory_reward: float = 0.0
+    mc_return: float = 0.0
     action_ids: tuple[int, ...] | None = None
 
     @property
@@ -232,16 +232,13 @@ class ReplayBuffer(Ring[Transition]):
     def begins(self, slot: int) -> bool:
         return self._slots[slot - 1].done
 
-    def insert(self, transition: Transition) -> None:
-        if len(self._slots) < self.capacity:
-            self._slots.append(transition)
-        else:
-            self._slots[self.inserted % self.capacity] = transition
-        self.inserted += 1
-
     def extend(self, many: Iterable[Transition]) -> None:
         for transition in many:
-            self.insert(transition)
+            if len(self._slots) < self.capacity:
+                self._slots.append(transition)
+            else:
+                self._slots[self.inserted % self.capacity] = transition
+            self.inserted += 1
 
 
 class TurnsOnDisk(Ring[TurnAt]):

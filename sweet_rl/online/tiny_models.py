@@ -1,19 +1,13 @@
 """Tiny models for online learning, made from nothing: for games of questions, and for games of labels. Imports torch.
 
-For questions a GPT-2 policy and a DistilBERT critic that read the same tokens. Without texts a token is a byte; with
-texts, a sentence that is frequent in them is one token, so that a turn is three tokens and learning takes minutes:
-the question with its mark, the end of the line, which ends the utterance and is always a token of its own, and
-the answer.
+For questions a GPT-2 policy and a DistilBERT critic that read the same tokens: bytes, or of given texts whole sentences,
+so that a turn is three tokens (the question, the end of the line, the answer) and learning takes minutes. For labels a GPT-2
+or Llama whose tokenizer takes words, numbers, line breaks and single signs apart; frequent words of given texts are one
+token, and phrases and numbered names too where that is asked for.
 
-For labels a GPT-2 or Llama whose tokenizer takes words, numbers, line breaks and single signs apart, so that every
-label and each character of a world's grid is a token of its own. Without texts a word is its letters; words that are
-frequent in texts become one token, and phrases of several words and numbered names too where that is asked for.
-
-Attention can copy from the start, as that of any pretrained model can: a tiny one learns it slowly.
-Two heads of the first layer look at the token before and at the one before that. Two of the second find
-where the token before stood earlier and bring what stands two places behind it: after "owner:" the owner that
-a list gave (induction heads). Nothing there knows a task or a word; whether, when and what to copy is left to
-learn.
+A Llama's attention can copy from the start, as that of any pretrained model can (induction heads): two heads of the first
+layer look at the token before and at the one before that, two of the second find where the token before stood earlier and
+bring what stands two places behind it. Nothing there knows a task or a word; whether and what to copy is left to learn.
 
 Axes: V vocabulary, H hidden, W dimensions of words, S dimensions of a neighbour.
 """
@@ -34,44 +28,35 @@ from torch.nn.functional import normalize
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, CHOICES
 
 POLICY, CRITIC = "policy", "critic"
-TINY = "tiny"
-"""Name of models that are made here, from the seed."""
+TINY = "tiny"  # models that are made here, from the seed
 
 _END, _PAD, _BEGIN = "<|end|>", "<|pad|>", "<|begin|>"
 _SENTENCES = r"[^?\n]+\??|\?|\n"
 _WORDS = r" ?[A-Za-z]+|\d{1,3}|\n+|[^A-Za-z\d\n]"
+# Between numbers and line breaks, up to a punctuation mark: part of a sentence, or a row of a grid.
 _PHRASE = re.compile(r"[^\d\n]+?(?:(?<=[a-z])[,.:;](?=\s)|(?=[\d\n])|(?= #)|$)")
-"""Between numbers and line breaks, up to a punctuation mark: part of a sentence, or a row of a grid."""
-_PHRASE_LENGTH, _PHRASE_SHARE = 8, 500
-"""A phrase has so many characters at least, and stands in one of so many texts."""
+_PHRASE_LENGTH, _PHRASE_SHARE = (
+    8,
+    500,
+)  # characters of a phrase at least, which stands in one of so many texts
 _NAME = re.compile(r" [a-z]+ \d+")
 
 HEAD_DIM: Final = 32
-THETA: Final = 1e6
-"""Of the rotary positions: some pairs of dimensions turn from token to token, most hardly in a whole text."""
-
-_TURNING, _STILL = 0.1, 0.007
-"""Radians a token: pairs above the first tell places apart, below the second they compare tokens anywhere."""
-
-_LENGTH: Final = 2.2
-"""Of the part of an embedding that says which word it is."""
-
-_CONSTANT: Final = 1.2
-"""In the first dimension of every embedding: what heads read that look at places alone."""
-_CONSTANT_READ: Final = 3.8
-"""About what the first layer's normalisation makes of it."""
-
+THETA: Final = 1e6  # of the rotary positions: some pairs of dimensions turn from token to token, most hardly in a whole text
+_TURNING, _STILL = (
+    0.1,
+    0.007,
+)  # radians a token: pairs above tell places apart, pairs below compare tokens anywhere
+_LENGTH: Final = 2.2  # of the part of an embedding that says which word it is
+_CONSTANT: Final = 1.2  # in the first dimension of every embedding: what heads read that look at places alone
+_CONSTANT_READ: Final = 3.8  # about what the first layer's normalisation makes of it
+# Scales of looking at a place, of finding what is alike, of keeping a neighbour, of saying what is there.
 _SHARP, _ALIKE, _KEPT, _SAID = 9.0, 3.0, 0.6, 2.0
-"""Scales of looking at a place, of finding what is alike, of keeping a neighbour, of saying what is there."""
-
-_QUIET: Final = 0.2
-"""What is left of the random rest, which would drown the copies."""
-
-_OWN_SHARE: Final = 8
-"""Dimensions of a finding head that compare the token itself with the one before a place."""
-
-_WORD_START: Final = "\u0120"
-"""How a byte-level vocabulary writes the blank before a word."""
+_QUIET: Final = 0.2  # what is left of the random rest, which would drown the copies
+_OWN_SHARE: Final = (
+    8  # dimensions of a finding head that compare the token itself with the one before a place
+)
+_WORD_START: Final = "\u0120"  # how a byte-level vocabulary writes the blank before a word
 
 
 def byte_level(pieces: str) -> Any:
@@ -195,7 +180,13 @@ def make_reflect_model(
         focus: scales queries and keys of a fresh Llama.
         copies: a Llama of two layers whose attention can copy from the start.
     """
-    from transformers import PreTrainedTokenizerFast
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        LlamaConfig,
+        LlamaForCausalLM,
+        PreTrainedTokenizerFast,
+    )
 
     if (folder / "model.safetensors").is_file():
         return folder
@@ -208,15 +199,38 @@ def make_reflect_model(
     )
     named = {name for text in texts for name in _NAME.findall(text)} if names else ()
     tokenizer.add_tokens([*sorted(named), *(_phrases(texts, names=names) if phrases else ())])
+    shared: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "bos_token_id": tokenizer.eos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "initializer_range": 0.1,  # the usual 0.02 is for wide models
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rotary:
-            model = _llama(tokenizer, hidden_size, layers, context, copies=copies)
+            heads = 4 if copies else max(2, hidden_size // 16)
+            config = LlamaConfig(
+                **shared,
+                max_position_embeddings=context,
+                hidden_size=hidden_size,
+                intermediate_size=3 * hidden_size,
+                num_hidden_layers=layers,
+                num_attention_heads=heads,
+                head_dim=HEAD_DIM if copies else hidden_size // heads,
+                tie_word_embeddings=True,
+                rope_parameters={"rope_type": "default", "rope_theta": THETA if copies else 1000.0},
+            )
+            model: Any = LlamaForCausalLM(config)
+            # Adapters leave the head as it is, and a narrow one needs long rows to be sure of a token.
+            model.get_input_embeddings().weight.data.mul_(4.0)
             for layer in model.model.layers:
                 for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
                     projection.weight.data.mul_(focus)
         else:
-            model = _gpt2(tokenizer, hidden_size, layers, context)
+            shared |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+            shape: dict[str, Any] = {"n_positions": context, "n_embd": hidden_size, "n_layer": layers}
+            model = GPT2LMHeadModel(GPT2Config(**shared, **shape, n_head=max(2, hidden_size // 32)))
     if copies:
         teach_copying(model, tokenizer, seed=seed)
     tokenizer.save_pretrained(folder)
@@ -234,55 +248,6 @@ def _phrases(texts: Sequence[str], *, names: bool) -> list[str]:
     return sorted(
         phrase for phrase, times in found.items() if times >= enough and len(phrase) >= _PHRASE_LENGTH
     )
-
-
-def _gpt2(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_positions=context,
-        n_embd=hidden_size,
-        n_layer=layers,
-        n_head=max(2, hidden_size // 32),
-        bos_token_id=tokenizer.eos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        initializer_range=0.1,  # the usual 0.02 is for wide models
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-    )
-    return GPT2LMHeadModel(config)
-
-
-def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int, *, copies: bool) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    heads, theta = max(2, hidden_size // 16), 1000.0
-    head_dim = hidden_size // heads
-    if copies:
-        heads, head_dim, theta = 4, HEAD_DIM, THETA
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=context,
-        hidden_size=hidden_size,
-        intermediate_size=3 * hidden_size,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        head_dim=head_dim,
-        bos_token_id=tokenizer.eos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        initializer_range=0.1,
-        tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": theta},
-    )
-    model: Any = LlamaForCausalLM(config)
-    # Adapters leave the head as it is, and a narrow one needs long rows to be sure of a token.
-    with torch.no_grad():
-        model.get_input_embeddings().weight.mul_(4.0)
-    return model
 
 
 class _Places(NamedTuple):

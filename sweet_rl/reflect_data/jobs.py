@@ -33,10 +33,10 @@ from sweet_rl.types import Failure, Json, Message, derive_seed
 
 Item = TypeVar("Item")
 
+# Kinds of failures that have another cause than the text of the request.
 _UNSERVED: Final = frozenset(
     "bad_request connection empty_reply only_thoughts quota rate_limited refused server_error timeout".split()
 )
-"""Kinds of failures that have another cause than the text of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,26 +152,6 @@ def beside(output: Path, teacher: str, what: str) -> Path:
     return output.with_name(f"{output.stem}.{name}.{what}.jsonl")
 
 
-def make_teacher(flags: TeacherFlags, output: Path) -> Teacher:
-    """The teacher; replies of a model are kept beside `output`, so that none is asked for twice."""
-    if flags.teacher == "embedded":
-        return EmbeddedTeacher()
-    named_by = (
-        "--base_url names the server that is asked, --model its model, --api_key_var the variable with its key; "
-        "--teacher embedded needs no server."
-    )
-    with tracking.role("teacher"):
-        client = client_of(
-            base_url_from("", 0, flags.base_url),
-            flags,
-            key_var=flags.api_key_var,
-            named_by=named_by,
-            max_connections=flags.concurrency,
-        )
-    replies = beside(output, flags.name, "replies")
-    return ModelTeacher(client, flags.model, replies=replies, at_once=flags.concurrency)
-
-
 def teach_all(
     jobs: JobFile,
     planned: Mapping[str, Item],
@@ -197,10 +177,21 @@ def teach_all(
 def _with_teacher(
     work: Callable[[Teacher], Awaitable[None]], jobs: JobFile, flags: TeacherFlags, output: Path, bar: Bar
 ) -> None:
-    """Work with a teacher until all is done or somebody stops it."""
+    """Work with a teacher until all is done or somebody stops it; a model's replies are kept beside `output`."""
 
     async def everything() -> None:
-        teacher = make_teacher(flags, output)
+        teacher: Teacher = EmbeddedTeacher()
+        if flags.teacher != "embedded":
+            named_by = (
+                "--base_url names the server that is asked, --model its model, --api_key_var the variable with its "
+                "key; --teacher embedded needs no server."
+            )
+            url, key, most = base_url_from("", 0, flags.base_url), flags.api_key_var, flags.concurrency
+            with tracking.role("teacher"):
+                client = client_of(url, flags, key_var=key, named_by=named_by, max_connections=most)
+            teacher = ModelTeacher(
+                client, flags.model, replies=beside(output, flags.name, "replies"), at_once=most
+            )
         try:
             await work(teacher)
         finally:

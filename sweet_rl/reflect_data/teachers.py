@@ -125,8 +125,7 @@ class ModelTeacher:
         await self._client.close()
 
 
-_ATTEMPTS: Final = 3
-"""How often a state is sent to a model that says nothing."""
+_ATTEMPTS: Final = 3  # how often a state is sent to a model that says nothing
 
 _CHOICES: Final = tuple(
     map(re.compile, (r"action:\s*(?P<label>\d+)", r"action\s*(?P<label>\d+)", r"(?P<label>\d+)"))
@@ -136,14 +135,11 @@ _CHOICES: Final = tuple(
 class Expert(NamedTuple):
     """What the embedded player knows of a game's current state."""
 
-    thought: Callable[[], Words]
-    """A sentence on the current state."""
-    label: Callable[[], str]
-    """The label of the action that is best in the current state."""
+    thought: Callable[[], Words]  # a sentence on the current state
+    label: Callable[[], str]  # the label of the action that is best in the current state
 
 
-NO_EXPERT: Final = Expert(lambda: lambda _: "", lambda: "")
-"""Knows nothing: for games that a model plays."""
+NO_EXPERT: Final = Expert(lambda: lambda _: "", lambda: "")  # knows nothing: for games that a model plays
 
 
 def chance(game: TextGame, seed: int) -> Expert:

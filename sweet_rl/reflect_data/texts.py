@@ -25,8 +25,7 @@ from sweet_rl.flags.shared import Overwriting, Quiet, Seeded
 from sweet_rl.openai_client import shown
 from sweet_rl.types import Json
 
-Words: TypeAlias = Callable[[Random], str]
-"""What the embedded teacher says, in a wording of the draws."""
+Words: TypeAlias = Callable[[Random], str]  # what the embedded teacher says, in a wording of the draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +116,7 @@ class Rules(Settings):
     with_prompt: bool = flag(False, "put the rules into every state.")
 
 
-PUBLISHED_MODELS: Final = ("gpt-4", "gpt-3.5-turbo")
-"""The defaults of --model, each in its stages."""
+PUBLISHED_MODELS: Final = ("gpt-4", "gpt-3.5-turbo")  # the defaults of --model, each in its stages
 
 _OPENAI: Final = Only("teacher", ("openai",))
 _OF_REQUESTS: Final = ("api_key_var", "request_timeout_s", "request_attempts")

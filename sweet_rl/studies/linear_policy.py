@@ -23,7 +23,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, offered_commands, resolve_label, split_prompt
 from sweet_rl.errors import DataError
-from sweet_rl.online.reflect.agent import Chosen, Sampling, draws_of, entropy_of
+from sweet_rl.online.reflect.agent import Sampling, draws_of, entropy_of
+from sweet_rl.online.reflect.play import Chosen
 from sweet_rl.policies.decoding import choose
 
 SIZE: Final = 2**18

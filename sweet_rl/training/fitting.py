@@ -17,7 +17,7 @@ from transformers import TrainingArguments, set_seed
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
-from sweet_rl.training import checkpoints, forward, models, sharding
+from sweet_rl.training import checkpoints, forward, models, processes, sharding
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.encoding import Encoded, EncodingReport, scored_texts, some_of
@@ -46,7 +46,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
     cuda = torch.cuda.is_available() and model.device != "cpu"
     sharding.check_engine(settings, cuda=cuda)
     sharding.claim(settings)
-    several = sharding.world_size() > 1 or engine is not None
+    several = processes.world_size() > 1 or engine is not None
     if not cuda:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it need not look for one, and say that there is none
     if several and not cuda:
@@ -109,7 +109,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
 def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
     """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
     output, pictured = settings.output, show_pictures(rows.all)
-    if sharding.world_size() > 1 and pictured:
+    if processes.world_size() > 1 and pictured:
         blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
         if blind is not None:
             raise UsageError(
@@ -118,11 +118,11 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
             )
     share = share and settings.optimizer.prefix_tree and not pictured
     steps = _steps(settings, rows.train, share=share)
-    held_out = packs_of(rows.held_out, settings, share=share, world=sharding.world_size())
+    held_out = packs_of(rows.held_out, settings, share=share, world=processes.world_size())
     arguments = training_arguments(settings, steps.accumulation)
     if engine := sharding.describe(settings):
         say(engine)
-    made_from = _made_from(stage, settings, rows) if sharding.rank() == 0 else {}
+    made_from = _made_from(stage, settings, rows) if processes.rank() == 0 else {}
     resume = None
     if output.load_checkpoint:
 
@@ -134,7 +134,7 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
             )
 
         with sharding.lost_processes_named(settings):
-            resume = sharding.from_first(found)
+            resume = processes.from_main(found)
     set_seed(settings.seed)
     return Run(settings, rows, steps, held_out, arguments, resume, made_from, share, say)
 
@@ -152,7 +152,7 @@ def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Jso
     return {f"--{_CALLED.get(name, name)}": value for name, value in values.items()} | {
         "the stage": stage,
         "the engine": engine,
-        "the number of processes": sharding.world_size() if engine == "deepspeed" else "any",
+        "the number of processes": processes.world_size() if engine == "deepspeed" else "any",
         "--dataset": f"{len(rows.train)} rows and {len(rows.held_out)} held out, {pairs_digest(rows.all)}",
         "--pretrain": checkpoints.identity_of(model.pretrain),
         "--ref_pretrain": checkpoints.identity_of(model.ref_pretrain),
@@ -188,7 +188,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, w
 
 
 def _steps(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:
-    options, world = settings.optimizer.resolved(published=settings.published), sharding.world_size()
+    options, world = settings.optimizer.resolved(published=settings.published), processes.world_size()
     return StepSampler(
         [row.length for row in rows],
         packs=packs_of(rows, settings, share=share, world=world),
@@ -200,14 +200,14 @@ def _steps(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> 
         shuffle=options.shuffle,
         group_by_length=bool(options.group_by_length),
         drop_last=settings.published,
-        rank=sharding.rank(),
+        rank=processes.rank(),
         world=world,
     )
 
 
 def once(say: Say) -> Say:
     """Only the first of several processes says something."""
-    return say if sharding.rank() == 0 else lambda _: None
+    return say if processes.rank() == 0 else lambda _: None
 
 
 def say_what_was_encoded(
@@ -300,7 +300,7 @@ def fit(
     losses_of = objective(bare)
     run = _as_memory_allows(run, model, collator, losses_of)
     settings, output, resumes = run.settings, run.settings.output, run.resume is not None
-    if sharding.rank() == 0:
+    if processes.rank() == 0:
         known = output.metrics_path if resumes else None
         if known and (wrong := checkpoints.covered(output.ckpt_path, known)):
             run.say(f"{known} {wrong}: numbers of earlier updates may be missing in it.")
@@ -328,7 +328,7 @@ def fit(
 
 def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
     """The run, packed by as many tokens as one GPU has room for, if the flags say nothing about packs."""
-    options, device, world = run.settings.optimizer, run.arguments.device, sharding.world_size()
+    options, device, world = run.settings.optimizer, run.arguments.device, processes.world_size()
     said = options.max_tokens_per_batch or options.micro_train_batch_size
     one = world == 1 and sharding.engine_of(run.settings) is None
     if said or not one or device.type != forward.CARD or not objective.by_row:
@@ -361,7 +361,7 @@ def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], obje
 
 def save(trainer: Any, run: Run, kind: type) -> None:
     """Model, an adapter merged into it, tokenizer and image processor; files get their names at the end."""
-    settings, first = run.settings, sharding.rank() == 0
+    settings, first = run.settings, processes.rank() == 0
     model = trainer.accelerator.unwrap_model(trainer.model)
     if sharding.shards_weights(settings):  # all give theirs to the first
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)

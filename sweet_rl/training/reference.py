@@ -22,7 +22,7 @@ from sweet_rl.chat import tokenizer_digest
 from sweet_rl.chat.formats import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_file
-from sweet_rl.training import forward, models, sharding
+from sweet_rl.training import forward, models, processes, sharding
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.checkpoints import downloaded
 from sweet_rl.training.fitting import check_sizes, packs_of, pairs_digest, reader, show_pictures
@@ -37,8 +37,8 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
     """[rows of the data, 2] under the reference, and the policy; both models are never held at once."""
     settings, model = run.settings, run.settings.model
     name, half = model.ref_pretrain or model.pretrain, sharding.half_weights(settings)
-    cache = _cache(name, rows, settings) if sharding.rank() == 0 else None
-    scores = sharding.from_first(lambda: None if cache is None else cache.load())
+    cache = _cache(name, rows, settings) if processes.rank() == 0 else None
+    scores = processes.from_main(lambda: None if cache is None else cache.load())
     policy = None
     if scores is None:
         reference = models.load_model(name, model, half=half)
@@ -51,7 +51,7 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
             reference.to(device)
             policy = reference if name == model.pretrain else None
         read = reader(reference, rows.pad_id, settings, rows.vision)
-        mine = sharding.rank(), sharding.world_size()
+        mine = processes.rank(), processes.world_size()
         scores = _scores(asked, reference, settings, rows.all, read, device, *mine)
         del reference, asked
         if cache is not None:

@@ -20,7 +20,7 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 
 from sweet_rl.cli.progress import progress
 from sweet_rl.errors import ServiceError, first_line
-from sweet_rl.training import checkpoints, forward, models, sharding
+from sweet_rl.training import checkpoints, forward, models, processes, sharding
 from sweet_rl.training.attention import attend_plainly
 from sweet_rl.training.batches import to_device
 from sweet_rl.training.checkpoints import Guard, MetricsLog
@@ -76,7 +76,7 @@ class StepTrainer(Trainer):
         self._by_index = {row.index: row for row in run.rows.train}
         self._collator, self._objective = collator, objective
         done = checkpoints.step_of(run.resume) if run.resume else 0
-        writes = run.settings.output.metrics_path if sharding.rank() == 0 else None
+        writes = run.settings.output.metrics_path if processes.rank() == 0 else None
         self._metrics = MetricsLog(writes, after_step=done)
         self._sums: Tensor | None = None
         self._names: list[str] = []

@@ -6,12 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
+import yaml
 
 from sweet_rl.cli import load
+from sweet_rl.commands.reflect_train import Bar, teller
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
+from sweet_rl.online.reflect import models
+from sweet_rl.online.reflect.play import open_playground
+from sweet_rl.online.reflect.runs import check, continued, next_experiment, read_settings, with_saved
+from sweet_rl.online.reflect.settings import ReflectSettings, settings_of
 from sweet_rl.types import Failure, StopReason
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
 TAXI = {
     "env": "taxi",
@@ -149,8 +158,6 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
 
 
 def test_numbers_of_runs(tmp_path, shared):
-    from sweet_rl.online.reflect.runs import next_experiment
-
     recorded = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["exp_id"]
     assert next_experiment(tmp_path / "r", "x").name == f"{recorded['empty']}_x"
     for name in ("007_rl_finetune", "foo"):
@@ -161,11 +168,6 @@ def test_numbers_of_runs(tmp_path, shared):
 
 
 def test_what_a_run_takes_over(tmp_path, shared):
-    import yaml
-
-    from sweet_rl.online.reflect.runs import with_saved
-    from sweet_rl.online.reflect.settings import ReflectSettings
-
     case = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["load_script_args"]
     (tmp_path / "setting.yml").write_text(yaml.safe_dump(case["saved"]))
     found = with_saved(ReflectSettings(), str(tmp_path / "checkpoint-1"))
@@ -175,8 +177,6 @@ def test_what_a_run_takes_over(tmp_path, shared):
 
 def made(folder, **settings):
     """A checkpoint that cannot be loaded, but says what it is."""
-    import yaml
-
     checkpoint = folder / "checkpoint-7"
     checkpoint.mkdir(parents=True)
     (checkpoint / "adapter_config.json").write_text("{}")
@@ -232,8 +232,6 @@ def test_flags_that_would_say_nothing_are_refused(named, flags, message):
 
 
 def test_a_world_that_breaks_every_episode_gives_no_result(tmp_path, monkeypatch, capsys):
-    from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-
     def broken(*_, **__):
         raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad", "no such world"))
 
@@ -248,9 +246,6 @@ def test_a_world_that_breaks_every_episode_gives_no_result(tmp_path, monkeypatch
 
 
 def test_a_run_is_known_before_its_models_are_loaded_and_remembers_what_was_changed(tmp_path, monkeypatch):
-    from sweet_rl.online.reflect import models
-    from sweet_rl.online.reflect.runs import read_settings
-
     monkeypatch.chdir(tmp_path)
     run, known, load_policy = tmp_path / "results/000_rl_finetune", [], models.load_policy
 
@@ -293,9 +288,6 @@ def test_texts_that_are_missing_or_none(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cut", [{"top_k": 5}, {"top_p": 0.9}])
 def test_ppo_compares_probabilities_before_anything_is_cut_off(cut):
-    from sweet_rl.online.reflect.runs import check
-    from sweet_rl.online.reflect.settings import ReflectSettings
-
     ppo = {"env": "taxi", "trainer": "ppo", "use_critic": True, "shared_critic": True, "mode": "train_RLFT"}
     assert check(ReflectSettings(**ppo, top_k=0)) == []
     assert check(ReflectSettings(**ppo, **cut, compat="published")) == []
@@ -305,11 +297,6 @@ def test_ppo_compares_probabilities_before_anything_is_cut_off(cut):
 
 
 def test_what_may_surprise(tmp_path):
-    from dataclasses import replace
-
-    from sweet_rl.online.reflect.runs import check
-    from sweet_rl.online.reflect.settings import ReflectSettings
-
     policy = made(tmp_path / "000_policy", mode="train_RLFT", env="auto_explore")
     settings = ReflectSettings(env="taxi", task_file="test.json", load_dir=policy)
     (learned,) = check(settings)
@@ -321,9 +308,6 @@ def test_what_may_surprise(tmp_path):
 
 
 def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
-    from sweet_rl.online.reflect.runs import continued, with_saved
-    from sweet_rl.online.reflect.settings import ReflectSettings
-
     results = tmp_path / "moved" / "results"
     names = {
         "model_name": "results/000_x/tiny",
@@ -342,22 +326,16 @@ def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
 
 
 def test_the_first_process_says_each_thing_once(capsys):
-    from sweet_rl.commands.reflect_run import Teller
-
-    for say in (Teller(), Teller(speaks=False)):
+    for say in (teller(), teller(speaks=False)):
         for sentence in ("one", "two", "one"):
             say(sentence)
     assert capsys.readouterr().out == "one\ntwo\n"
 
 
 def test_the_bar_names_the_level(capsys):
-    from sweet_rl.commands.reflect_train import Bar
-    from sweet_rl.online.reflect.play import open_playground
-    from sweet_rl.online.reflect.settings import settings_of
-
     settings = settings_of(env="taxi", taxi_curriculum=True, max_steps=6)
     entry = {"cost": 1.0, "succ": 0.25, "loss": [2.0, None], "critic_loss": [None, None]}
-    with open_playground(settings) as world, Bar(settings, world, 0, quiet=False) as bar:
+    with open_playground(settings) as world, closing(Bar(settings, world, 0, quiet=False)) as bar:
         for done in range(1, 7):
             bar.log(done, entry)
     shown = capsys.readouterr().err

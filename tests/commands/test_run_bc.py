@@ -1,12 +1,11 @@
 """Behaviour cloning as a command: every published configuration is one command more, with nothing downloaded."""
 
 import json
-import os
-import subprocess
-import sys
+from contextvars import copy_context
 
 import pytest
 
+from sweet_rl.cli.main import _run, load
 from sweet_rl.commands import run_archer as archer
 from sweet_rl.commands.run_bc import run_bc
 from sweet_rl.commands.simulate_interactions import simulate_interactions
@@ -15,7 +14,6 @@ from sweet_rl.interface import grade
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import Score
 from sweet_rl.worlds import load_tasks
-from tests.conftest import ROOT
 
 SMALL = [
     *("rollout_size=2", "eval_size=1", "iterations=2", "eval_freq=2", "save_freq=2", "warmup_iter=1"),
@@ -218,23 +216,14 @@ def test_nothing_is_overwritten_unasked_and_a_killed_one_is_no_beginning(tmp_pat
         archer.run("archer_20q", told, None)
 
 
-def test_the_two_lines_of_the_page(tmp_path):
-    """Real processes, as a person types them; the first prints the second."""
-    start, run = str(tmp_path / "start"), str(tmp_path / "run")
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    first = [sys.executable, str(ROOT / "scripts/run_bc.py"), start, "--tasks", "twenty-questions:ten"]
-    done = subprocess.run(
-        [*first, "--games", "1", "--iterations", "1", "--quiet"],
-        env=env, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    line = done.stdout.splitlines()[-1]
-    assert line == f"sweet-rl run_archer --config-name archer_20q checkpoint_path={start} use_wandb=false"
-    second = [sys.executable, "-m", "sweet_rl", *line.split()[1:], *SMALL]
-    done = subprocess.run(
-        [*second, f"save_path={run}"], env=env, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert (tmp_path / "run" / "final" / "model.safetensors").is_file()
-    record = json.loads((tmp_path / "start" / "run.json").read_text())
-    assert "run_bc" in json.dumps(record)
+def test_the_two_lines_of_the_page(tmp_path, capsys):
+    """As a person types them; the first prints the second."""
+    start, run = tmp_path / "start", tmp_path / "run"
+    first = f"sweet-rl run_bc {start} --tasks twenty-questions:ten --games 1 --iterations 1 --quiet"
+    second = f"sweet-rl run_archer --config-name archer_20q checkpoint_path={start} use_wandb=false"
+    for line in (first, " ".join([second, *SMALL, f"save_path={run}"])):
+        _, name, *words = line.split()
+        copy_context().run(_run, name, load(name), words)
+        assert line != first or capsys.readouterr().out.splitlines()[-1] == second
+    assert (run / "final" / "model.safetensors").is_file()
+    assert "run_bc" in (start / "run.json").read_text()

@@ -18,8 +18,8 @@ import torch.distributed as dist
 
 from sweet_rl.errors import NonFiniteError
 from sweet_rl.online.archer import make_learner
-from sweet_rl.online.distributed import is_main
 from sweet_rl.online.settings import ArcherSettings
+from sweet_rl.training.processes import is_main
 from tests.online import test_archer as one_process
 from tests.online.models import ROWS, Joined
 from tests.online.test_archer import drawing
@@ -116,7 +116,7 @@ def has_its_part_only(learner):
     for name, parameter in learner.policy.model.named_parameters():
         rows = parameter.shape[0]
         assert parameter.to_local().shape[0] in {rows // 2, -(-rows // 2)}, name
-        optimizer = getattr(learner, "lm_optimizer", None)
+        optimizer = learner.lm_optimizer if learner.learns_words else None
         for kept in optimizer.state.get(parameter, {}).values() if optimizer else ():
             assert kept.dim() == 0 or kept.to_local().shape == parameter.to_local().shape, name
 

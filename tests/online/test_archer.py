@@ -16,13 +16,7 @@ from sweet_rl.commands.archer_config import load_config
 from sweet_rl.commands.run_archer import _loop_settings
 from sweet_rl.errors import NonFiniteError, UsageError
 from sweet_rl.online import losses
-from sweet_rl.online.archer import (
-    ArcherLearner,
-    ChaiLearner,
-    FilteredBCLearner,
-    OnPolicyLearner,
-    make_learner,
-)
+from sweet_rl.online.archer import LEARNERS, make_learner
 from sweet_rl.online.models import load_actor, load_weights
 from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.replay import ReplayBuffer, transitions
@@ -51,13 +45,7 @@ TINY = ArcherSettings(
     lm_lr=1e-3,
     seed=5,
 )
-KINDS = {
-    "archer": ArcherLearner,
-    "chai": ChaiLearner,
-    "online_filteredbc": FilteredBCLearner,
-    "ppo": OnPolicyLearner,
-    "reinforce": OnPolicyLearner,
-}
+KINDS = [kind for kind in AGENT_TYPES if kind != "archer_llm"]  # which is ArCHer
 WITHOUT_CRITIC = ("online_filteredbc", "ppo", "reinforce")
 CRITIC_KEYS = {f"{name}.loss" for name in ("q1", "q2", "v1", "v2")} | {
     f"{name}.{key}"
@@ -85,9 +73,8 @@ def make(kind="archer", **more):
         max_tokens_per_batch=settings.max_tokens_per_batch,
         use_baseline=replace(settings, agent_type=kind).has_value_head,
     )
-    if kind in WITHOUT_CRITIC:
-        return KINDS[kind](settings, policy, Joined())
-    return KINDS[kind](settings, policy, critic_model(MODEL_SEED), Joined())
+    critic = None if kind in WITHOUT_CRITIC else critic_model(MODEL_SEED)
+    return LEARNERS[kind](settings, policy, critic, Joined())
 
 
 def drawing(seed=0):
@@ -237,22 +224,42 @@ def test_normalized_advantages_forget_what_all_rows_have_in_common(normalize):
     assert (distance(*policies) < 1e-6) == normalize
 
 
-def test_settings_out_of_range_are_refused():
-    for wrong in (
-        {"agent_type": "dqn"},
-        {"gamma": 1.5},
-        {"batch_size": 0},
-        {"template": "no place"},
-        {"compat": "old"},
-    ):
-        with pytest.raises(UsageError, match=f"^{next(iter(wrong))} must "):
-            ArcherSettings(**wrong)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"agent_type": "dqn"}, "^agent_type must "),
+        ({"gamma": 1.5}, "^gamma must "),
+        ({"batch_size": 0}, "^batch_size must "),
+        ({"template": "no place"}, "^template must "),
+        ({"compat": "old"}, "^compat must "),
+        ({"shard_with": "zero"}, "shard_with must be fsdp2, got 'zero'"),
+        ({"shard_with": "fsdp2", "compat": "published"}, "compat=published computes in one process only"),
+        ({"agent_type": "ppo", "compat": "published"}, "agent_type=ppo is not part of the published code"),
+        ({"agent_type": "ppo", "shard_with": "fsdp2"}, "shard_with divides no policy of agent_type=ppo"),
+        ({"agent_type": "ppo", "clip_range": 0.0}, "clip_range must be positive"),
+        ({"compat": "published", "double_critic": False}, "compat=published has two critics"),
+        (
+            {"compat": "published", "normalize_advantages": True},
+            "normalize_advantages.* or take compat=fixed",
+        ),
+        ({"compat": "published", "top_k": 3}, "top_k.* or take compat=fixed"),
+        ({"compat": "published", "agent_type": "chai", "eos_str": None}, "eos_str"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        ArcherSettings(**settings)
+    ArcherSettings(agent_type="chai", eos_str=None)
+    assert ArcherSettings(compat="published", top_k=50).top_k == 50
 
 
-def test_models_that_are_not_there_are_named(tmp_path):
-    settings = ArcherSettings(policy_lm=str(tmp_path / "nothing"), critic_lm=str(tmp_path / "neither"))
-    with pytest.raises(UsageError, match="nothing"):
-        make_learner(settings, chat_format=Joined())
+@pytest.mark.parametrize(
+    ("more", "message"), [({"policy_lm": "./nothing"}, "nothing"), ({"device": "abacus"}, "device")]
+)
+def test_what_is_not_there_is_named(folders, more, message):
+    assert device_of(settings_of(folders).device) == CPU
+    with pytest.raises(UsageError, match=message):
+        make_learner(settings_of(folders, **more), chat_format=Joined())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -350,21 +357,6 @@ def test_the_loop_of_a_run_keeps_no_older_games_for_them(kind):
 def test_published_arithmetic_draws_turn_by_turn():
     with pytest.raises(UsageError, match="compat=published draws turn by turn: leave whole_games out"):
         _loop_settings(load_config("archer_debug", ["whole_games=true", "compat=published"]))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"compat": "published"}, "agent_type=ppo is not part of the published code"),
-        ({"shard_with": "fsdp2"}, "shard_with divides no policy of agent_type=ppo"),
-        ({"clip_range": 0.0}, "clip_range must be positive"),
-    ],
-)
-def test_what_it_cannot_do_is_refused(settings, message):
-    with pytest.raises(UsageError, match=message):
-        ArcherSettings(agent_type="ppo", **settings)
-    with pytest.raises(UsageError, match="compat=published has two critics"):
-        ArcherSettings(compat="published", double_critic=False)
 
 
 CPU = torch.device("cpu")
@@ -466,9 +458,3 @@ def test_bfloat16_computes_in_it_and_keeps_the_weights(folders):
     assert scores[0].tolist() == pytest.approx(scores[1].tolist(), rel=0.05)
     info = learner.update(lambda count: ROWS[:count], update_actor=True)
     assert all(map(math.isfinite, info.values()))
-
-
-def test_devices(folders):
-    assert device_of(settings_of(folders).device) == CPU
-    with pytest.raises(UsageError, match="device"):
-        make_learner(settings_of(folders, device="abacus"), chat_format=Joined())

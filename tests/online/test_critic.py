@@ -16,11 +16,12 @@ from sweet_rl.online.critic import (
     best_places,
     critic_step,
     critic_targets,
-    load_critic,
     row_batches,
 )
 from sweet_rl.online.learner import copied
 from sweet_rl.online.losses import StepSettings
+from sweet_rl.online.models import load_archer_critic
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.training.steps import padded_batches
 from sweet_rl.types import Message
 from tests.online.models import ROWS, critic_model, critic_tokenizer, policy_tokenizer
@@ -170,17 +171,21 @@ def test_a_copy_has_weights_of_its_own():
     assert critic.encoder is not target.encoder
 
 
+def load(folder, seed):
+    return load_archer_critic(ArcherSettings(critic_lm=str(folder), seed=seed), torch.device("cpu"))
+
+
 def test_an_encoder_comes_from_a_folder_and_its_heads_from_the_seed(tmp_path):
     model = critic_model().base_lm.float()
     model.save_pretrained(tmp_path)
     critic_tokenizer().save_pretrained(tmp_path)
-    one, other, third = (load_critic(str(tmp_path), seed=seed) for seed in (1, 1, 2))
+    one, other, third = (load(tmp_path, seed) for seed in (1, 1, 2))
     assert torch.equal(one.critic1[0].weight, other.critic1[0].weight)
     assert not torch.equal(one.critic1[0].weight, third.critic1[0].weight)
     assert torch.equal(one.encode(TEXTS), third.encode(TEXTS))
     assert one.encoder.max_length == 160  # RoBERTa's positions begin behind the padding's id
     with pytest.raises(UsageError, match="critic_lm"):
-        load_critic(str(tmp_path / "nothing"))
+        load(tmp_path / "nothing", 1)
 
 
 def test_a_causal_model_serves_by_its_last_token_and_the_words():

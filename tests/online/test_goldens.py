@@ -9,7 +9,7 @@ import torch
 from sweet_rl.chat import PlainChat
 from sweet_rl.online import losses
 from sweet_rl.online.critic import critic_step, critic_targets, soft_update
-from sweet_rl.online.losses import CriticValues, StepSettings
+from sweet_rl.online.losses import StepSettings
 from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.published import PublishedLearner, PublishedPolicy
 from sweet_rl.online.replay import ReplayBuffer, best_numbers, mc_returns
@@ -269,7 +269,3 @@ def test_returns_filter_and_buffer(goldens):
     assert (buffer.inserted, len(buffer)) == (case["len"], case["capacity"])
     drawn = buffer.sample_published(12, np.random.RandomState(0))
     assert [one.observation for one in drawn] == case["np.random.seed(0)_12x_sample(1)"]
-
-
-def test_critic_values_are_named_in_one_order():
-    assert CriticValues._fields == losses.CriticLosses._fields

@@ -15,17 +15,17 @@ from sweet_rl.errors import DataError, EpisodeError, ServiceError, StorageError
 from sweet_rl.mini.objects.asker import ObjectAsker
 from sweet_rl.mini.objects.oracle import ObjectOracle, answer
 from sweet_rl.online import archer
-from sweet_rl.online.archer import Demonstration, demonstrations_of, train_bc
-from sweet_rl.online.loop import LoopSettings, OnlineRun, Playground
+from sweet_rl.online.archer import train_bc
+from sweet_rl.online.loop import OnlineRun, Playground, RunFolder
 from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.replay import ReplayBuffer, Transition, TurnsOnDisk, best_numbers, transitions
-from sweet_rl.online.run_folder import RunFolder
-from sweet_rl.records import load_trajectories, read_rows
+from sweet_rl.online.settings import LoopSettings
+from sweet_rl.records import Journal, load_trajectories, read_rows
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Task, Trajectory, derive_seed
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.question_games.game import QuestionTranscript
 from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
-from tests.online.models import ROWS, Joined, policy_model, policy_tokenizer
+from tests.online.models import Joined, policy_model, policy_tokenizer
 
 TRANSCRIPT = QuestionTranscript()
 TASKS = load_tasks("twenty-questions:ten")
@@ -230,11 +230,6 @@ class AlwaysBreaking(TwentyQuestionsEnv):
         raise EpisodeError(StopReason.WORLD_FAILED, Failure("lost", "the world broke"))
 
 
-class Unrewarding(TwentyQuestionsEnv):
-    async def step(self, action):
-        return replace(await super().step(action), reward=None)
-
-
 @pytest.mark.parametrize("settings", [{}, {"filter_quantile": 0.0}, {"on_policy": True}])
 def test_episodes_in_which_the_world_failed_are_counted_and_never_learned_from(tmp_path, settings):
     learner = Watcher(draws=200)
@@ -255,25 +250,25 @@ def test_a_world_that_fails_in_every_episode_ends_the_run(tmp_path):
         play(tmp_path, Watcher(), AlwaysBreaking)
 
 
-def test_a_world_without_rewards_is_refused_at_its_first_episode_with_what_it_needs(tmp_path):
-    with pytest.raises(DataError, match=r"reward of turn 0 .*Env.step return one"):
-        play(tmp_path, Watcher(), Unrewarding, concurrency=1)
-    assert not (tmp_path / "trajectories.jsonl").exists()
-
-
-@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
-def test_a_reward_that_is_no_number_is_refused(tmp_path, reward):
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (None, r"reward of turn 0 .*Env.step return one"),
+        (float("nan"), r"reward of turn 0 of task .*must be a finite number, got nan"),
+        (float("inf"), r"reward of turn 0 of task .*must be a finite number, got inf"),
+    ],
+)
+def test_a_reward_that_is_missing_or_no_number_is_refused_at_the_first_episode(tmp_path, reward, message):
     class Odd(TwentyQuestionsEnv):
         async def step(self, action):
             return replace(await super().step(action), reward=reward)
 
-    with pytest.raises(DataError, match=r"reward of turn 0 of task .*must be a finite number, got (nan|inf)"):
+    with pytest.raises(DataError, match=message):
         play(tmp_path, Watcher(), Odd, concurrency=1)
+    assert not (tmp_path / "trajectories.jsonl").exists()
 
 
 def test_a_journal_finds_its_rows_again(tmp_path):
-    from sweet_rl.records import Journal
-
     async def write(journal):
         return await asyncio.gather(*[journal.append_soon({"n": n, "é": "ü" * n}) for n in range(30)])
 
@@ -351,7 +346,7 @@ def test_every_slot_of_a_full_buffer_is_drawn_alike():
     with pytest.raises(ValueError, match="empty"):
         buffer.sample(1, np.random.default_rng(0))
     for number in range(6):
-        buffer.insert(Transition(f"o{number}", "", 0.0, "", False, False, 0.0, 0.0))
+        buffer.extend([Transition(f"o{number}", "", 0.0, "", False, False, 0.0, 0.0)])
     drawn = [one.observation for one in buffer.sample(8000, np.random.default_rng(0))]
     assert {name: drawn.count(name) for name in set(drawn)} == pytest.approx(
         dict.fromkeys(("o2", "o3", "o4", "o5"), 2000), abs=150
@@ -365,7 +360,7 @@ def test_whole_episodes_are_drawn_alike_and_a_turn_as_often_as_alone():
     places = [(episode, number) for episode, length in enumerate((3, 4, 4, 2)) for number in range(length)]
     for episode, number in [*places, (4, 0), (4, 1)]:
         last = number == (3, 4, 4, 2, 9)[episode] - 1
-        buffer.insert(Transition(f"{episode} {number}", "", 0.0, "", last, False, 0.0, 0.0))
+        buffer.extend([Transition(f"{episode} {number}", "", 0.0, "", last, False, 0.0, 0.0)])
     left = [["1 0", "1 1", "1 2", "1 3"], ["2 0", "2 1", "2 2", "2 3"], ["3 0", "3 1"], ["4 0", "4 1"]]
     draw = buffer.drawing_games(np.random.default_rng(0))
     for each, times in ((1, 12_000), (3, 4_000), (12, 1_000), (12_000, 1)):
@@ -388,14 +383,10 @@ def test_whole_episodes_are_drawn_from_disk_alike():
     assert set(draw(60)) == {*first, *second, *third}  # the first turn of all has made room
 
 
-def test_dialogues_become_demonstrations():
-    assert demonstrations_of(ROWS[:1]) == [Demonstration("Questions:\n", "Is it alive?")]
-
-
 @pytest.mark.parametrize("whole_games", [False, True])
 def test_cloning_learns_what_it_is_shown(whole_games):
     policy, told = TokenPolicy(policy_model(), policy_tokenizer()), []
-    shown = [Demonstration("Questions:\n", "No?"), Demonstration("Questions:\nNo? Yes.\n", "Is it?")] * 5
+    shown = [Transition("Questions:\n", "No?"), Transition("Questions:\nNo? Yes.\n", "Is it?")] * 5
     found = train_bc(
         policy,
         shown,
@@ -416,7 +407,7 @@ def test_cloning_learns_what_it_is_shown(whole_games):
 
 def test_whole_games_stay_together_in_an_order_of_each_pass(monkeypatch):
     """Six rows a step are two games of three turns, each in its own order, in another order a pass."""
-    games = [[Demonstration(f"{name}:\n" + "a" * turn, "x") for turn in range(3)] for name in "ABCDEFGH"]
+    games = [[Transition(f"{name}:\n" + "a" * turn, "x") for turn in range(3)] for name in "ABCDEFGH"]
     seen = []
     monkeypatch.setattr(
         archer, "imitation_step", lambda _, __, rows, ___: seen.append(rows) or {"bc.loss": 1.0}

@@ -310,9 +310,3 @@ def test_newlines_are_dropped_whatever_ends_an_utterance(monkeypatch):
     assert said(written, monkeypatch, eos_str=";") == ["\nA\nB", "A"]
     assert said(written, monkeypatch, eos_str=";", agent_type="chai") == ["\nA\nB;", "A;"]
     assert said(written, monkeypatch, eos_str=None) == ["\nA\nB; C", "A"]
-
-
-def test_published_chai_needs_an_end():
-    with pytest.raises(UsageError, match="eos_str"):
-        ArcherSettings(compat="published", agent_type="chai", eos_str=None)
-    ArcherSettings(agent_type="chai", eos_str=None)

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online import distributed
 from sweet_rl.online.archer import make_learner
 from sweet_rl.online.settings import ArcherSettings
+from sweet_rl.training import sharding
 from tests.online import test_archer as learners
 from tests.online.models import Joined, critic_model, critic_tokenizer, policy_model, policy_tokenizer
 from tests.online.processes import CASES, goes_on, settings_of, train, train_sharded
@@ -102,8 +103,6 @@ def test_the_saved_policy_is_whole(case, folder):
 
 
 def test_the_saved_adapter_is_whole(folder):
-    from safetensors.torch import load_file
-
     found = torch.load(folder / "adapter.pt", weights_only=True)["after"]["model_state_dict"]
     saved = load_file(folder / "adapter-saved" / "adapter_model.safetensors")
     assert len(saved) == len(found) > 0
@@ -113,29 +112,25 @@ def test_the_saved_adapter_is_whole(folder):
 
 def test_an_ordinary_model_is_left_alone():
     model = torch.nn.Linear(2, 2)
-    with distributed.gathered(model):
-        assert not distributed.is_fsdp(model)
+    with sharding.gathered(model):
+        assert not sharding.is_fsdp(model)
 
 
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match="shard_with must be fsdp2, got 'zero'"):
-        ArcherSettings(shard_with="zero")
-    with pytest.raises(UsageError, match="compat=published computes in one process only"):
-        ArcherSettings(shard_with="fsdp2", compat="published")
     settings = replace(ArcherSettings(), policy_lm=str(tmp_path), shard_with="fsdp2")
     with pytest.raises(UsageError, match=r"this is the only one.*torchrun --nproc-per-node"):
         make_learner(settings, chat_format=Joined())
-    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(sharding, "world_size", lambda: 2)
     monkeypatch.delattr("torch.distributed.fsdp.FSDPModule.reset_iter_state")
     with pytest.raises(UsageError, match=r"torch 2\.13 or newer"):
-        distributed.check_sharding()
+        sharding.check_sharding()
     monkeypatch.setitem(sys.modules, "torch.distributed.fsdp", None)
     with pytest.raises(UsageError, match="has no FSDP2"):
-        distributed.check_sharding()
+        sharding.check_sharding()
 
 
 def test_the_norm_is_that_of_all_gradients():
     one, other = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))
     one.grad, other.grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    assert distributed.clip_gradients([one, other], 2.5) == 5
+    assert sharding.clip_gradients([one, other], 2.5) == 5
     assert one.grad.tolist() == pytest.approx([1.5, 0])

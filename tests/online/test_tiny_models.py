@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, CHOICES
+from sweet_rl.online.reflect.agent import label_tokens
 from sweet_rl.online.tiny_models import make_models, make_reflect_model
 
 TEXTS = ["The taxi is at row 2 column 4. Now move west, towards the passenger."] * 3
@@ -27,8 +28,6 @@ def test_every_label_is_one_token_and_the_seed_decides(tmp_path, rotary):
 
 
 def test_labels_of_a_world_of_ones_own_are_tokens(tmp_path):
-    from sweet_rl.online.reflect.agent import label_tokens
-
     folder = make_reflect_model(
         tmp_path, seed=0, texts=TEXTS, labels=("higher", "warm"), hidden_size=32, layers=1
     )

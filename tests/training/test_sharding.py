@@ -210,7 +210,7 @@ import transformers.models.llama.modeling_llama
 import sweet_rl.training.runs, sweet_rl.training.forward
 from sweet_rl.cli import load
 from sweet_rl.errors import SweetRLError
-from sweet_rl.training import fitting, sharding
+from sweet_rl.training import fitting, processes
 from sweet_rl.training.trainer import StepTrainer
 
 sweet_rl.training.forward.CHUNK_LOGITS = 2400  # six tokens at once
@@ -229,7 +229,7 @@ def measured(trainer, run, kind, save=fitting.save):
             states += getattr(state["exp_avg"], "_local_tensor", state["exp_avg"]).numel()
     folder = run.settings.output.save_path
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"piece-{sharding.rank()}.json").write_text(json.dumps([local, states]))
+    (folder / f"piece-{processes.rank()}.json").write_text(json.dumps([local, states]))
     save(trainer, run, kind)
 
 

@@ -12,9 +12,9 @@ Published behaviour: docs/published/reflect_rl.md#episodes, #models, #two-models
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from torch.nn import functional
 from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import ACTION_MARKER
 from sweet_rl.errors import UsageError
+from sweet_rl.online.reflect.play import Chosen
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens, keep_likeliest, keep_nucleus
 from sweet_rl.policies.weights import WeightsState
@@ -75,14 +76,6 @@ def sampling_logps(logits_SV: Tensor, *, temperature: float, top_k: int, top_p: 
     return keep_nucleus(logps_SV, top_p * every_S, every_S).log_softmax(dim=-1)
 
 
-class Read(NamedTuple):
-    """One batch: numbers of its examples, what the model said, and the states behind the prompts."""
-
-    numbers: list[int]
-    logits_SV: Tensor
-    states_SH: Tensor
-
-
 class KeptPasses:
     """What a policy read while it played, until an update takes it or its weights change."""
 
@@ -108,8 +101,11 @@ class KeptPasses:
         self._room -= tokens
         self._passes.append((examples, logits_SV, states_SH))
 
-    def take(self, examples: Sequence[Example]) -> list[Read]:
-        """What was read of these examples, whatever their targets, pass by pass; forgets everything."""
+    def take(self, examples: Sequence[Example]) -> list[tuple[list[int], Tensor, Tensor]]:
+        """What was read of these examples, whatever their targets, pass by pass; forgets everything.
+
+        Each pass: numbers of its examples, what the model said [S, V], and the states behind the prompts [S, H].
+        """
         passes, self._passes, self._room = self._passes, [], 0
         if not passes or self._weights.changed():
             return []
@@ -121,7 +117,7 @@ class KeptPasses:
             rows = {row: wanted[example].popleft() for row, example in enumerate(asked) if wanted[example]}
             if rows:
                 places = list(rows)
-                found.append(Read(list(rows.values()), logits_SV[places], states_SH[places]))
+                found.append((list(rows.values()), logits_SV[places], states_SH[places]))
         return found
 
 
@@ -153,14 +149,13 @@ class Agent:
         self.max_tokens_per_batch = max_tokens_per_batch
         self._dropout, self._keeps_writing = dropout, keeps_writing
         self.labels = tuple(labels) if labels is not None else None
-        if labels is not None and sampling.max_new_tokens != 1:
-            raise UsageError(
-                "--shrink_head writes one token; leave --max_new_tokens at 1, or --no_shrink_head."
-            )
         self._label_ids: Tensor | None = None
         if labels is not None:
-            ids = label_ids if label_ids is not None else label_tokens(tokenizer, labels)
-            self._label_ids = torch.tensor(ids, device=self.device)
+            if sampling.max_new_tokens != 1:
+                raise UsageError(
+                    "--shrink_head writes one token; leave --max_new_tokens at 1, or --no_shrink_head."
+                )
+            self._label_ids = torch.tensor(label_ids or label_tokens(tokenizer, labels), device=self.device)
         bare: Any = bare_model(model)
         self.config = bare.config.get_text_config()
         self._positions: int | None = getattr(self.config, "max_position_embeddings", None)
@@ -171,7 +166,7 @@ class Agent:
             )
         self._span, self._bare = attention_span(bare), bare
         self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
-        self._decoder = Decoder(_Plain(model), self._end_ids)
+        self._decoder = Decoder(bare, self._end_ids)
         self.kept = KeptPasses(model)  # Of choices of one token
         self.usage = tracking.meter(str(getattr(model.config, "name_or_path", "")), "agent")
         self.encode = lru_cache(maxsize=CACHED_TEXTS)(self._encode)
@@ -262,9 +257,15 @@ class Agent:
         bias = None if head.bias is None else head.bias[ids]
         return functional.linear(hidden_KH, head.weight[ids], bias)
 
-    def _distribution(self, logits_KV: Tensor) -> Tensor:
+    def _draw(self, logits_BV: Tensor, draws: Sequence[float]) -> Iterator[tuple[int, float, float]]:
+        """What is drawn from each row: its place and log-probability, and the entropy of the row."""
         how = self.sampling
-        return sampling_logps(logits_KV, temperature=how.temperature, top_k=how.top_k, top_p=how.top_p)
+        limits = {"temperature": how.temperature, "top_k": how.top_k, "top_p": how.top_p}
+        logps_BV = sampling_logps(logits_BV.detach(), **limits)  # type: ignore[arg-type]
+        draws_B = torch.tensor(draws, dtype=torch.float64, device=self.device)
+        places_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
+        logps_B = logps_BV.gather(1, places_B[:, None])[:, 0]
+        return zip(places_B.tolist(), logps_B.tolist(), entropy_of(logps_BV).tolist(), strict=True)
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -291,12 +292,8 @@ class Agent:
             logits_BV, states_BH = self.read(sequences, [[len(ids) - 1] for ids in sequences])
         if keeps:
             self.kept.add([Example(tuple(ids), ()) for ids in sequences], tokens, logits_BV, states_BH)
-        logps_BV = self._distribution(logits_BV.detach())
-        draws_B = torch.tensor([row.draws[number] for row in rows], dtype=torch.float64, device=self.device)
-        tokens_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
-        logps = logps_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
-        entropies = entropy_of(logps_BV).tolist()
-        for row, token, logp, entropy in zip(rows, tokens_B.tolist(), logps, entropies, strict=True):
+        drawn = self._draw(logits_BV, [row.draws[number] for row in rows])
+        for row, (token, logp, entropy) in zip(rows, drawn, strict=True):
             row.ids.append(token)
             row.tokens.append(token)
             row.logprob += logp
@@ -337,7 +334,7 @@ class Agent:
         for numbers, logits_SV, states_SH in known:
             targets_S = torch.tensor([examples[n].target_ids[0] for n in numbers], device=self.device)
             yield numbers, self._logps(logits_SV, targets_S), _known(states_SH)
-        read = {number for one in known for number in one.numbers}
+        read = {number for numbers, *_ in known for number in numbers}
         rest = [number for number in range(len(examples)) if number not in read]
         for batch in self._unread([examples[number] for number in rest]):
             numbers = [rest[number] for number in batch]
@@ -389,29 +386,16 @@ def _known(hidden_KH: Tensor) -> Tensor:
     return hidden_KH.detach().float()
 
 
-class _Plain:
-    """A model as the decoder calls it; peft models forward what they do not know."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self.forward: Callable[..., Any] = bare_model(model).forward
-
-    def __call__(self, **inputs: Any) -> Any:
-        return self._model(**inputs)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self._model.parameters()).device  # type: ignore[no-any-return]
-
-
+@dataclass(slots=True)
 class _Choosing:
     """An action that is being written."""
 
-    def __init__(self, ids: list[int], draws: list[float]) -> None:
-        self.ids, self.draws = ids, draws
-        self.tokens: list[int] = []
-        self.logprob = self.entropy = 0.0
-        self.over = False
+    ids: list[int]
+    draws: list[float]
+    tokens: list[int] = field(default_factory=list)
+    logprob: float = 0.0
+    entropy: float = 0.0
+    over: bool = False
 
 
 @contextmanager
@@ -438,19 +422,6 @@ def dropout(model: Any, *, active: bool) -> Iterator[None]:
     finally:
         for module in changed:
             module.train(not active)
-
-
-class Chosen(NamedTuple):
-    """What a policy did: the text, its places in the distribution, and what the model knew about it.
-
-    `logprob` is the sum over tokens under the distribution that was sampled from, `entropy` the sum of its
-    entropies, in nats.
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    logprob: float
-    entropy: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,46 +12,39 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 import torch.distributed as dist
 
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import EpisodeError, ServiceError
-from sweet_rl.online.distributed import is_main, own_rows, world_size
+from sweet_rl.errors import ServiceError
 from sweet_rl.online.reflect.models import Checkpoints
 from sweet_rl.online.reflect.play import (
     Actor,
+    Chosen,
     Played,
     Playground,
+    Playing,
     Reflector,
     Rules,
     Schedule,
-    Step,
     play,
-    told_of,
 )
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.online.reflect.trainer import Row, Trainer, episode_of
 from sweet_rl.online.replay import Successes
 from sweet_rl.statistics import share_over_tasks
 from sweet_rl.text_game import TextGame
+from sweet_rl.training.processes import is_main, own_rows, world_size
 from sweet_rl.types import Json, Message, Observation, Task, derive_seed
 from sweet_rl.worlds import AgentRequest
 
 # One iteration in logs.json. Where the world broke episodes, `failed` has their tasks and what happened;
 # these are in no other number, and nothing is learned from them.
 Entry = dict[str, Json]
-
-
-class Watcher(Protocol):
-    """Receives the log entry of every iteration."""
-
-    def log(self, done: int, entry: Mapping[str, Any]) -> None:
-        """The numbers of the iteration that was just finished; `done` counts iterations."""
 
 
 class Loop:
@@ -64,10 +57,10 @@ class Loop:
         reflector: Reflector | None,
         ground: Playground,
         checkpoints: Checkpoints | None,
-        watchers: Sequence[Watcher] = (),
+        log: Callable[[int, Entry], object] = lambda _done, _entry: None,
     ) -> None:
         self._settings, self._trainer, self._reflector = settings, trainer, reflector
-        self._ground, self._checkpoints, self._watchers = ground, checkpoints, watchers
+        self._ground, self._checkpoints, self._log = ground, checkpoints, log
         self._replay: Successes[Played] = Successes(maxlen=settings.replay_buffer_size)
         self._schedule = Schedule(
             [len(level) for level in ground.levels],
@@ -89,8 +82,7 @@ class Loop:
             done = int(state["done"])
         for iteration in range(done, self._settings.max_steps):
             entry = self._iterate(iteration)
-            for watcher in self._watchers:
-                watcher.log(iteration + 1, entry)
+            self._log(iteration + 1, entry)
             self._logs.append(entry)
             if (iteration + 1) % self._settings.save_steps == 0 or iteration + 1 == self._settings.max_steps:
                 self._save(iteration + 1)
@@ -225,26 +217,19 @@ def scripted(settings: ReflectSettings, ground: Playground, name: str) -> Plays:
 
 
 async def _episode(game: TextGame, task: Task, seed: int, agent: Policy) -> Played:
-    steps: list[Step] = []
     messages: tuple[Message, ...] = ()
-    threshold, failure, told, over = 0.0, None, None, False
     try:
-        text = game.reset(task, seed=seed)
-        threshold = game.success_threshold
-        while not over:
-            messages = (*messages, Message("user", text))
+        one = Playing(game, task, seed)
+        while not one.over:
+            messages = (*messages, Message("user", one.text))
             shown: Observation | None = getattr(game, "observation", None)  # of worlds that are no text games
-            said = (await agent.act(shown or Observation(task.task_id, messages, seed))).completion.text
-            moved = game.step(said)
-            told = told_of(moved)
-            steps.append(Step(text, said, (), 0.0, 0.0, moved.cost))
-            messages = (*messages, Message("assistant", said))
-            text, over = moved.text, moved.over
-    except EpisodeError as error:
-        failure = str(error)
+            with one.guarded():
+                said = (await agent.act(shown or Observation(task.task_id, messages, seed))).completion.text
+                one.take(one.text, Chosen(said))
+                messages = (*messages, Message("assistant", said))
     finally:
         game.close()
-    return Played(task.task_id, seed, threshold, tuple(steps), failure, told)
+    return one.played()
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,16 +170,9 @@ def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
 class Checkpoints:
     """The checkpoints in a run's folder: the published layout, and the state that exact resuming needs.
 
-    | in `checkpoint-N/` | holds |
-    |---|---|
-    | adapter_config.json, adapter_model.safetensors, README.md | the policy's adapter, as peft writes it |
-    | tokenizer files | the policy's |
-    | critic/score.pt | the critic's head, if there is one |
-    | pointing_head.safetensors | the pointing head, with `--pointing_head` |
-    | logs.json | the iterations since the checkpoint before |
-    | trainer_state.json | how far the run is, and the iterations with which levels begin |
-    | manifest.json | sizes and digests of the files, and what the run was made from |
-    | state/ | optimizer, memory, place in the data; of the newest two checkpoints only |
+    A checkpoint has the policy's adapter as peft writes it, its tokenizer, `critic/score.pt` and `pointing_head.safetensors`
+    where there are such, the iterations since the one before (`logs.json`), how far the run is (`trainer_state.json`), what it
+    was made from (`manifest.json`), and in the newest two what exact resuming needs (`state/`).
 
     Published behaviour: docs/published/reflect_rl.md#online-loop, #file-formats.
     """

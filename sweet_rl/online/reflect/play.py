@@ -14,23 +14,36 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sweet_rl.chat.reflect_format import cut_reflection, policy_prompt, reflection_prompt
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.statistics import other_places
-from sweet_rl.text_game import GameStep, TextGame
+from sweet_rl.text_game import TextGame
 from sweet_rl.types import Compat, Task, derive_seed
 from sweet_rl.worlds import Level, LevelRequest, levels_of
 from sweet_rl.worlds.text_games import games_of
 
 
+class Chosen(NamedTuple):
+    """What a policy did: the text, its places in the distribution, and what the model knew about it.
+
+    `logprob` is the sum over tokens under the distribution that was sampled from, `entropy` the sum of its
+    entropies, in nats.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] = ()
+    logprob: float = 0.0
+    entropy: float = 0.0
+
+
 class Actor(Protocol):
     """Chooses actions (`agent.Agent`, or a script)."""
 
-    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[Any]:
-        """One action a prompt: `text`, `token_ids`, `logprob`, `entropy`."""
+    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[Chosen]:
+        """One action a prompt."""
 
 
 class Reflector(Protocol):
@@ -117,37 +130,31 @@ class Rules:
     one_draw: bool = False  # ask the reflection model in all episodes of a batch, or in none, as published
 
 
-def told_of(moved: GameStep) -> bool | None:
-    """Whether the game itself told that the episode was won; None where it told nothing."""
-    told = moved.info.get("succeeded")
-    return told if isinstance(told, bool) else None
-
-
-class _Playing:
+class Playing:
     """One episode that is being played; an EpisodeError ends it as failed."""
 
     def __init__(self, game: TextGame, task: Task, seed: int) -> None:
         self.game, self.task, self.seed = game, task, seed
         self.steps: list[Step] = []
-        self.threshold, self.text = 0.0, ""
+        self.threshold, self.text, self.over = 0.0, "", False
         self.failure: str | None = None
-        self.told: bool | None = None
-        self.over = False
-        with self._guarded():
+        self.told: bool | None = None  # by the game itself, whether it was won
+        with self.guarded():
             self.text = game.reset(task, seed=seed)
             self.threshold = game.success_threshold
 
-    def take(self, prompt: str, chosen: Any, rules: Rules) -> None:
+    def take(self, prompt: str, chosen: Chosen, *, first_step: bool = False) -> None:
         """Play the chosen action and keep the step."""
-        with self._guarded():
+        with self.guarded():
             moved = self.game.step(chosen.text)
-            known = chosen.token_ids, chosen.logprob, chosen.entropy
+            known = tuple(chosen.token_ids), chosen.logprob, chosen.entropy
             self.steps.append(Step(prompt, chosen.text, *known, moved.cost))
-            self.text, self.over = moved.text, moved.over or rules.first_step
-            self.told = told_of(moved)
+            self.text, self.over = moved.text, moved.over or first_step
+            told = moved.info.get("succeeded")
+            self.told = told if isinstance(told, bool) else None
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         try:
             yield
         except EpisodeError as error:
@@ -156,6 +163,11 @@ class _Playing:
     def seed_of(self, what: str) -> int:
         """The seed of one draw at the current step, by its purpose."""
         return derive_seed(self.seed, what, len(self.steps))
+
+    def played(self) -> Played:
+        return Played(
+            self.task.task_id, self.seed, self.threshold, tuple(self.steps), self.failure, self.told
+        )
 
 
 def play(
@@ -171,12 +183,12 @@ def play(
 ) -> list[Played]:
     """Play one episode of each task, side by side; where one ends, the next begins at once."""
     waiting = deque(zip(tasks, seeds, strict=True))
-    episodes: list[_Playing] = []
-    going: list[_Playing] = []
+    episodes: list[Playing] = []
+    going: list[Playing] = []
     try:
         while waiting or going:
             while waiting and (at_once is None or len(going) < at_once):
-                going.append(_Playing(make_game(), *waiting.popleft()))
+                going.append(Playing(make_game(), *waiting.popleft()))
                 episodes.append(going[-1])
             _step([one for one in going if not one.over], actor, reflector, rules or Rules())
             ended = [one for one in going if one.over]
@@ -187,13 +199,10 @@ def play(
     finally:
         for one in going:
             one.game.close()
-    return [
-        Played(one.task.task_id, one.seed, one.threshold, tuple(one.steps), one.failure, one.told)
-        for one in episodes
-    ]
+    return [one.played() for one in episodes]
 
 
-def _step(going: Sequence[_Playing], actor: Actor, reflector: Reflector | None, rules: Rules) -> None:
+def _step(going: Sequence[Playing], actor: Actor, reflector: Reflector | None, rules: Rules) -> None:
     """One action of each, behind its reflection: "" where none was asked for, None without a reflector."""
     if not going:
         return
@@ -215,7 +224,7 @@ def _step(going: Sequence[_Playing], actor: Actor, reflector: Reflector | None, 
         prompts.append(policy_prompt(one.text, one.game.head, reflection, instruction=instruction))
     chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
     for one, prompt, action in zip(going, prompts, chosen, strict=True):
-        one.take(prompt, action, rules)
+        one.take(prompt, action, first_step=rules.first_step)
 
 
 # -- levels -----------------------------------------------------------------------------------------------

@@ -22,18 +22,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, offered_commands, resolve_label, split_prompt
 from sweet_rl.errors import DataError, UsageError, first_line
-from sweet_rl.online.reflect.agent import (
-    CACHED_TEXTS,
-    Agent,
-    Chosen,
-    Example,
-    Sampling,
-    draws_of,
-    dropout,
-    entropy_of,
-)
+from sweet_rl.online.reflect.agent import CACHED_TEXTS, Agent, Example, Sampling, draws_of, dropout
+from sweet_rl.online.reflect.play import Chosen
 from sweet_rl.online.reflect.runs import HEAD_FILE
-from sweet_rl.policies.decoding import choose
 from sweet_rl.training.steps import padded_batches
 
 
@@ -151,13 +142,9 @@ class PointingAgent(Agent):
                     scores_SC, states_SH = self.scores(asked)
                 if keeps:
                     self.kept.add(asked, tokens, scores_SC, states_SH)
-                logps_SC = self._distribution(scores_SC.detach())
                 draws = [draws_of(seeds[number], self.sampling)[0] for number in batch]
-                draws_S = torch.tensor(draws, dtype=torch.float64, device=self.device)
-                places_S = choose(logps_SC, torch.ones_like(draws_S), draws_S)
-                logps = logps_SC.gather(1, places_S[:, None])[:, 0].tolist()
-                numbers = zip(batch, places_S.tolist(), logps, entropy_of(logps_SC).tolist(), strict=True)
-                for number, place, logp, entropy in numbers:
+                drawn = self._draw(scores_SC, draws)
+                for number, (place, logp, entropy) in zip(batch, drawn, strict=True):
                     label = list(self.offered(prompts[number]))[place]
                     found[number] = Chosen(label, (place,), logp, entropy)
                     self.usage.add(len(examples[number].prompt_ids), 1)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,17 +51,6 @@ def next_experiment(folder: Path, stage: str) -> Path:
         raise StorageError(
             f"--ckpt_path {str(folder)!r}: no folder can be made there: {error.strerror}."
         ) from error
-
-
-@contextmanager
-def starting(folder: Path | None) -> Iterator[None]:
-    """A new run's start: where the block fails, its folder is removed, and its number is free again."""
-    try:
-        yield
-    except BaseException:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def save_settings(folder: Path, settings: ReflectSettings) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,13 @@ from torch import nn
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
 from sweet_rl.cli.stage import written_by
 from sweet_rl.errors import DataError, UsageError, missing_package
-from sweet_rl.online.distributed import all_reduce_sum, clipped_step, is_main, own_rows, rank
-from sweet_rl.online.reflect.agent import Agent, Example, seeded_dropout
+from sweet_rl.online.reflect.agent import Agent, Example
 from sweet_rl.online.reflect.models import Checkpoints
 from sweet_rl.online.reflect.settings import ReflectSettings
-from sweet_rl.online.reflect.trainer import TRIES
+from sweet_rl.online.reflect.trainer import Training
 from sweet_rl.records import read_rows
-from sweet_rl.training.checkpoints import Guard
 from sweet_rl.training.models import bare_model, recompute_activations
+from sweet_rl.training.processes import is_main, own_rows
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.steps import rate_factor
 from sweet_rl.types import derive_seed
@@ -37,7 +35,7 @@ from sweet_rl.worlds.registry import stages
 _OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")
 
 
-class FineTuning:
+class FineTuning(Training):
     """A run: its model, its texts, its folder."""
 
     def __init__(
@@ -49,10 +47,8 @@ class FineTuning:
         tell: Callable[[int, Mapping[str, float]], object] = lambda *_: None,
         say: Callable[[str], object] = print,
     ) -> None:
-        self._agent, self._examples, self._settings = agent, examples, settings
-        self._tell, self._checkpoints = tell, checkpoints
-        self._parameters = agent.trainable()
-        self._optimizer = optimizer_of(self._parameters, settings, agent.device, say)
+        super().__init__(agent, settings, optimizer_of(agent, settings, say), "the model")
+        self._examples, self._tell, self._checkpoints = examples, tell, checkpoints
         name = settings.lr_scheduler_type
         self._factor = rate_factor(
             {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}.get(name, name),
@@ -61,7 +57,6 @@ class FineTuning:
             published=settings.published,
         )
         self._log: list[dict[str, float]] = []
-        self._guard = Guard("the model", TRIES)
         self._order = Order(
             [len(example.sequence) for example in examples],
             batch=settings.per_device_train_batch_size * settings.gradient_accumulation_steps,
@@ -75,10 +70,12 @@ class FineTuning:
 
     def run(self, done: int = 0) -> None:
         """Make the updates from `done` on."""
-        with _training(self._agent.model):
+        with _training(self.agent.model):
             for update in range(done, self._settings.max_steps):
-                loss = self._update(update)
-                numbers = {"step": update + 1, "loss": loss, "learning_rate": self._rate(update)}
+                rate = self._settings.learning_rate * self._factor(update)
+                for group in self.optimizer.param_groups:
+                    group["lr"] = rate
+                numbers = {"step": update + 1, "loss": self._update(update), "learning_rate": rate}
                 self._tell(update + 1, numbers)
                 if (update + 1) % self._settings.logging_steps == 0:
                     self._log.append(numbers)
@@ -86,37 +83,28 @@ class FineTuning:
                 if last or (update + 1) % self._settings.save_steps == 0:
                     self._save(update + 1)
 
-    def _rate(self, update: int) -> float:
-        return self._settings.learning_rate * self._factor(update)
-
     def _update(self, update: int) -> float:
         rows = self._order.rows(update)
-        scales = self._scales(rows)
-        mine = own_rows(len(rows))
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rate(update)
-        self._optimizer.zero_grad(set_to_none=True)
-        settings, device = self._settings, self._agent.device
-        whole = torch.zeros((), dtype=torch.float64, device=device)
-        examples = [self._examples[rows[at]] for at in mine]
-        seed = derive_seed(settings.seed, "dropout", update, rank())
-        half = device.type == "cuda" and (settings.bf16 or settings.fp16)  # what is trained stays in float32
+        mine, scales = own_rows(len(rows)), self._scales(rows)
+        scales_S = torch.tensor([scales[at] for at in mine], device=self.agent.device)
+        texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {self._settings.task_file}"
+        return self._step(
+            [self._examples[rows[at]] for at in mine],
+            lambda logps_S, _, at: -(logps_S * scales_S[at]).sum(),
+            update + 1,
+            lambda _: texts,
+            seeded=update,
+        )
+
+    @contextmanager
+    def _mode(self) -> Iterator[None]:
+        settings = self._settings
+        half = self.agent.device.type == "cuda" and (
+            settings.bf16 or settings.fp16
+        )  # weights stay in float32
         precision = torch.float16 if settings.fp16 else torch.bfloat16
-        with (
-            seeded_dropout(seed, active=not settings.disable_dropout),
-            _training(self._agent.model),
-            torch.autocast("cuda", dtype=precision) if half else nullcontext(),
-        ):
-            for batch, logps_S, _ in self._agent.scored(examples):
-                weights_S = torch.tensor([scales[mine[at]] for at in batch], device=device)
-                loss = -(logps_S * weights_S).sum()
-                loss.backward()  # type: ignore[no-untyped-call]
-                whole += loss.detach()
-        found = float(all_reduce_sum(whole))
-        texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {settings.task_file}"
-        check = partial(self._guard.check, found, rows=texts, number=update + 1)
-        clipped_step(self._optimizer, self._parameters, settings.max_grad_norm, check)
-        return found
+        with _training(self.agent.model), torch.autocast("cuda", dtype=precision, enabled=half):
+            yield
 
     def _scales(self, rows: Sequence[int]) -> list[float]:
         """What each row's summed log-likelihood counts for."""
@@ -130,41 +118,27 @@ class FineTuning:
     def _save(self, done: int) -> None:
         if not is_main() or self._checkpoints is None:
             return
-        state = {
-            "done": done,
-            "parameters": [parameter.detach() for parameter in self._parameters],
-            "optimizer": self._optimizer.state_dict(),
-            "log": self._log,
-        }
         summary = {"global_step": done, "log_history": self._log}
-        self._checkpoints.save(done, self._agent, state, summary=summary)
+        self._checkpoints.save(
+            done, self.agent, {"done": done, **self.state(), "log": self._log}, summary=summary
+        )
 
-    def load(self, state: Any) -> int:
-        """Continue from a checkpoint's state (`Checkpoints.newest`); returns the updates that are done."""
-        if state is None:
-            return 0
-        with torch.no_grad():
-            for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
-                parameter.copy_(saved)
-        self._optimizer.load_state_dict(state["optimizer"])
+    def load(self, state: Any) -> None:
+        super().load(state)
         self._log = list(state["log"])
-        return int(state["done"])
 
 
 def optimizer_of(
-    parameters: Sequence[nn.Parameter],
-    settings: ReflectSettings,
-    device: torch.device,
-    say: Callable[[str], object],
+    agent: Agent, settings: ReflectSettings, say: Callable[[str], object]
 ) -> torch.optim.Optimizer:
     """AdamW, kept in the memory that its name gives where that is possible."""
-    name = settings.optim
+    name, parameters = settings.optim, agent.trainable()
     if name not in _OPTIMIZERS:
         raise UsageError(f"--optim must be one of {', '.join(_OPTIMIZERS)}, got {name!r}.")
     options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if name in {"adamw_torch", "adamw_hf"}:
         return torch.optim.AdamW(parameters, **options)
-    if device.type != "cuda":
+    if agent.device.type != "cuda":
         say(f"Without a CUDA device --optim {name} is plain AdamW.")
         return torch.optim.AdamW(parameters, **options)
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online.distributed import all_reduce_sum, clipped_step, own_rows, rank
-from sweet_rl.online.reflect.agent import Agent, dropout, seeded_dropout
+from sweet_rl.online.reflect.agent import Agent, Example, dropout, seeded_dropout
 from sweet_rl.online.reflect.play import Played, Step
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.training.checkpoints import Guard
 from sweet_rl.training.models import bare_model
+from sweet_rl.training.processes import all_reduce_sum, clipped_step, own_rows, rank
 from sweet_rl.types import Compat, derive_seed
 
 # Of a batch: its log-probabilities [S], the states behind its prompts [S, H], its steps' numbers [S].
@@ -47,21 +47,81 @@ class Row(NamedTuple):
     q: float
 
 
-class Trainer:
+class Training:
+    """An agent that is trained: its parameters, its optimizer, what watches its losses."""
+
+    def __init__(
+        self, agent: Agent, settings: ReflectSettings, optimizer: torch.optim.Optimizer, what: str
+    ) -> None:
+        self.agent, self._settings, self.optimizer = agent, settings, optimizer
+        self._parameters, self._guard = agent.trainable(), Guard(what, TRIES)
+
+    def _step(
+        self,
+        examples: Sequence[Example],
+        loss_of: _Loss,
+        number: int,
+        told: Callable[[list[int]], str],
+        *,
+        skips: bool = False,
+        seeded: int | None = None,
+    ) -> float:
+        """One optimizer step over this process's share of examples; the loss of all, which `loss_of` adds up to.
+
+        Where it is not finite, `told` says of which examples; `skips`: their gradients are left out, as published.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        whole = torch.zeros((), device=self.agent.device, dtype=torch.float64)
+        bad: list[int] = []
+        active = not self._settings.disable_dropout
+        seed = derive_seed(self._settings.seed, "dropout", number if seeded is None else seeded, rank())
+        with seeded_dropout(seed, active=active), self._mode():
+            for batch, logps_S, states_SH in self.agent.scored(examples):
+                loss = loss_of(logps_S, states_SH, torch.tensor(batch, device=self.agent.device))
+                if not torch.isfinite(loss):
+                    bad += batch
+                    if skips:
+                        continue
+                loss.backward()  # type: ignore[no-untyped-call]
+                whole += loss.detach()
+        found = float(all_reduce_sum(whole))
+        check = partial(self._guard.check, found, rows=told(bad), number=number)
+        clipped_step(self.optimizer, self._parameters, self._settings.max_grad_norm, check)
+        return found
+
+    def _mode(self) -> AbstractContextManager[None]:
+        """What a step computes in: dropout of the adapter alone is active."""
+        return dropout(self.agent.model, active=not self._settings.disable_dropout)
+
+    def state(self) -> dict[str, Any]:
+        """All that later updates depend on, as tensors and plain data."""
+        return {
+            "parameters": [parameter.detach() for parameter in self._parameters],
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load(self, state: Any) -> None:
+        """Continue from `state`."""
+        with torch.no_grad():
+            for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
+                parameter.copy_(saved)
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+class Trainer(Training):
     """Policy gradient or PPO, and the critic's regression."""
 
     def __init__(self, agent: Agent, settings: ReflectSettings, critic: Critic | None = None) -> None:
         if settings.trainer == "ppo" and critic is None:
             raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
-        self.agent, self.critic, self._settings = agent, critic, settings
-        self._parameters = agent.trainable()
-        self.optimizer = _adam(self._parameters, settings)
+        super().__init__(agent, settings, _adam(agent.trainable(), settings), "the policy")
+        self.critic = critic
         self.critic_optimizer = None if critic is None else _adam(list(critic.head.parameters()), settings)
         self._pooled: list[list[Played]] = []
         self._critic_data: list[Row] = []
         self._updates = 0
         self._calls = 0
-        self._guard, self._critic_guard = Guard("the policy", TRIES), Guard("the critic", TRIES, unit="step")
+        self._critic_guard = Guard("the critic", TRIES, unit="step")
 
     def keep_play(self) -> None:
         """What the policy reads from now on is kept for the next update, where that computes the same."""
@@ -145,26 +205,13 @@ class Trainer:
     def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
         """One optimizer step over these rows of `total`; the mean loss over all."""
         self._calls += 1
-        self.optimizer.zero_grad(set_to_none=True)
-        device, published = self.agent.device, self._settings.published
-        whole = torch.zeros((), device=device, dtype=torch.float64)
-        bad: list[Row] = []
-        active = not self._settings.disable_dropout
-        seed = derive_seed(self._settings.seed, "dropout", self._calls, rank())
-        with seeded_dropout(seed, active=active), dropout(self.agent.model, active=active):
-            examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows]
-            for batch, logps_S, states_SH in self.agent.scored(examples):
-                loss = loss_of(logps_S, states_SH, torch.tensor(batch, device=device)) / total
-                if not torch.isfinite(loss):
-                    bad += [rows[at] for at in batch]
-                    if published:
-                        continue
-                loss.backward()  # type: ignore[no-untyped-call]
-                whole += loss.detach()
-        found, told = float(all_reduce_sum(whole)), _told(bad or rows)
-        check = partial(self._guard.check, found, rows=told, number=self._calls)
-        clipped_step(self.optimizer, self._parameters, self._settings.max_grad_norm, check)
-        return found
+        return self._step(
+            [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows],
+            lambda logps_S, states_SH, at: loss_of(logps_S, states_SH, at) / total,
+            self._calls,
+            lambda bad: _told([rows[at] for at in bad] or rows),
+            skips=self._settings.published,
+        )
 
     # -- the critic ---------------------------------------------------------------------------------------
 
@@ -215,10 +262,7 @@ class Trainer:
     # -- state --------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """All that later updates depend on, as tensors and plain data."""
-        return {
-            "parameters": [parameter.detach() for parameter in self._parameters],
-            "optimizer": self.optimizer.state_dict(),
+        return super().state() | {
             "critic": None if self.critic is None else self.critic.head.state_dict(),
             "critic_optimizer": None if self.critic_optimizer is None else self.critic_optimizer.state_dict(),
             "pooled": [[astuple(episode) for episode in call] for call in self._pooled],
@@ -228,11 +272,7 @@ class Trainer:
         }
 
     def load(self, state: Any) -> None:
-        """Load parameters, optimizers and pooled episodes of `state`."""
-        with torch.no_grad():
-            for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
-                parameter.copy_(saved)
-        self.optimizer.load_state_dict(state["optimizer"])
+        super().load(state)
         if self.critic is not None and self.critic_optimizer is not None:
             self.critic.head.load_state_dict(state["critic"])
             self.critic_optimizer.load_state_dict(state["critic_optimizer"])

@@ -12,6 +12,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from sweet_rl.commands.run_archer import run, settings_of
 from sweet_rl.commands.run_bc import clone
 from sweet_rl.errors import DataError
 from sweet_rl.interface import asimulate
-from sweet_rl.online.archer import ArcherLearner, demonstrations_of, make_learner
+from sweet_rl.online.archer import ArcherLearner, make_learner
 from sweet_rl.online.learner import Draw, Say
 from sweet_rl.online.losses import advantages
 from sweet_rl.online.policy import Utterance
@@ -54,7 +55,7 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     policy, _ = make_models(Path(output), seed=seed, texts=texts, hidden_size=width, layers=layers)
     overrides = [f"policy_lm={quoted(policy)}", f"critic_lm={quoted(policy)}", f"seed={seed}"]
     settings = settings_of(load_config(CONFIG, [*overrides, "agent_type=online_filteredbc"]))
-    shown = demonstrations_of(step for steps in played for step in steps)
+    shown = [replace(step, action_ids=None) for steps in played for step in steps]
     losses = clone(settings, shown, policy, **training)
     print(f"{len(shown)} turns of {len(played)} games; loss {losses[0]:.3f}, in the end {losses[-1]:.3f}")
 

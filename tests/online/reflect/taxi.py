@@ -43,7 +43,7 @@ def settings(model, **changed):
 
 
 @contextmanager
-def opened(flags, folder=None, watchers=()):
+def opened(flags, folder=None, watcher=None):
     torch.manual_seed(1)  # of no influence
     with open_playground(flags) as world:
         agent = load_policy(flags, world.learning.labels, lambda _: None)
@@ -55,7 +55,12 @@ def opened(flags, folder=None, watchers=()):
         trainer = Trainer(agent, flags, critic)
         reflector = load_reflector(flags, training=True)
         yield Loop(
-            flags, trainer, reflector, world, None if folder is None else Checkpoints(folder), watchers
+            flags,
+            trainer,
+            reflector,
+            world,
+            None if folder is None else Checkpoints(folder),
+            lambda *told: watcher and watcher.log(*told),
         )
 
 

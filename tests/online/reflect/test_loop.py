@@ -11,8 +11,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from sweet_rl.chat import load_tokenizer
+from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.errors import EpisodeError, NonFiniteError, StorageError, UsageError
-from sweet_rl.online.reflect.agent import Agent
+from sweet_rl.online.reflect.agent import Agent, label_tokens
 from sweet_rl.online.reflect.models import Checkpoints, load_policy, load_reflector, save_agent
 from sweet_rl.online.reflect.trainer import Trainer, policy_gradient_loss
 from sweet_rl.training.models import bare_model
@@ -22,7 +24,8 @@ from tests.online.reflect import taxi, two_processes
 from tests.online.reflect.tiny import golden
 from tests.states import same_state
 
-CRITIC = {"use_critic": True, "shared_critic": True, "trainer": "ppo"}
+SHARED = {"use_critic": True, "shared_critic": True}
+CRITIC = SHARED | {"trainer": "ppo"}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,7 @@ def run(flags, folder=None, state=None):
     entries = taxi.Entries()
     if folder is not None:
         folder.mkdir(exist_ok=True)
-    with taxi.opened(flags, folder, [entries]) as loop:
+    with taxi.opened(flags, folder, entries) as loop:
         loop.run(state)
         return loop.state(flags.max_steps), entries.all
 
@@ -71,7 +74,7 @@ def killed_in(iteration):
 
 def test_logs_and_files_are_as_published(tmp_path, model, shared):
     recorded = golden(shared, "rl_loop_and_plots")
-    flags = taxi.settings(model, reflect=True, use_critic=True, shared_critic=True)
+    flags = taxi.settings(model, reflect=True, **SHARED)
     run(flags, tmp_path / "run")
     found = tmp_path / "run" / "checkpoint-2"
     logs = json.loads((found / "logs.json").read_text())
@@ -159,10 +162,6 @@ def test_a_critic_of_its_own_reads_without_the_adapter(model):
 
 
 def test_labels_that_are_no_tokens_are_refused(model):
-    from sweet_rl.chat import load_tokenizer
-    from sweet_rl.chat.reflect_format import CHOICES
-    from sweet_rl.online.reflect.agent import label_tokens
-
     tokenizer = load_tokenizer(model)
     assert len(set(label_tokens(tokenizer, CHOICES))) == 252
     with pytest.raises(UsageError, match=r"none for '1234'.*--pointing_head"):
@@ -172,15 +171,7 @@ def test_labels_that_are_no_tokens_are_refused(model):
 @pytest.mark.parametrize("extra", [{}, {"pointing_head": True}])
 def test_without_dropout_the_update_itself_tells_the_critic_its_states(model, extra, monkeypatch):
     """One reading less of each step, and the update is the same."""
-    flags = taxi.settings(
-        model,
-        use_critic=True,
-        shared_critic=True,
-        critic_update_freq=1,
-        disable_dropout=True,
-        max_steps=2,
-        **extra,
-    )
+    flags = taxi.settings(model, **SHARED, critic_update_freq=1, disable_dropout=True, max_steps=2, **extra)
     once, entries = run(flags)
     monkeypatch.setattr(Trainer, "_gradient", read_before)
     twice, expected = run(flags)
@@ -225,7 +216,7 @@ def test_the_bonus_for_entropy_makes_no_success(model, monkeypatch, compat):
 def test_without_a_critic_nothing_is_kept_for_one(model):
     state, _ = run(taxi.settings(model))
     assert state["trainer"]["critic_data"] == []
-    state, _ = run(taxi.settings(model, use_critic=True, shared_critic=True, critic_update_freq=1000))
+    state, _ = run(taxi.settings(model, **SHARED, critic_update_freq=1000))
     assert len(state["trainer"]["critic_data"]) > 20
 
 
@@ -349,7 +340,7 @@ def test_a_model_that_could_read_nothing_is_refused(model):
         load_reflector(flags)
 
 
-SHARED_CRITIC = {"use_critic": True, "shared_critic": True, "critic_update_freq": 1}
+SHARED_CRITIC = SHARED | {"critic_update_freq": 1}
 
 
 def learned(model, monkeypatch, **changed):
@@ -365,7 +356,7 @@ def learned(model, monkeypatch, **changed):
         model, **{"disable_dropout": True, "max_steps": 2, "replay_buffer_size": 0, **changed}
     )
     entries = taxi.Entries()
-    with monkeypatch.context() as patch, taxi.opened(flags, watchers=[entries]) as loop:
+    with monkeypatch.context() as patch, taxi.opened(flags, watcher=entries) as loop:
         patch.setattr(Agent, "read", counted)
         patch.setattr(
             taxi.Entries, "log", lambda self, _, entry: (self.all.append(entry), first.append(sum(read)))
@@ -415,7 +406,7 @@ def test_as_much_is_kept_as_has_room_however_many_play_at_once(model):
         agent.choose(prompts, range(40))
         examples = [agent.example(prompt, (0,)) for prompt in prompts]
         assert sum(len(one.prompt_ids) for one in examples) > 2 * 2000
-        kept = [examples[number] for read in agent.kept.take(examples) for number in read.numbers]
+        kept = [examples[number] for numbers, *_ in agent.kept.take(examples) for number in numbers]
     assert 1000 < sum(len(one.prompt_ids) for one in kept) <= 2000
 
 
@@ -459,9 +450,9 @@ def test_each_choice_goes_back_through_its_own_row(model):
         loop._trainer.keep_play()
         agent.choose(["a b", "c", "a b", "d"], [0, 1, 2, 3])
         examples = [agent.example(prompt, (0,)) for prompt in ("e", "a b", "c", "a b")]
-        (found,) = agent.kept.take(examples)
-        assert sorted(found.numbers) == [1, 2, 3]
-        for number, logits_V in zip(found.numbers, found.logits_SV, strict=True):
+        ((numbers, logits_SV, _),) = agent.kept.take(examples)
+        assert sorted(numbers) == [1, 2, 3]
+        for number, logits_V in zip(numbers, logits_SV, strict=True):
             expected_KV, _ = agent.read([examples[number].sequence], [[len(examples[number].sequence) - 1]])
             assert torch.allclose(logits_V, expected_KV[0], atol=1e-5)
         assert agent.kept.take(examples) == []

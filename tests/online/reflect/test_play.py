@@ -2,26 +2,18 @@
 
 import json
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.mini.lantern import LanternEnv
-from sweet_rl.online.reflect.play import OthersReflections, Rules, open_playground, play
+from sweet_rl.online.reflect.play import Chosen, OthersReflections, Rules, open_playground, play
 from sweet_rl.online.reflect.settings import settings_of
 from sweet_rl.text_game import GameStep
 from sweet_rl.types import Failure, StopReason, Task
 from tests.online.reflect.tiny import golden
 
 HEAD = "\nThe actions you can take now is:"
-
-
-class Done(NamedTuple):
-    text: str
-    token_ids: tuple
-    logprob: float
-    entropy: float
 
 
 class Game:
@@ -62,7 +54,7 @@ class Actor:
     def choose(self, prompts, seeds):
         self.prompts.append(list(prompts))
         self.seeds.append(list(seeds))
-        return [Done(self.chosen(prompt), (0,), -0.5, 0.7) for prompt in prompts]
+        return [Chosen(self.chosen(prompt), (0,), -0.5, 0.7) for prompt in prompts]
 
 
 class Reflector:

@@ -8,6 +8,7 @@ from sweet_rl.online.reflect.agent import Agent
 from sweet_rl.online.reflect.models import Checkpoints, load_policy
 from sweet_rl.online.reflect.pointing import PointingAgent, PointingHead, pointed
 from sweet_rl.online.reflect.runs import HEAD_FILE, check, check_head, with_saved
+from sweet_rl.online.reflect.settings import settings_of
 from sweet_rl.online.reflect.sft import FineTuning
 from sweet_rl.worlds.text_games import ACTION_HEAD
 from tests.online.reflect import taxi
@@ -161,14 +162,15 @@ def test_imitation_learns_and_goes_on_where_it_was_stopped(tmp_path, model):
     folder.mkdir()
     fine_tuning(model, folder, max_steps=6).run()
     rest = fine_tuning(model, folder)
-    assert rest.load(Checkpoints(folder).newest()) == 6
+    rest.load(state := Checkpoints(folder).newest())
+    assert state["done"] == 6
     rest.run(6)
     for one, other in zip(rest._parameters, whole._parameters, strict=True):
         assert torch.equal(one, other)
     moved = [
         one
         for one, new in zip(
-            fine_tuning(model, None)._agent.head.parameters(), whole._agent.head.parameters(), strict=True
+            fine_tuning(model, None).agent.head.parameters(), whole.agent.head.parameters(), strict=True
         )
         if not torch.equal(one, new)
     ]
@@ -227,8 +229,6 @@ def test_a_head_of_another_model_is_refused(tmp_path, model, agent):
     ],
 )
 def test_who_can_have_no_such_head(changed, message):
-    from sweet_rl.online.reflect.settings import settings_of
-
     with pytest.raises(UsageError, match=message):
         check_head(settings_of(**{"env": "taxi", "pointing_head": True, **changed}))
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from sweet_rl.cli import help_text, load
+from sweet_rl.cli.parse import read
 from sweet_rl.commands.reflect_plot import labels
 from sweet_rl.commands.reflect_train import own_flags, reflect_stage
 from sweet_rl.errors import DataError, UsageError
@@ -67,8 +69,6 @@ IDLE = {"num_train_epochs", "map_size", "random_map", "is_slippery", "sandbox_di
 
 
 def test_every_flag_that_does_something_has_its_line_of_help():
-    from sweet_rl.cli import help_text
-
     for env, own in (
         ("auto_explore", "repo_dir"),
         ("taxi", "taxi_curriculum"),
@@ -152,8 +152,6 @@ def test_what_began_a_run_may_be_typed_again(tmp_path):
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion():
-    from sweet_rl.cli.parse import read
-
     with pytest.raises(UsageError, match="did you mean --reflect_load_dir"):
         read(stage, rewrite("--reflect_laod_dir=x"))
 
@@ -321,8 +319,6 @@ def test_what_is_no_run_is_refused(tmp_path, runs):
 
 
 def test_runs_are_merged_and_drawn(tmp_path, runs, capsys):
-    from sweet_rl.cli import load
-
     load("reflect ensemble_logs")(str(runs), output_dir=str(tmp_path))
     assert len(json.loads((tmp_path / "002_rl_finetune.json").read_text())) == 8
     pytest.importorskip("matplotlib")

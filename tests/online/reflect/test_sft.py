@@ -9,15 +9,7 @@ from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import DataError, NonFiniteError, UsageError
 from sweet_rl.online.reflect.agent import Agent, Example
 from sweet_rl.online.reflect.models import Checkpoints, load_policy
-from sweet_rl.online.reflect.sft import (
-    FineTuning,
-    Order,
-    check_kind,
-    encode,
-    encode_published,
-    optimizer_of,
-    read_texts,
-)
+from sweet_rl.online.reflect.sft import FineTuning, Order, check_kind, encode, encode_published, read_texts
 from tests.online.reflect import taxi
 from tests.online.reflect.tiny import golden
 
@@ -100,10 +92,15 @@ def fine_tuning(model, folder, **changed):
         shrink_head=False,
         per_device_train_batch_size=2,
         gradient_accumulation_steps=2,
-        optim="adamw_torch",
         learning_rate=5e-3,
         logging_steps=1,
-        **{"gradient_checkpointing": False, "max_steps": 6, "save_steps": 2, **changed},
+        **{
+            "optim": "adamw_torch",
+            "gradient_checkpointing": False,
+            "max_steps": 6,
+            "save_steps": 2,
+            **changed,
+        },
     )
     agent = load_policy(flags, (), lambda _: None)
     examples = [encode(agent.tokenizer, text, reflect=False, room=100) for text in TEXTS]
@@ -124,7 +121,8 @@ def test_labels_are_learnt_and_a_run_goes_on_where_it_was(tmp_path, model):
     folder.mkdir()
     fine_tuning(model, folder, max_steps=4).run()
     rest = fine_tuning(model, folder)
-    assert rest.load(Checkpoints(folder).newest()) == 4
+    rest.load(state := Checkpoints(folder).newest())
+    assert state["done"] == 4
     rest.run(4)
     assert rest._log == whole._log
     for one, other in zip(rest._parameters, whole._parameters, strict=True):
@@ -159,12 +157,12 @@ def test_the_loss_is_a_mean_over_tokens_and_published_a_mean_of_means(model):
 
 def test_an_optimizer_that_there_is_not(model):
     with pytest.raises(UsageError, match="--optim must be one of"):
-        optimizer_of([], taxi.settings(model, optim="lion"), torch.device("cpu"), print)
+        fine_tuning(model, None, optim="lion")
 
 
 def test_the_loss_is_that_of_the_whole_model(model):
     run = fine_tuning(model, None, disable_dropout=True)
-    agent: Agent = run._agent
+    agent: Agent = run.agent
     rows = run._order.rows(0)
     total, tokens = 0.0, 0
     for row in rows:

@@ -25,7 +25,7 @@ def run(model, kind):
         model, disable_dropout=True, per_device_eval_batch_size=7, max_steps=3, **RUNS[kind]
     )
     entries = taxi.Entries()
-    with taxi.opened(flags, None, [entries]) as loop:
+    with taxi.opened(flags, None, entries) as loop:
         loop.run()
         return loop.state(3)["trainer"]["parameters"], entries.all
 
