@@ -25,14 +25,16 @@ def silence(address: str) -> str:
 
 
 @cache
-def without_hub_if_silent() -> None:
-    """Where the hub cannot be reached, go on as with HF_HUB_OFFLINE=1. Call it before its clients are imported."""
+def without_hub_if_silent() -> str:
+    """Where the hub cannot be reached, go on as with HF_HUB_OFFLINE=1, and say why. Call it before its clients are imported."""
     try:
         from huggingface_hub import constants
     except ImportError:
-        return
-    if not constants.HF_HUB_OFFLINE and (why := silence(constants.ENDPOINT)):
+        return ""
+    why = "" if constants.HF_HUB_OFFLINE else silence(constants.ENDPOINT)
+    if why:
         constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
         logging.getLogger(__name__).warning(
             "%s: only the local cache is looked at, as with HF_HUB_OFFLINE=1.", why
         )
+    return why

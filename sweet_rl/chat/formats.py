@@ -83,9 +83,9 @@ class TokenizerChat:
         self.folds_system = not self._shows(Message("system", _PROBE), Message("user", "Hi."))
 
     @classmethod
-    def from_pretrained(cls, model: str | Path) -> TokenizerChat:
+    def from_pretrained(cls, model: str | Path, flag: str = "") -> TokenizerChat:
         """The chat format of a model folder, or of a name on the hub."""
-        return cls(load_tokenizer(model))
+        return cls(load_tokenizer(model, flag))
 
     def render(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
         """The prompt string; begins with the begin-of-text token if the template writes one.
@@ -319,8 +319,8 @@ def fold_system(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
             return unchanged
 
 
-def load_tokenizer(model: str | Path) -> Any:
-    """The tokenizer of a model folder, or of a name on the hub.
+def load_tokenizer(model: str | Path, flag: str = "") -> Any:
+    """The tokenizer of a model folder, or of a name on the hub; `flag` is what named it, for messages.
 
     Raises:
         UsageError: transformers is missing, or there is no such tokenizer.
@@ -329,13 +329,14 @@ def load_tokenizer(model: str | Path) -> Any:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise missing_package("transformers", "transformers", needed_for="a model's chat template") from error
-    tell_of_search(str(model), "No tokenizer")
+    what = f"{flag}: no tokenizer" if flag else "No tokenizer"
+    tell_of_search(str(model), what)
     try:
         return AutoTokenizer.from_pretrained(model_path(model))
     except (OSError, ValueError) as error:
         line = first_line(error)
         raise UsageError(
-            f"No tokenizer could be loaded from {str(model)!r}: {line}{'' if line.endswith(('.', '!', '?')) else '.'} "
+            f"{what} could be loaded from {str(model)!r}: {line}{'' if line.endswith(('.', '!', '?')) else '.'} "
             "Name a folder with tokenizer.json and tokenizer_config.json, or a model that is in the local cache "
             "or on the hub."
         ) from error
@@ -435,8 +436,8 @@ def tell_of_search(model: str, what: str) -> None:
                 f"{what} could be loaded from {model!r}: there is no such folder, and a model of the hub is named like "
                 "owner/name."
             )
-        _LOG.warning("%s is no folder here: looking for it in the local cache and on the hub.", model)
-        without_hub_if_silent()
+        if not without_hub_if_silent():
+            _LOG.warning("%s is no folder here: looking for it in the local cache and on the hub.", model)
 
 
 class WholeTranscript:

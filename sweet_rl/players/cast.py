@@ -300,14 +300,15 @@ class Cast:
             return own
         scripted = await self.world.make_agent(wanted)
         if agent.tokenizer and isinstance(scripted, ScriptedPolicy):
-            scripted.chat_format = TokenizerChat.from_pretrained(agent.tokenizer)
+            scripted.chat_format = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer")
         return scripted
 
     async def _model(self, engine: str, concurrency: int) -> Policy:
-        agent = self.agent
+        agent, flag = self.agent, self.words(f"--{self.role}_model")
+        chat = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer") if agent.tokenizer else None
         how: dict[str, Any] = {
             "system_prompt": self.system_prompt(),
-            "chat_format": TokenizerChat.from_pretrained(agent.tokenizer) if agent.tokenizer else None,
+            "chat_format": chat,
             "temperature": agent.temperature,
             "seed": self.seed,
         }
@@ -315,7 +316,7 @@ class Cast:
             from sweet_rl.policies.transformers import TransformersPolicy
 
             how |= {name: getattr(agent, name) for name in ("max_batch", "cache_gib", "device", "dtype")}
-            how |= {"max_new_tokens": agent.max_tokens, "max_dialogues": 2 * concurrency}
+            how |= {"max_new_tokens": agent.max_tokens, "max_dialogues": 2 * concurrency, "flag": flag}
             return TransformersPolicy(agent.agent_model, **how)
         how |= {"max_tokens": agent.max_tokens}
         if engine == "vllm":

@@ -46,6 +46,7 @@ class TransformersPolicy:
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
         seed: of the whole run.
+        flag: what named the model, for messages.
 
     Raises:
         UsageError: a package, the model, its tokenizer or its chat template is missing; an unknown setting.
@@ -66,6 +67,7 @@ class TransformersPolicy:
         device: str = "auto",
         dtype: str = "auto",
         seed: int = 0,
+        flag: str = "",
     ) -> None:
         if temperature < 0 or max_new_tokens < 1:
             raise UsageError(
@@ -82,9 +84,9 @@ class TransformersPolicy:
         self._temperature = temperature
         self._max_new_tokens, self._max_batch = max_new_tokens, max_batch
         self._seed = seed
-        self._tokenizer = load_tokenizer(model)
+        self._tokenizer = load_tokenizer(model, flag)
         self._format = chat_format or TokenizerChat(self._tokenizer)
-        self._model = loaded_on(str(model), device=device, dtype=dtype)
+        self._model = loaded_on(str(model), device=device, dtype=dtype, flag=flag)
         self._context = context_length(self._model)
         self._usage = tracking.meter(self.name, "agent")
         end_ids = end_tokens(self._model, self._tokenizer)

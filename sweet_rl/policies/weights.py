@@ -68,12 +68,17 @@ def device_of(name: str, flag: str = "--device") -> torch.device:
 
 
 def loaded_on(
-    name: str, kind_of: Callable[[Any], Any] = causal_kind, *, device: str = "auto", dtype: str = "auto"
+    name: str,
+    kind_of: Callable[[Any], Any] = causal_kind,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    flag: str = "",
 ) -> Any:
     """A model in evaluation mode on a device."""
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"--dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")
-    model, _ = pretrained(name, kind_of, dtype=dtype)
+    model, _ = pretrained(name, kind_of, dtype=dtype, flag=flag)
     try:
         return model.to(device_of(device))
     except (RuntimeError, AssertionError) as error:

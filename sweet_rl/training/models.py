@@ -33,11 +33,11 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def load_tokenizers(settings: ModelSettings) -> Any:
     """The tokenizer of the policy, after a check that the reference has the same one."""
-    tokenizer = load_tokenizer(settings.pretrain)
+    tokenizer = load_tokenizer(settings.pretrain, "--pretrain")
     if settings.ref_pretrain and Path(settings.ref_pretrain) != Path(settings.pretrain):
         other = None
         with suppress(UsageError):  # a reference saved without one
-            other = load_tokenizer(settings.ref_pretrain)
+            other = load_tokenizer(settings.ref_pretrain, "--ref_pretrain")
         if other is not None and tokenizer_digest(other) != tokenizer_digest(tokenizer):
             raise UsageError(
                 "Their log-probabilities cannot be compared: the tokenizers of --pretrain "
