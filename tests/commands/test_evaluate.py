@@ -50,7 +50,17 @@ def functions(tmp_path):
 
 
 def rows(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [row for _, row in read_rows(path)]
+
+
+@pytest.fixture
+def twenty(tmp_path):
+    """A file of another world, whose turns are rewarded."""
+    path = tmp_path / "twenty.jsonl"
+    simulate_interactions(
+        "twenty-questions:test", str(path), world="twenty_questions", num_tasks=1, quiet=True
+    )
+    return path
 
 
 def test_the_world_names_its_stage(functions, capsys):
@@ -69,7 +79,7 @@ def test_repeats_are_what_rows_say_they_are(functions, capsys):
         several = [
             row | {"sample_index": at} for row, n in zip(played, counts, strict=True) for at in range(n)
         ]
-        functions.write_text("".join(json.dumps(row) + "\n" for row in several))
+        replace_rows(functions, several)
         evaluate(str(functions), quiet=True)
         report = json.loads(functions.with_suffix(".report.json").read_text())
         return report["trajectories"], report["tasks"], report["k"], capsys.readouterr().out
@@ -82,11 +92,7 @@ def test_repeats_are_what_rows_say_they_are(functions, capsys):
     assert numbers == [3, 2, None]
     assert "3 trajectories, 2 tasks with repeats of different number" in text
     assert "best of" not in text
-    functions.write_text(
-        "".join(
-            json.dumps({k: v for k, v in row.items() if k != "sample_index"}) + "\n" for row in played * 2
-        )
-    )
+    replace_rows(functions, [{k: v for k, v in row.items() if k != "sample_index"} for row in played * 2])
     evaluate(str(functions), quiet=True)  # published rows do not say it
     assert "4 trajectories, 4 tasks, k = 1" in capsys.readouterr().out
 
@@ -102,7 +108,7 @@ def test_stored_runs_are_graded_again_without_playing(functions, capsys):
         "graded_with": {"digest": "another"},
     }
     wrong = [row | other for row in graded]
-    functions.write_text("".join(json.dumps(row) + "\n" for row in wrong))
+    replace_rows(functions, wrong)
     evaluate(str(functions), quiet=True)
     assert rows(functions) == wrong  # what is graded stays
     capsys.readouterr()
@@ -111,11 +117,9 @@ def test_stored_runs_are_graded_again_without_playing(functions, capsys):
     assert "2 rows had a reward, and 2 of them got another one" in capsys.readouterr().out
 
 
-def test_what_was_rewarded_as_it_was_played_has_nothing_to_grade(tmp_path):
-    path = str(tmp_path / "games.jsonl")
-    simulate_interactions("twenty-questions:test", path, world="twenty_questions", num_tasks=2, quiet=True)
+def test_what_was_rewarded_as_it_was_played_has_nothing_to_grade(twenty):
     with pytest.raises(UsageError, match="twenty_questions rewards turns as they are played"):
-        evaluate(path, regrade=True)
+        evaluate(str(twenty), regrade=True)
 
 
 def test_a_grader_of_ones_own(functions):
@@ -130,7 +134,7 @@ def test_a_grader_of_ones_own(functions):
 
 def test_files_that_name_no_world(functions):
     changed = [row | {"provenance": {"settings": {"task_type": "of_my_own_file"}}} for row in rows(functions)]
-    functions.write_text("".join(json.dumps(row) + "\n" for row in changed))
+    replace_rows(functions, changed)
     with pytest.raises(UsageError, match="names no world that has a name here"):
         evaluate(str(functions))
     evaluate(str(functions), grader=OWN, quiet=True)
@@ -168,12 +172,9 @@ GRADERS = {
 
 @pytest.mark.parametrize("grade", GRADERS.values(), ids=GRADERS)
 @pytest.mark.parametrize("order", [1, -1])
-def test_rows_of_two_worlds_are_refused_by_every_grader(functions, tmp_path, grade, order):
-    games, mixed = tmp_path / "games.jsonl", tmp_path / "mixed.jsonl"
-    simulate_interactions(
-        "twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True
-    )
-    mixed.write_text("".join([functions.read_text(), games.read_text()][::order]))
+def test_rows_of_two_worlds_are_refused_by_every_grader(functions, twenty, tmp_path, grade, order):
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("".join([functions.read_text(), twenty.read_text()][::order]))
     before = mixed.read_bytes()
     first, other, line = ("twenty_questions", "code", 3) if order == 1 else ("code", "twenty_questions", 2)
     with pytest.raises(DataError, match=f"mixed.jsonl, line {line}: is of {first}, and line 1 is of {other}"):
@@ -181,18 +182,14 @@ def test_rows_of_two_worlds_are_refused_by_every_grader(functions, tmp_path, gra
     assert mixed.read_bytes() == before
 
 
-def test_rows_that_name_no_world_are_told_apart_by_how_they_are_graded(functions, tmp_path):
-    games = tmp_path / "games.jsonl"
-    simulate_interactions(
-        "twenty-questions:test", str(games), world="twenty_questions", num_tasks=1, quiet=True
-    )
-    both = [{k: v for k, v in row.items() if k != "provenance"} for row in rows(functions) + rows(games)]
-    functions.write_text("".join(json.dumps(row) + "\n" for row in both))
+def test_rows_that_name_no_world_are_told_apart_by_how_they_are_graded(functions, twenty):
+    both = [{k: v for k, v in row.items() if k != "provenance"} for row in rows(functions) + rows(twenty)]
+    replace_rows(functions, both)
     with pytest.raises(
         DataError, match="line 3: is of a world that rewards turns, and line 1 is of a world with hidden"
     ):
         evaluate_code(str(functions))
-    functions.write_text("".join(json.dumps(row) + "\n" for row in [rows(functions)[0], rows(functions)[1]]))
+    replace_rows(functions, [rows(functions)[0], rows(functions)[1]])
     with pytest.raises(UsageError, match="has hidden tests and no page: grade it by sweet-rl evaluate_code"):
         evaluate_html(str(functions))
 
