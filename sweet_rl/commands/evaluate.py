@@ -100,7 +100,7 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
 def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet: bool) -> None:
     """Give rows the grader's scores where they are missing."""
     GRADERS.find(grader)
-    with graded_file(saved_path, k) as file:
+    with graded_file(saved_path, k, regrade=regrade) as file:
         judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
         missing = [
             index
@@ -117,7 +117,6 @@ def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet:
             details = next(file.rows[row] for row in file.groups[0]).get("grading_details") or {}
             note = details.get(f"{grader}_note", "it gives no reason")
             raise UsageError(f"The grader {grader!r} has no score for any episode of {saved_path!r}: {note}.")
-    file.say_regraded(regrade=regrade)
 
 
 def plain(stage: Callable[..., None]) -> Callable[..., None]:
@@ -154,7 +153,7 @@ class GradedFile:
             groups = group_by_task(self.trajectories, k or 1, path=path)
         self.k = repeats_of(groups)
         self._changed = False
-        self._known = self._others = 0
+        self.known = self.others = 0  # rewards that there were before, and those that became others
         self._saved = time.monotonic()
         self._wait_s = _SAVE_AFTER_S
         self.groups = [kept for group in groups if (kept := [i for i in group if self.counts(i)])]
@@ -178,17 +177,10 @@ class GradedFile:
         row, before = self.rows[index], self.rows[index].get("reward")
         row |= fields
         self._changed = True
-        self._known += before is not None
-        self._others += before is not None and row.get("reward") != before
+        self.known += before is not None
+        self.others += before is not None and row.get("reward") != before
         if time.monotonic() - self._saved > self._wait_s:
             self.save()
-
-    def say_regraded(self, *, regrade: bool) -> None:
-        """Say what became of the rewards of rows that were graded again."""
-        if regrade:
-            print(
-                f"Graded again: {self._known} rows had a reward, and {self._others} of them got another one."
-            )
 
     def save(self) -> None:
         """Write all rows, at once or not at all, where any has changed."""
@@ -265,14 +257,16 @@ def _refuse_two_worlds(path: str, lines: Sequence[int], trajectories: Sequence[T
 
 
 @contextmanager
-def graded_file(path: str, k: int | None) -> Iterator[GradedFile]:
-    """The file, locked; finished grades are saved at the end, also after an error."""
+def graded_file(path: str, k: int | None, *, regrade: bool = False) -> Iterator[GradedFile]:
+    """The file, locked; finished grades are saved at the end, also after an error. What `regrade` changed is said."""
     with locked(path):
         file = GradedFile(path, k)
         try:
             yield file
         finally:
             file.save()
+    if regrade:
+        print(f"Graded again: {file.known} rows had a reward, and {file.others} of them got another one.")
 
 
 def check_outputs(flags: Evaluation) -> None:

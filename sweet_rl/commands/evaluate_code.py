@@ -87,7 +87,7 @@ def sandbox_of(flags: SandboxFlags) -> Sandbox:
 def run(flags: GradingFlags, grader: CodeGrader) -> None:
     """Grade, save, print and pair."""
     saved_path = flags.saved_path
-    with graded_file(saved_path, flags.k) as file:
+    with graded_file(saved_path, flags.k, regrade=flags.regrade) as file:
         tasks = [file.trajectories[group[0]].task for group in file.groups]
         outputs = grader.reference_outputs(tasks)
         floors = {task.task_id: constant_floor(outputs[task.task_id]) for task in tasks}
@@ -103,7 +103,6 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
                 "\n".join([f"None of the tasks of {saved_path!r} can be graded:", *shown(reasons)])
             )
         _grade(file, grader, flags)
-    file.say_regraded(regrade=flags.regrade)
     report = _report(file, floors, reasons, grader.protection)
     print(report.to_text(saved_path))
     write_report(saved_path, flags.report_path, {"grading": flags.compat} | report.to_json())

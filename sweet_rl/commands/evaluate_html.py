@@ -140,7 +140,7 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
     from sweet_rl.grading.pages.metrics import Looks
     from sweet_rl.grading.pages.report import page_report
 
-    with graded_file(job.saved_path, job.k) as file:
+    with graded_file(job.saved_path, job.k, regrade=job.regrade) as file:
         missing = _missing(file, job)
         folder = Path(job.saved_path).parent
         made_by = graded_with("pages", job.rendered_with() | _model(job))
@@ -156,7 +156,6 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
             async for place, grades in grader.grade([file.trajectories[index] for index in missing]):
                 file.update(missing[place], row_fields(grades, job.rewarded, made_by))
                 bar.update()
-    file.say_regraded(regrade=job.regrade)
     reasons = {}
     for group in file.groups:
         row = file.rows[group[0]]

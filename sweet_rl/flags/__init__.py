@@ -162,17 +162,12 @@ class Settings:
     """What stands before a setting's name where people type it."""
 
     def __post_init__(self) -> None:
-        check(self)
+        for one in flags_of(type(self)):
+            one.check(getattr(self, one.name), self.DASHES)
         self.check_together()
 
     def check_together(self) -> None:
         """For what no single field can say, such as two of them that exclude each other; raises `UsageError`."""
-
-
-def check(settings: Any) -> None:
-    """Hold the values of a dataclass against what its fields say; `UsageError` names the flag that is wrong."""
-    for one in flags_of(type(settings)):
-        one.check(getattr(settings, one.name), getattr(settings, "DASHES", "--"))
 
 
 _known: dict[type, tuple[Flag, ...]] = {}
