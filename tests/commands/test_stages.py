@@ -17,7 +17,7 @@ from sweet_rl.commands.serve_simulator import serve_simulator
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, flags_of
 from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings
-from sweet_rl.online.settings import ArcherSettings
+from sweet_rl.online.settings import ArcherSettings, LoopSettings
 from sweet_rl.pipelines.needs import _servers
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.worlds import names, registry, world_of
@@ -272,7 +272,7 @@ def declared():
     for name in stages():
         load(name)
     tables = {options for world in map(world_of, names()) for options in world.options.__mro__}
-    tables |= {ReflectFlags, ReflectSettings, ArcherSettings}
+    tables |= {ReflectFlags, ReflectSettings, ArcherSettings, LoopSettings}
     owners = {}
     todo = [Settings]
     while todo:
