@@ -125,27 +125,6 @@ def test_a_turn_reads_what_is_new_and_writes_the_same(model):
     assert forgetful.read > 2 * kept.read
 
 
-def test_only_the_new_tokens_of_a_turn_are_read(llama):
-    engine = Engine(llama, ())
-    draw = random.Random(0)
-    prompt = words(draw, 100)
-    (first,) = written(engine, [Request(prompt, 10, 1.0, 0)])
-    assert engine.read == 100 + 9
-    again = (*prompt, *first.token_ids, *words(draw, 7))
-    before = engine.read
-    written(engine, [Request(again, 10, 1.0, 1)])
-    assert engine.read - before == 1 + 7 + 9  # the last token that was written had not been read
-
-
-def test_many_behind_one_prompt_read_it_once(llama):
-    engine = Engine(llama, ())
-    prompt = words(random.Random(0), 100)
-    asked = [Request(prompt, 5, 1.0, seed) for seed in range(8)]
-    found = tokens(engine, asked)
-    assert found == tokens(Decoder(llama, ()), asked)
-    assert engine.read == 100 + written_apart(found)
-
-
 def written_apart(found):
     """Distinct beginnings of what was written, but for the last tokens, which nobody reads."""
     return len({ids[:length] for ids in found for length in range(1, len(ids))})
