@@ -301,40 +301,36 @@ def test_no_cluster_and_no_ray_are_named(monkeypatch):
         ask("auto", "add", 1, 2)
 
 
-def test_a_head_that_is_gone_ends_the_run_with_what_to_do(monkeypatch):
+async def test_a_head_that_is_gone_ends_the_run_with_what_to_do(monkeypatch):
     """Without Ray: its calls wait for ever, and its head is a socket that is closed in the middle."""
     monkeypatch.setattr(over_ray, "_PROBE_S", 0.1)
 
-    async def main():
-        head = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-        address = f"127.0.0.1:{head.sockets[0].getsockname()[1]}"
+    head = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    address = f"127.0.0.1:{head.sockets[0].getsockname()[1]}"
 
-        async def started():
-            return "1 on here", {}
+    async def started():
+        return "1 on here", {}
 
-        killed, forever = [], asyncio.Event()
-        actor = SimpleNamespace(
-            start=SimpleNamespace(remote=started), ask=SimpleNamespace(remote=lambda *_: forever.wait())
-        )
-        made = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: actor))
-        ray = SimpleNamespace(
-            remote=lambda _: made,
-            kill=lambda *_, **__: killed.append(1),
-            get_runtime_context=lambda: SimpleNamespace(gcs_address=address),
-            exceptions=SimpleNamespace(RayTaskError=KeyError, RayError=LookupError),
-        )
-        workers = Workers(ray, None, count=1, each=1, options={}, threads=1)
-        asking = [asyncio.create_task(workers.ask("nap")) for _ in range(2)]  # one waits for a free worker
-        await asyncio.sleep(0.5)
-        assert not any(task.done() for task in asking)
-        head.close()
-        await head.wait_closed()
-        async with asyncio.timeout(30):
-            found = await asyncio.gather(*asking, return_exceptions=True)
-        workers.close()
-        return found, killed, address
-
-    found, killed, address = asyncio.run(main())
+    killed, forever = [], asyncio.Event()
+    actor = SimpleNamespace(
+        start=SimpleNamespace(remote=started), ask=SimpleNamespace(remote=lambda *_: forever.wait())
+    )
+    made = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: actor))
+    ray = SimpleNamespace(
+        remote=lambda _: made,
+        kill=lambda *_, **__: killed.append(1),
+        get_runtime_context=lambda: SimpleNamespace(gcs_address=address),
+        exceptions=SimpleNamespace(RayTaskError=KeyError, RayError=LookupError),
+    )
+    workers = Workers(ray, None, count=1, each=1, options={}, threads=1)
+    asking = [asyncio.create_task(workers.ask("nap")) for _ in range(2)]  # one waits for a free worker
+    await asyncio.sleep(0.5)
+    assert not any(task.done() for task in asking)
+    head.close()
+    await head.wait_closed()
+    async with asyncio.timeout(30):
+        found = await asyncio.gather(*asking, return_exceptions=True)
+    workers.close()
     assert all(
         isinstance(error, ServiceError) and f"The head of the Ray cluster, {address}," in str(error)
         for error in found

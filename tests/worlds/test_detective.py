@@ -231,52 +231,44 @@ def test_what_is_no_move_never_reaches_the_game(pool):
     assert [step.reward for _, step in steps] == [0.0] * len(commands) + [10.0]
 
 
-def test_a_dying_interpreter_spoils_one_episode(pool):
-    async def main():
-        env, other = DetectiveEnv(pool), DetectiveEnv(pool)
-        await env.reset(TASK, seed=0)
-        await other.reset(TASK, seed=0)
-        await env.step("take paper")
-        worker = pool._idle.queue[0]
-        os.kill(worker._process.pid, signal.SIGSEGV)
-        with pytest.raises(EpisodeError, match="interpreter died") as caught:
-            await env.step("read paper")
-        assert caught.value.stop_reason is StopReason.WORLD_FAILED
-        assert caught.value.failure.kind == "game_crashed"
-        assert (await env.step("read paper")).observation is None  # it is over
-        assert (await other.step("take paper")).reward == 10
-
-    asyncio.run(main())
+async def test_a_dying_interpreter_spoils_one_episode(pool):
+    env, other = DetectiveEnv(pool), DetectiveEnv(pool)
+    await env.reset(TASK, seed=0)
+    await other.reset(TASK, seed=0)
+    await env.step("take paper")
+    worker = pool._idle.queue[0]
+    os.kill(worker._process.pid, signal.SIGSEGV)
+    with pytest.raises(EpisodeError, match="interpreter died") as caught:
+        await env.step("read paper")
+    assert caught.value.stop_reason is StopReason.WORLD_FAILED
+    assert caught.value.failure.kind == "game_crashed"
+    assert (await env.step("read paper")).observation is None  # it is over
+    assert (await other.step("take paper")).reward == 10
 
 
-def test_a_hanging_interpreter_spoils_one_episode(pool, monkeypatch):
-    async def main():
-        env = DetectiveEnv(pool)
-        await env.reset(TASK, seed=0)
+async def test_a_hanging_interpreter_spoils_one_episode(pool, monkeypatch):
+    env = DetectiveEnv(pool)
+    await env.reset(TASK, seed=0)
+    await env.step("look")
+    worker = pool._idle.queue[0]
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(pool, "_timeout_s", 0.2)
+    with pytest.raises(EpisodeError, match=r"no answer within 0\.2 s"):
         await env.step("look")
-        worker = pool._idle.queue[0]
-        os.kill(worker._process.pid, signal.SIGSTOP)
-        monkeypatch.setattr(pool, "_timeout_s", 0.2)
-        with pytest.raises(EpisodeError, match=r"no answer within 0\.2 s"):
-            await env.step("look")
-        monkeypatch.undo()
-        await env.reset(TASK, seed=0)
-        assert (await env.step("take paper")).reward == 10
-
-    asyncio.run(main())
+    monkeypatch.undo()
+    await env.reset(TASK, seed=0)
+    assert (await env.step("take paper")).reward == 10
 
 
-def test_many_episodes_at_once_do_not_mix(pool):
+async def test_many_episodes_at_once_do_not_mix(pool):
     async def one(k):
         env = DetectiveEnv(pool)
         await env.reset(TASK, seed=k)
         commands = ["look"] * k + ["take paper", "w", "take gun"]
         return [(await env.step(command)).reward for command in commands]
 
-    async def main():
-        return await asyncio.gather(*(one(k) for k in range(8)))
-
-    assert asyncio.run(main()) == [[0.0] * k + [10.0, 0.0, 10.0] for k in range(8)]
+    found = await asyncio.gather(*(one(k) for k in range(8)))
+    assert found == [[0.0] * k + [10.0, 0.0, 10.0] for k in range(8)]
 
 
 def test_pool_ends_cleanly(shared, monkeypatch, tmp_path):

@@ -45,15 +45,13 @@ async def play(shop, tasks):
     return sorted(trajectories, key=lambda trajectory: trajectory.task.task_id)
 
 
-def test_over_a_socket_everything_is_the_same():
+async def test_over_a_socket_everything_is_the_same():
     embedded = EmbeddedShop()
     tasks = [task_from_row(row) for row in webshop_tasks(2000, 2008, shop=embedded)]
 
-    async def main():
-        async with serving(embedded) as url:
-            return await play(shop_at(f"{url}/"), tasks), await play(LocalShop(embedded.get), tasks)
-
-    over_http, in_process = asyncio.run(main())
+    async with serving(embedded) as url:
+        over_http = await play(shop_at(f"{url}/"), tasks)
+    in_process = await play(LocalShop(embedded.get), tasks)
     assert over_http == in_process
     assert all(trajectory.reward is not None for trajectory in over_http)
 
@@ -146,7 +144,7 @@ def test_a_server_that_goes_away_ends_the_run():
         asyncio.run(main())
 
 
-def test_one_failure_leaves_the_other_episodes_alone():
+async def test_one_failure_leaves_the_other_episodes_alone():
     embedded = EmbeddedShop(0, 50)
     tasks = [task_from_row(row) for row in webshop_tasks(1, 5, shop=embedded)]
 
@@ -158,11 +156,8 @@ def test_one_failure_leaves_the_other_episodes_alone():
     app = web.Application()
     app.router.add_get("/{path:.*}", get)
 
-    async def main():
-        async with serving(None, app) as url:
-            return await play(shop_at(url), tasks)
-
-    trajectories = asyncio.run(main())
+    async with serving(None, app) as url:
+        trajectories = await play(shop_at(url), tasks)
     assert [trajectory.error is None for trajectory in trajectories] == [True, False, True, True]
     failed = trajectories[1]
     assert (failed.stop_reason, failed.error.status, failed.error.turn) == (StopReason.WORLD_FAILED, 500, 1)

@@ -214,7 +214,7 @@ def test_no_page_tells_the_goal_before_the_end(shop):
     assert "Your score" not in html
 
 
-def test_the_server_says_what_the_shop_says(shop):
+async def test_the_server_says_what_the_shop_says(shop):
     from tests.worlds.webshop.conftest import serving
 
     paths = [
@@ -223,15 +223,12 @@ def test_the_server_says_what_the_shop_says(shop):
         "/nothing/at",
     ]
 
-    async def main():
-        async with serving(shop) as url, aiohttp.ClientSession() as session:
-            replies = []
-            for path in paths:
-                async with session.get(f"{url}{path}") as response:
-                    replies.append((response.status, await response.text()))
-            return replies
-
-    start, found, nothing = asyncio.run(main())
+    async with serving(shop) as url, aiohttp.ClientSession() as session:
+        replies = []
+        for path in paths:
+            async with session.get(f"{url}{path}") as response:
+                replies.append((response.status, await response.text()))
+        start, found, nothing = replies
     assert start == (200, shop.get(paths[0]))
     assert nothing[0] == 404
     assert found[0] == 200
