@@ -81,33 +81,60 @@ class Decoder:
         self._takes_positions = "position_ids" in parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
 
-    def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
-        """Yield after every token the rows that ended with it, as (place in `requests`, what was written)."""
-        batch = self._start(requests)
-        while True:
-            yield batch.write(self._end_ids, self._ends)
-            if not batch.living:
-                return
-            with torch.inference_mode():  # read the tokens that were written last
-                tokens_P = batch.part()
-                batch.mask_PT = torch.cat([batch.mask_PT, torch.ones_like(batch.mask_PT[:, :1])], dim=1)
-                batch.logits_PV, batch.cache = self._forward(tokens_P[:, None], batch.mask_PT, batch.cache)
-
     @torch.inference_mode()
-    def _start(self, requests: Sequence[Request]) -> _Batch:
-        """Read the distinct prompts beside each other."""
-        places = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt_ids for r in requests))}
-        if read := self._prefill(list(places)):
-            logits_PV, mask_PT, cache = read
-        else:
-            width, device = max(map(len, places)), self._model.device
-            ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in places], device=device)
-            mask_PT = torch.tensor(
-                [[0] * (width - len(ids)) + [1] * len(ids) for ids in places], device=device
-            )
-            logits_PV, cache = self._forward(ids_PT, mask_PT, None)
+    def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
+        """Yield after every token the rows that ended with it, as (place in `requests`, what was written).
+
+        Rows that have written the same after the same prompt are one text of the tensors: `living` maps a
+        request that has not ended to its text.
+        """
+        texts = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt_ids for r in requests))}
+        living = {place: texts[request.prompt_ids] for place, request in enumerate(requests)}
+        logits_PV, mask_PT, cache = self._prefill(list(texts)) or self._read(list(texts))
         with_room(cache)
-        return _Batch(requests, [places[r.prompt_ids] for r in requests], logits_PV, mask_PT, cache)
+        device, length = logits_PV.device, max(request.max_new_tokens for request in requests)
+        draws_BN = torch.stack([draws_of(request, length) for request in requests]).to(device)
+        ids, logprobs = [list[int]() for _ in requests], [list[float]() for _ in requests]
+        for written in range(length):
+            rows_B, texts_B = torch.tensor([list(living), list(living.values())], device=device)
+            logps_BV = logits_PV.float().log_softmax(dim=-1)[texts_B]
+            asked = [requests[place] for place in living]
+            tokens_B, logprobs_B = write_tokens(logps_BV, asked, draws_BN[rows_B, written])
+            finished = []
+            for place, token, logprob in zip(living, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
+                ids[place].append(token)
+                logprobs[place].append(logprob)
+                ended = token in self._end_ids or self._ends(ids[place])
+                if ended or written + 1 == requests[place].max_new_tokens:
+                    finished.append((place, Written(tuple(ids[place]), tuple(logprobs[place]), ended)))
+            for place, _ in finished:
+                del living[place]
+            yield finished
+            if not living:
+                return
+            # where rows of one text go on differently, each way is a text; texts without a row are dropped
+            # when half of them have none: copying the cache costs, too
+            ways = {place: (text, ids[place][-1]) for place, text in living.items()}
+            numbers = {way: number for number, way in enumerate(dict.fromkeys(ways.values()))}
+            going, tokens = zip(*numbers, strict=True)
+            if len(set(going)) == len(going) > len(mask_PT) // 2:
+                tokens_P = torch.zeros(len(mask_PT), dtype=torch.int64, device=device)
+                tokens_P[list(going)] = torch.tensor(tokens, device=device)
+            else:
+                keep_P, tokens_P = torch.tensor([going, tokens], device=device)
+                mask_PT = mask_PT[keep_P]
+                cache.batch_select_indices(keep_P)
+                living = {place: numbers[way] for place, way in ways.items()}
+            mask_PT = torch.cat([mask_PT, torch.ones_like(mask_PT[:, :1])], dim=1)
+            logits_PV, cache = self._forward(tokens_P[:, None], mask_PT, cache)
+
+    def _read(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
+        """Read prompts beside each other."""
+        width, device = max(map(len, prompts)), self._model.device
+        ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in prompts], device=device)
+        mask_PT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
+        logits_PV, cache = self._forward(ids_PT, mask_PT, None)
+        return logits_PV, mask_PT, cache
 
     def _forward(self, ids_BT: Tensor, mask_BT: Tensor, cache: Any) -> tuple[Tensor, Any]:
         """Logits after the last position, and the cache."""
@@ -121,77 +148,6 @@ class Decoder:
             **self._last_only,
         )
         return output.logits[:, -1], output.past_key_values
-
-
-class _Batch:
-    """The rows that are being written.
-
-    Rows that have written the same after the same prompt are one text of the tensors: `living` maps a request
-    that has not ended to its text.
-    """
-
-    def __init__(
-        self,
-        requests: Sequence[Request],
-        texts: Sequence[int],
-        logits_PV: Tensor,
-        mask_PT: Tensor,
-        cache: Any,
-    ) -> None:
-        self.logits_PV, self.mask_PT, self.cache = logits_PV, mask_PT, cache
-        self.living = dict(enumerate(texts))
-        self._requests = requests
-        self._ids: list[list[int]] = [[] for _ in requests]
-        self._logprobs: list[list[float]] = [[] for _ in requests]
-        length = max(request.max_new_tokens for request in requests)
-        draws_BN = torch.stack([draws_of(request, length) for request in requests])
-        self._draws_BN = draws_BN.to(logits_PV.device)
-        self._written = 0
-
-    @torch.inference_mode()
-    def write(
-        self, end_ids: frozenset[int], ends: Callable[[Sequence[int]], bool]
-    ) -> list[tuple[int, Written]]:
-        """Choose one token for each row; return the rows that end with it."""
-        rows_B, texts_B = torch.tensor(
-            [list(self.living), list(self.living.values())], device=self.logits_PV.device
-        )
-        tokens_B, logprobs_B = write_tokens(
-            self.logits_PV.float().log_softmax(dim=-1)[texts_B],
-            [self._requests[place] for place in self.living],
-            self._draws_BN[rows_B, self._written],
-        )
-        self._written += 1
-        finished = []
-        for place, token, logprob in zip(self.living, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
-            self._ids[place].append(token)
-            self._logprobs[place].append(logprob)
-            ended = token in end_ids or ends(self._ids[place])
-            if ended or self._written == self._requests[place].max_new_tokens:
-                written = Written(tuple(self._ids[place]), tuple(self._logprobs[place]), ended)
-                finished.append((place, written))
-        for place, _ in finished:
-            del self.living[place]
-        return finished
-
-    def part(self) -> Tensor:
-        """The next token of every text [P]; where rows of one text go on differently, each way is a text.
-
-        Texts without a row are dropped when half of them have none: copying the cache costs, too.
-        """
-        ways = {place: (text, self._ids[place][-1]) for place, text in self.living.items()}
-        places = {way: place for place, way in enumerate(dict.fromkeys(ways.values()))}
-        texts, tokens = zip(*places, strict=True)
-        device, count = self.mask_PT.device, len(self.mask_PT)
-        if len(set(texts)) == len(texts) > count // 2:
-            tokens_P = torch.zeros(count, dtype=torch.int64, device=device)
-            tokens_P[list(texts)] = torch.tensor(tokens, device=device)
-            return tokens_P
-        keep_P = torch.tensor(texts, device=device)
-        self.mask_PT = self.mask_PT[keep_P]
-        self.cache.batch_select_indices(keep_P)
-        self.living = {place: places[way] for place, way in ways.items()}
-        return torch.tensor(tokens, device=device)
 
 
 def write_tokens(logps_BV: Tensor, requests: Sequence[Request], draws_B: Tensor) -> tuple[Tensor, Tensor]:
