@@ -143,23 +143,19 @@ class Reading:
             states[one.slot, :, None, first : one.end].expand(heads, groups, -1, -1) for states in memory
         )
         whole = one.begin == 0 and one.end <= window
+        key = (one.begin, one.end, first, window)
+        if not whole and key not in self._masks:  # which tokens see which [n, T]; the same for all layers
+            distance_nT = torch.arange(one.begin, one.end)[:, None] - torch.arange(first, one.end)
+            self._masks[key] = ((distance_nT >= 0) & (distance_nT < window)).to(self._device)
         found_HGnD = scaled_dot_product_attention(
             query_nHGD.permute(1, 2, 0, 3),
             keys,
             values,
-            attn_mask=None if whole else self._mask(one.begin, one.end, first, window),
+            attn_mask=None if whole else self._masks[key],
             is_causal=whole,
             scale=scale,
         )
         return found_HGnD.permute(2, 0, 1, 3)
-
-    def _mask(self, begin: int, end: int, first: int, window: int) -> Tensor:
-        """Whether the tokens from `begin` see those from `first` [n, T]; the same for all layers."""
-        key = (begin, end, first, window)
-        if key not in self._masks:
-            distance_nT = torch.arange(begin, end)[:, None] - torch.arange(first, end)
-            self._masks[key] = ((distance_nT >= 0) & (distance_nT < window)).to(self._device)
-        return self._masks[key]
 
     def _worth_joining(self, memory: tuple[Tensor, Tensor], window: int) -> bool:
         """Whether reading all that lies between the texts costs less than a call for each of them."""
