@@ -30,10 +30,8 @@ def curves(folder):
 
     read = EventAccumulator(str(folder))
     read.Reload()
-    return {
-        name: [(one.step, pytest.approx(one.value, rel=1e-3)) for one in read.Scalars(name)]
-        for name in read.Tags()["scalars"]
-    }
+    points = {name: read.Scalars(name) for name in read.Tags()["scalars"]}
+    return {n: [(one.step, pytest.approx(one.value, rel=1e-3)) for one in points[n]] for n in points}
 
 
 @recorded("count")

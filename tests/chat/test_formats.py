@@ -15,18 +15,9 @@ from sweet_rl.chat import (
     load_tokenizer,
     with_system,
 )
+from sweet_rl.chat import reflect_format as texts
 from sweet_rl.chat.formats import LastObservation, WholeTranscript, model_path
-from sweet_rl.chat.reflect_format import (
-    ACTION_MARKER,
-    ANALYSE_MARKER,
-    CHOICES,
-    cut_reflection,
-    policy_prompt,
-    reflection_prompt,
-    resolve_label,
-    sft_texts,
-    split_prompt,
-)
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, CHOICES, policy_prompt, split_prompt
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message
 from sweet_rl.worlds import world_of
@@ -41,11 +32,8 @@ def test_chat_template_golden(shared):
     chat = TokenizerChat.from_pretrained((folder / golden["tokenizer"]).resolve())
     histories = [history for history in golden["histories"] if history is not None]
     expected = [prompt for prompt in golden["expected"]["formatted_prompts"] if prompt is not None]
-    rendered = [
-        chat.render(with_system(golden["agent_prompt"], [Message(m["role"], m["content"]) for m in history]))
-        for history in histories
-    ]
-    assert rendered == expected
+    said = [[Message(m["role"], m["content"]) for m in history] for history in histories]
+    assert [chat.render(with_system(golden["agent_prompt"], messages)) for messages in said] == expected
 
 
 def test_loop_golden_prompts(shared):
@@ -96,9 +84,8 @@ def test_system_text_stays_where_the_template_takes_it():
 
 
 def test_a_template_that_refuses_the_dialogue_is_named():
-    template = (
-        "{% if messages | length > 2 %}{{ raise_exception('too many') }}{% endif %}{{ messages[0].content }}"
-    )
+    many = "{% if messages | length > 2 %}{{ raise_exception('too many') }}{% endif %}"
+    template = many + "{{ messages[0].content }}"
     with pytest.raises(UsageError, match="roles user, assistant, user: too many"):
         TokenizerChat(tiny_tokenizer(template)).render([USER, REPLY, USER])
 
@@ -263,16 +250,12 @@ def test_labels():
 def test_explore_training_texts(recorded):
     """From the recorded plain text: prompt and label; the two others follow from it."""
     golden = recorded["gen_sft_auto_explore"]
-    for plain, reflected, policy in zip(
-        *(golden[file] for file in ("sft.jsonl", "sft_reflection.jsonl", "sft_policy.jsonl")), strict=True
-    ):
-        text, label = plain["text"].split(ACTION_MARKER)
-        reflection = reflected["text"].split(ANALYSE_MARKER)[1]
-        assert sft_texts(text, EXPLORE, reflection, label) == (
-            plain["text"],
-            reflected["text"],
-            policy["text"],
-        )
+    files = ("sft.jsonl", "sft_reflection.jsonl", "sft_policy.jsonl")
+    for rows in zip(*(golden[file] for file in files), strict=True):
+        plain, reflected, policy = (row["text"] for row in rows)
+        text, label = plain.split(ACTION_MARKER)
+        reflection = reflected.split(ANALYSE_MARKER)[1]
+        assert texts.sft_texts(text, EXPLORE, reflection, label) == (plain, reflected, policy)
 
 
 def test_the_recorded_prompt_of_a_game(shared):
@@ -285,11 +268,8 @@ def test_the_recorded_prompt_of_a_game(shared):
 
 def test_prompts_by_hand():
     text = "You see this.\nThe actions you can take now is:\nAction 0: stay\n"
-    assert split_prompt(text, TAXI) == (
-        "You see this.",
-        "\nThe actions you can take now is:\nAction 0: stay\n",
-    )
-    assert reflection_prompt(text, TAXI) == "You see this. # Analyze:\n"
+    assert split_prompt(text, TAXI) == ("You see this.", text.removeprefix("You see this."))
+    assert texts.reflection_prompt(text, TAXI) == "You see this. # Analyze:\n"
     assert policy_prompt(text, TAXI) == f"{text} # Action:\n"
     assert policy_prompt(text, TAXI, "", instruction="Hi") == (
         "Hi\nYou see this. # Analyze:\n\nThe actions you can take now is:\nAction 0: stay\n # Action:\n"
@@ -303,8 +283,8 @@ def test_the_list_is_the_last_one_in_the_text():
 
 
 def test_a_reflection_ends_where_it_acts():
-    assert cut_reflection("Go on. # Action:\n3 # Action: 4") == "Go on. "
-    assert cut_reflection("Go on.") == "Go on."
+    assert texts.cut_reflection("Go on. # Action:\n3 # Action: 4") == "Go on. "
+    assert texts.cut_reflection("Go on.") == "Go on."
 
 
 @pytest.mark.parametrize(
@@ -316,4 +296,4 @@ def test_a_reflection_ends_where_it_acts():
     ],
 )
 def test_labels_as_agents_write_them(said, label):
-    assert resolve_label(said, {"0": "cat a.b", "1": "id x"}) == label
+    assert texts.resolve_label(said, {"0": "cat a.b", "1": "id x"}) == label

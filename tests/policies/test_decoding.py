@@ -18,9 +18,9 @@ def model(request):
     return AutoModelForCausalLM.from_pretrained(request.getfixturevalue(request.param)).eval()
 
 
-def decode(model, requests, end_ids=()):
+def decode(model, requests, end_ids=(), **options):
     written = {}
-    for finished in Decoder(model, end_ids)(requests):
+    for finished in Decoder(model, end_ids, **options)(requests):
         written.update(finished)
     return [written[place] for place in range(len(requests))]
 
@@ -70,9 +70,8 @@ def test_rows_end_by_an_end_token_or_by_their_limit_while_others_go_on(model):
     free = [row.token_ids for row in decode(model, requests(1.0, length=20))]
     end = free[0][3]  # so that the first row ends early, and perhaps others
     limits = (20, 20, 7, 20, 1)
-    asked = [
-        Request(ids, limit, 1.0, seed) for seed, (ids, limit) in enumerate(zip(PROMPTS, limits, strict=True))
-    ]
+    pairs = enumerate(zip(PROMPTS, limits, strict=True))
+    asked = [Request(ids, limit, 1.0, seed) for seed, (ids, limit) in pairs]
     for ids, limit, row in zip(free, limits, decode(model, asked, {end}), strict=True):
         expected = ids[: ids.index(end) + 1] if end in ids[:limit] else ids[:limit]
         assert row.token_ids == expected
@@ -151,13 +150,9 @@ def test_keep_likeliest_row_by_row():
 
 def test_rows_end_where_their_tokens_say_so(model):
     free = decode(model, requests(1.0, length=20))
-    written = {}
-    for finished in Decoder(model, (), ends=lambda ids: len(ids) == 3)(requests(1.0, length=20)):
-        written.update(finished)
-    assert all(
-        written[place].token_ids == row.token_ids[:3] and written[place].ended
-        for place, row in enumerate(free)
-    )
+    cut = decode(model, requests(1.0, length=20), ends=lambda ids: len(ids) == 3)
+    assert [row.token_ids for row in cut] == [row.token_ids[:3] for row in free]
+    assert all(row.ended for row in cut)
 
 
 class Reader:
@@ -199,9 +194,8 @@ class Reader:
 
 
 def common(one, other):
-    return next(
-        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 @pytest.mark.parametrize("max_bytes", [1e9, 5000, 0])

@@ -345,9 +345,7 @@ def test_models_that_cannot_be_read_in_slots_are_known(model):
 def test_a_wrong_answer_of_the_attention_is_noticed(llama, monkeypatch):
     assert serves(llama)
     right = slots.Reading.attend
-    monkeypatch.setattr(
-        slots.Reading, "attend", lambda self, *given: right(self, *given[:3], given[3] / 2, given[4])
-    )
+    monkeypatch.setattr(slots.Reading, "attend", lambda *given: right(*given[:4], given[4] / 2, given[5]))
     assert not serves(llama)
 
 

@@ -42,9 +42,8 @@ def seen(monkeypatch):
 
 
 def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_llama, observe, seen):
-    (generation,) = play(
-        TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5), observe("Hi.")
-    )
+    policy = TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5)
+    (generation,) = play(policy, observe("Hi."))
     assert generation.input.startswith(f"{BEGIN}<|header|>system<|end_header|>\n\nRules.")
     assert generation.input.endswith("<|header|>assistant<|end_header|>\n\n")
     tokenizer = tiny_tokenizer()
