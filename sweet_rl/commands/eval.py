@@ -170,6 +170,7 @@ class EvalRun:
     source: str
     tasks: Sequence[Task]
     folder: Path
+    repair: str
     grading: Callable[..., None]
 
     def simulation(self, path: Path, *, anew: bool = True) -> SimulationFlags:
@@ -179,11 +180,6 @@ class EvalRun:
         shared = {one.name: getattr(flags, one.name) for one in flags_of(PlayingFlags)}
         kept = {"to_continue": path.exists() and not overwrite, "overwrite": overwrite, "max_failed": 1.0}
         return SimulationFlags(input_path=self.source, output_path=str(path), **shared | kept)
-
-    @property
-    def repair(self) -> str:
-        """What a person can do about a folder that was made another way."""
-        return f"Use what the first run in {str(self.folder)!r} had, or name another --output_dir."
 
     def play(self, cast: Cast, path: Path, name: str = "") -> None:
         """Play what is missing in a file, and episodes that failed again, so often as is allowed."""
@@ -236,7 +232,8 @@ def run(flags: EvalFlags, cast: Cast) -> None:
         offered | {"unsafe_no_sandbox": cast.agent.unsafe_no_sandbox, "quiet": flags.quiet},
     )
     folder = Path(flags.output_dir or Path("evals", _folder_name(flags, cast, source)))
-    this, path = EvalRun(flags, source, tasks, folder, grading), folder / EPISODES
+    repair = f"Use what the first run in {str(folder)!r} had, or name another --output_dir."
+    this, path = EvalRun(flags, source, tasks, folder, repair, grading), folder / EPISODES
     files, casts = {path: cast}, {}
     for name in bound_names(flags.bounds, world):
         casts[name] = replace(cast, agent=replace(cast.agent, agent="scripted", agent_model=name))

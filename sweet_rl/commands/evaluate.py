@@ -169,7 +169,6 @@ class GradedFile:
                 row["reward"], self._changed = None, True
 
     def counts(self, index: int) -> bool:
-        """Whether the row is of an episode that did not fail."""
         return not self.trajectories[index].failed
 
     def update(self, index: int, fields: Mapping[str, Json]) -> None:

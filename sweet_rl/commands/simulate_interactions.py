@@ -329,7 +329,6 @@ class Session:
         bar.set_postfix_str(", ".join(words), refresh=False)
 
     def close(self) -> None:
-        """Leave the last state on the screen."""
         self.show()
         self._bar.close()
 

@@ -6,7 +6,6 @@ an agent earns the same in any tool, and is shown what a policy may see.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import typing
@@ -15,16 +14,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import as_json, with_system
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError, no_such
 from sweet_rl.flags import flag, no_flag
 from sweet_rl.flags.shared import NumTasks, Seeded, Tasks, WorldName
-from sweet_rl.interface.grades import grading_as_they_end, grading_of
-from sweet_rl.interface.parts import options_for, tasks_for
 from sweet_rl.players import PLACE_FLAGS, HumanFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.rollout import Episode, LiveEpisode
@@ -43,6 +39,9 @@ from sweet_rl.types import (
     derive_seed,
 )
 from sweet_rl.worlds import Options, World, first_for, world_of
+
+if TYPE_CHECKING:
+    from sweet_rl.batching import MicroBatcher
 
 Made = TypeVar("Made")
 
@@ -207,6 +206,8 @@ class SteppedEpisode:
 
 def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
     """The world, and the tasks that will be played."""
+    from sweet_rl.interface.parts import tasks_for  # loads what help does without
+
     world = world_of(choice.world)
     return world, tasks_for(world, choice.tasks, choice.num_tasks)
 
@@ -220,6 +221,9 @@ async def open_world(
     `user` is who answers, as an object that its owner closes; `begun` counts the repeats of each task, where
     it was open before.
     """
+    from sweet_rl.interface.grades import grading_as_they_end, grading_of
+    from sweet_rl.interface.parts import options_for
+
     world, tasks = tasks_of(choice)
     options = options_for(world, choice.options)
     human = HumanFlags(env_model=choice.human, env_base_url=choice.human_url).or_scripted(world)
@@ -289,6 +293,8 @@ class SharedWorld:
     """A world that is open while anyone plays in it; a task's repeats are counted on when it opens again."""
 
     def __init__(self, choice: WorldChoice) -> None:
+        import asyncio
+
         self._choice = choice
         self._begun: Counter[str] = Counter()
         self._players = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -118,6 +117,8 @@ def asked_games(rng: Random, *, games: int = 200, skill: float = 0.3) -> list[Te
         async with world.open(world.options(), ObjectOracle()) as make_env:
             episodes = schedule(tasks, games, seed=rng.getrandbits(31))
             await rollout(episodes, make_env=make_env, policy=asker, on_finished=keep, concurrency=1)
+
+    import asyncio  # which is not loaded for help
 
     asyncio.run(play())
     rng.shuffle(played)

@@ -64,7 +64,6 @@ class Playing(NamedTuple):
 
     @property
     def who_answers(self) -> str:
-        """Its name."""
         return "nobody" if self.user is None else self.user.name
 
     def provenance(self, settings: Mapping[str, Json]) -> dict[str, Json]:
@@ -109,7 +108,6 @@ class Cast:
             raise UsageError(self.words(str(error))) from error.__cause__
 
     def check(self) -> None:
-        """Find what is wrong with agent and human before anything starts."""
         self.check_human()
         self.check_agent()
 
@@ -348,7 +346,6 @@ class Cast:
 
     @property
     def simulated(self) -> bool:
-        """Whether a simulated human answers: neither an oracle nor the world itself."""
         return self.world.user.by == "human"
 
     @property
