@@ -12,6 +12,7 @@ from itertools import pairwise
 from random import Random
 
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.objects.language import ENGLISH, set_of
 from sweet_rl.mini.objects.oracle import NO, YES, answer, sections
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
@@ -27,12 +28,7 @@ MOST_WORDS = 20
 _NEARLY_BEST_BITS = 0.05
 """Questions whose information is within this of the best are as good; which is asked is drawn."""
 
-_BARE = frozenset(
-    (
-        *("pants", "shoes", "boots", "socks", "scissors", "peas", "gloves", "pliers", "paper"),
-        *("toothpaste", "spinach", "corn", "broccoli", "celery", "glue", "lego"),
-    )
-)
+_BARE = set_of(ENGLISH["bare"])
 
 
 def make_player(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 LONGEST = 300
 """Characters of a question that are read; a longer one is not understood."""
@@ -23,12 +24,16 @@ def set_of(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_ENGLISH = tomllib.loads(files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
-SOFT = set_of(_ENGLISH["soft"])
+ENGLISH: dict[str, Any] = tomllib.loads(
+    files(__package__).joinpath("english.toml").read_text(encoding="utf-8")
+)
+"""The tables of words."""
+
+SOFT = set_of(ENGLISH["soft"])
 """Words that a phrase may have between its own, and that say nothing alone."""
 
-_FORMS: dict[str, str] = {form: word for word, forms in _ENGLISH["forms"].items() for form in forms.split()}
-_KEPT = set_of(_ENGLISH["kept"])
+_FORMS: dict[str, str] = {form: word for word, forms in ENGLISH["forms"].items() for form in forms.split()}
+_KEPT = set_of(ENGLISH["kept"])
 
 
 @lru_cache(maxsize=1 << 14)

@@ -10,69 +10,31 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, reduce
 from importlib.resources import files
 from itertools import takewhile
+from operator import itemgetter
 from typing import NamedTuple
 
 from sweet_rl.errors import DataError, EpisodeError
-from sweet_rl.mini.objects.language import Phrases, Word, longest, read_words, set_of
+from sweet_rl.mini.objects.language import ENGLISH, Phrases, Word, longest, read_words, set_of
 from sweet_rl.types import Failure, StopReason, UserContext, UserReply
 
 YES, NO, INVALID = "Yes.", "No.", "Invalid Question."
 """The three published answers."""
 
-_ASKING = set_of("what which who whom whose where when why how whats")
-_ARTICLES = set_of("a an the your my another one")
-_PARTS_OF = set_of("the its their")
-_PEOPLE = set_of("people person human humans persons you i we someone somebody anyone everyone")
-_PLACES = set_of(
-    "in inside on at from near around under into outside over onto within out off up to by through"
+_ASKING, _ARTICLES, _PARTS_OF, _PEOPLE, _PLACES = map(
+    set_of, itemgetter("asking", "articles", "parts_of", "people", "places")(ENGLISH)
 )
-_PREDICATES = {
-    **dict.fromkeys(set_of("be is are was were being been"), "be"),
-    **dict.fromkeys(set_of("do does did can could would will able should may might"), "do"),
-    **dict.fromkeys(set_of("use used uses useful using for help helps"), "for"),
-}
-_HAVING = set_of("hav with contain includ featur full fill cover")
-_MAKING = set_of("mak consist compos")
-_EMPTY = set_of(
-    "find see keep locate locat go come look seem belong need require requir mean design intend serv "
-    "good easy like possible available piec sort kind form typ put place stor purpos material "
-    "substance mainly involv relat associat top bottom end sid middl"
-)
-_OPPOSITES = [
-    set_of(pair)
-    for pair in (
-        *("hot cold", "big small", "larg small", "big littl", "soft hard", "heavy light"),
-        *("aliv dead", "natural manmad", "natural artificial", "cheap expensiv", "sharp dull"),
-        *("fast slow", "long short", "wet dry", "aliv inanimat", "rough smooth", "loud quiet"),
-        *("mal femal", "man woman", "old new"),
-    )
-]
-_WHERE = {
-    "be": ("be", "any", "names", "of", "use"),
-    "do": ("do", "any", "use", "be"),
-    "use": ("use", "any"),
-    "for": ("for", "use", "any"),
-    "have": ("have",),
-    "of": ("of", "any"),
-}
+_HAVING, _MAKING, _EMPTY, _UNITS = map(set_of, itemgetter("having", "making", "empty", "units")(ENGLISH))
+_OPPOSITES = list(map(set_of, ENGLISH["opposites"]))
+_PREDICATES = {word: kind for kind, words in ENGLISH["predicates"].items() for word in words.split()}
+_WHERE = {voice: names.split() for voice, names in ENGLISH["where"].items()}
 _BOOKS = ("any", "be", "of", "in", "on", "have", "do", "use", "for", "who", "names")
-_MORE: dict[str, tuple[str, Callable[[float, float], bool]]] = {
-    "bigger": ("bulk_l", operator.gt), "larger": ("bulk_l", operator.gt), "smaller": ("bulk_l", operator.lt),
-    "heavier": ("weight_kg", operator.gt), "lighter": ("weight_kg", operator.lt),
-    "longer": ("length_cm", operator.gt), "taller": ("length_cm", operator.gt),
-    "shorter": ("length_cm", operator.lt), "weigh more": ("weight_kg", operator.gt),
-    "weigh less": ("weight_kg", operator.lt), "less big": ("bulk_l", operator.lt),
-}  # fmt: skip
-_UNITS = set_of("centimeter cm foot gram inch kg kilo kilogram lb meter metre mile ounce pound ton yard")
-_NUMBERS = {
-    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10, "twelve": 12,
-    "twenty": 20, "fifty": 50, "hundred": 100, "thousand": 1000, "half": 0.5,
-}  # fmt: skip
+_MORE = ENGLISH["comparisons"]
+_NUMBERS = ENGLISH["numbers"]
 _SIZE = re.compile(r"(?P<length>\S+)cm (?P<bulk>\S+)L (?P<weight>\S+)kg")
 
 
@@ -339,7 +301,7 @@ class _Reading:
         head = " ".join(texts[:2]) if texts[0] in ("weigh", "weighs", "less", "more") else texts[0]
         head = head.replace("weighs", "weigh").replace("more heavy", "heavier")
         if head in _MORE and "than" in texts:
-            measure, holds = _MORE[head]
+            measure, holds = _MORE[head][0], getattr(operator, _MORE[head][1])
             start = place + texts.index("than") + 1
         elif texts[0] in ("fit", "fits") and _dictionaries()["any"].match(self.words, place) is None:
             measure, holds = "bulk_l", operator.lt
