@@ -82,8 +82,11 @@ class RenderFailed(Exception):
     """
 
     def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)  # alone: it can be pickled
         self.failure = failure
-        super().__init__(f"{failure.kind}: {failure.detail}")
+
+    def __str__(self) -> str:
+        return f"{self.failure.kind}: {self.failure.detail}"
 
 
 class Renderer(Protocol):

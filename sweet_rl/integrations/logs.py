@@ -124,7 +124,7 @@ def _trajectory_in(sample: Mapping[str, Any], played: Mapping[str, Any], path: P
     return trajectory_of(
         [_ours(one, path) for one in sample["messages"]],
         task_id=str(sample["id"]),
-        asked=asked if isinstance(asked, str) else "\n\n".join(_said(one["content"]) for one in asked),
+        asked=asked if isinstance(asked, str) else "\n\n".join(_text(one["content"]) for one in asked),
         target=target if isinstance(target, str) else "\n".join(target),
         sample_index=int(sample["epoch"]) - 1,
         reward=reward,
@@ -138,21 +138,11 @@ def _ours(one: Mapping[str, Any], path: Path) -> Message:
     if one["role"] == "tool" or one.get("tool_calls"):
         raise DataError("has calls of tools, which are no dialogue of texts", path=path, field="messages")
     if one["role"] != "assistant":
-        return Message(one["role"], _said(one["content"]))
+        return Message(one["role"], _text(one["content"]))
     parts = [] if isinstance(one["content"], str) else one["content"]
     thoughts = [part["reasoning"] for part in parts if part["type"] == "reasoning"]
-    said = _said(one["content"])
+    said = _text(one["content"])
     return AgentTurn("assistant", said, output=said, thoughts="\n\n".join(thoughts) or None)
-
-
-def _said(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(
-        part["text"] if part["type"] == "text" else f"[{part['type']}]"
-        for part in content
-        if part["type"] != "reasoning"
-    )
 
 
 def _reward(sample: Mapping[str, Any]) -> float | None:
@@ -303,14 +293,16 @@ def _messages(steps: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
             yield Message("user", told)
 
 
-def _text(content: Json) -> str:
-    """A text, or parts of which pictures and sounds are named."""
+def _text(content: Any) -> str:
+    """A text, or the texts of parts, of which thoughts are left out, and pictures and sounds are named."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(
-        part["text"] if part["type"] == "text" else f"[{part['type']}: {part['source']['path']}]"
-        for part in content
-    )
+    texts = []
+    for part in content:
+        if part["type"] != "reasoning":
+            named = f": {part['source']['path']}" if "source" in part else ""
+            texts.append(part["text"] if part["type"] == "text" else f"[{part['type']}{named}]")
+    return "\n".join(texts)
 
 
 VERSION = "ATIF-v1.7"

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.browsers import RenderedPage, RenderFailed, RenderSettings, open_renderer
-from sweet_rl.browsers.service import RenderService
 from sweet_rl.chat.formats import folder_of
 from sweet_rl.commands.evaluate_code import sandbox_of
 from sweet_rl.commands.rank_best_of_n import scorers_of
@@ -34,7 +33,7 @@ from sweet_rl.grading.hidden_tests import Reference
 from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.ranking import LoadedScorer
 from sweet_rl.tracking import Usage
-from sweet_rl.types import AgentTurn, Completion, Failure, Score, Task, Trajectory
+from sweet_rl.types import AgentTurn, Completion, Score, Task, Trajectory
 
 _ATTEMPTS = 3  # at one piece of work, and at starting workers: what kills three would kill the fourth
 _PROBE_S = 5.0  # for a machine of the cluster to accept a connection; Ray itself would wait for a minute
@@ -77,7 +76,7 @@ class Workers:
                     raise self._broken
                 return await asked
             except self._errors.RayTaskError as error:
-                if isinstance(error.cause, SweetRLError):
+                if isinstance(error.cause, SweetRLError | RenderFailed):
                     raise error.cause from None
                 raise
             except self._errors.RayError as error:
@@ -454,24 +453,6 @@ def grader_of(flags: Any) -> Iterator[RayGrader]:
 
 
 @dataclass(frozen=True, slots=True)
-class RenderingPart:
-    """The browsers that a worker process runs."""
-
-    service: RenderService
-
-    async def render(self, html: str) -> RenderedPage | Failure:
-        """See `sweet_rl.browsers.Renderer`; a page without picture is an answer, too."""
-        try:
-            return await self.service.render(html)
-        except RenderFailed as error:
-            return error.failure
-
-
-def _rendering_part(settings: RenderSettings) -> RenderingPart:
-    return RenderingPart(open_renderer(settings))
-
-
-@dataclass(frozen=True, slots=True)
 class RayRenderer:
     """A `Renderer` whose pages are drawn by whichever worker has the least to do."""
 
@@ -479,9 +460,7 @@ class RayRenderer:
 
     async def render(self, html: str) -> RenderedPage:
         """Render on a worker; raises `RenderFailed` with the reason where that fails."""
-        found: RenderedPage | Failure = await self.workers.ask("render", html)
-        if isinstance(found, Failure):
-            raise RenderFailed(found)
+        found: RenderedPage = await self.workers.ask("render", html)
         return found
 
     async def close(self) -> None:
@@ -491,6 +470,6 @@ class RayRenderer:
 @contextmanager
 def renderer_of(flags: Any, settings: RenderSettings, at_once: int) -> Iterator[RayRenderer]:
     """Workers with a few browsers each, and `at_once` pages in flight over all of them."""
-    build = partial(_rendering_part, settings)
+    build = partial(open_renderer, settings)
     with open_workers(flags, build, at_once=at_once, use_gpus=False) as workers:
         yield RayRenderer(workers)

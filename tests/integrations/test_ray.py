@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import pickle
 import re
 import secrets
 import shutil
@@ -27,7 +28,7 @@ from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.errors import DataError, EpisodeError, ServiceError, UsageError
 from sweet_rl.integrations import ray as over_ray
-from sweet_rl.integrations.ray import RayRenderer, RenderingPart, Workers, open_workers
+from sweet_rl.integrations.ray import Workers, open_workers
 from sweet_rl.records import replace_rows
 from sweet_rl.types import Failure, StopReason
 from tests.commands.test_evaluate_code import make_row
@@ -176,21 +177,9 @@ def test_rendering_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, 
     assert all(row["floors"]["blank page"] for row in rows_of(ray / "runs.jsonl"))
 
 
-def test_a_page_without_picture_is_an_answer_from_over_there():
-    class Over:
-        async def ask(self, method, html):
-            assert (method, html) == ("render", "<p>")
-            return await RenderingPart(Service()).render(html)
-
-    class Service:
-        protection = ""
-
-        async def render(self, html):
-            raise RenderFailed(Failure("timeout", html))
-
-    with pytest.raises(RenderFailed) as caught:
-        asyncio.run(RayRenderer(Over()).render("<p>"))
-    assert caught.value.failure == Failure("timeout", "<p>")
+def test_why_a_page_gives_no_picture_comes_from_over_there():
+    error = pickle.loads(pickle.dumps(RenderFailed(Failure("timeout", "<p>"))))
+    assert (error.failure, str(error)) == (Failure("timeout", "<p>"), "timeout: <p>")
 
 
 def test_ctrl_c_says_how_to_go_on(models, ray_flags, tmp_path, capsys):
