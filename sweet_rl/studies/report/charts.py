@@ -23,6 +23,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from sweet_rl.studies.report import words
 from sweet_rl.studies.report.words import Write
 from sweet_rl.studies.results import Axes, Ending, Points
 from sweet_rl.viewer.export import static_text
@@ -69,19 +70,14 @@ class Row(NamedTuple):
 
 
 def learning(
-    label: str,
-    series: Sequence[Series],
-    levels: Sequence[tuple[str, float]],
-    shown: Axes,
-    write: Write,
-    format_value: Write,
+    label: str, series: Sequence[Series], levels: Sequence[tuple[str, float]], shown: Axes
 ) -> Markup:
     """A large chart of curves: means, strong, over a standard error to each side; single seeds faint.
 
     Levels (title, value) are lines across it; where something else is measured from there on, a line says
     what.
     """
-    lines = len(series) + len(levels)
+    lines, write_value = len(series) + len(levels), words.writer(shown.unit)
 
     def draw(axes: Any, width: int) -> None:
         for mark, each in reversed(list(zip(cycle(_MARKS), series, strict=False))):  # the first on top
@@ -91,11 +87,11 @@ def learning(
                 axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.14, linewidth=0)
                 for curve in each.curves:
                     axes.plot(*zip(*curve, strict=True), color=colour, alpha=0.35, linewidth=0.8)
-            label = f"{each.title} {format_value(mean[-1])}"
+            label = f"{each.title} {write_value(mean[-1])}"
             marker = mark if len(steps) <= _FEW_POINTS else None
             axes.plot(steps, mean, color=colour, linewidth=2, marker=marker, markersize=6, label=label)
         for dashes, (title, value) in zip(cycle(_DASHES), levels, strict=False):
-            label = f"{title} {format_value(value)}"
+            label = f"{title} {write_value(value)}"
             axes.axhline(value, color=_HEX["muted"], linestyle=dashes, linewidth=1, label=label)
         for begin, name in shown.changes:
             axes.axvline(begin, color=_HEX["line-strong"], linewidth=1)
@@ -108,7 +104,7 @@ def learning(
         axes.set_title(shown.title)
         if axes.dataLim.ymin >= 0:
             axes.set_ylim(0, axes.dataLim.ymax * (1.13 if shown.changes else 1.05) or 1)
-        _ticks(axes.yaxis, write)
+        _ticks(axes.yaxis, words.tick(shown.unit))
         columns = 4 if width > _NARROW else 1
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1.06), "ncols": columns}
         axes.legend(**place, frameon=False, borderaxespad=0, handlelength=1.4)
@@ -160,20 +156,19 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
     return _both(draw, f"{label}: {described}", lambda width: 62 + (32 if width == _WIDE else 54) * len(rows))
 
 
-def panel(label: str, curve: Points, shown: Axes, colour: str, write: Write, format_value: Write) -> Markup:
+def panel(label: str, curve: Points, shown: Axes, colour: str) -> Markup:
     """One curve: every point faint, a mean over a fifteenth of it strong, its last value at its end."""
     steps, values = (np.array(each) for each in zip(*curve, strict=True))
     smooth = smoothed(values)
+    last = words.writer(shown.unit)(smooth[-1])
 
     def draw(axes: Any) -> None:
         axes.plot(steps, values, color=_HEX[colour], alpha=0.28, linewidth=0.8)
         axes.plot(steps, smooth, color=_HEX[colour], linewidth=1.8)
-        axes.annotate(
-            format_value(smooth[-1]), (steps[-1], smooth[-1]), (4, 0), textcoords="offset points", va="center"
-        )
+        axes.annotate(last, (steps[-1], smooth[-1]), (4, 0), textcoords="offset points", va="center")
         axes.set_title(shown.title)
         axes.set_xlabel(shown.along)
-        _ticks(axes.yaxis, write, 4)
+        _ticks(axes.yaxis, words.tick(shown.unit), 4)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 
     return _svg(draw, f"{label}: {shown.title}", 320, 180)

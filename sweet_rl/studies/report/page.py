@@ -232,8 +232,7 @@ def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
             for title, name in named
             if (mean := means.get(name)) is not None and name not in drawn
         ]
-    write, format_value = words.tick(axes.unit), words.writer(axes.unit)
-    return charts.learning(part.title, series, levels, axes, write, format_value)
+    return charts.learning(part.title, series, levels, axes)
 
 
 def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:
@@ -357,7 +356,7 @@ def _training(part: Comparison, given: Mapping[str, str]) -> list[Any]:
         curves = method.runs[0].curves if method.runs else {}
         colour, label = given[method.name], f"{part.title}, {method.title}"
         drawn = [
-            charts.panel(label, curve, axes, colour, words.tick(axes.unit), words.writer(axes.unit))
+            charts.panel(label, curve, axes, colour)
             for axes in part.curves
             if not axes.main and (curve := curves.get(axes.name))
         ]
