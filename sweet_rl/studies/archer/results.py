@@ -42,11 +42,6 @@ SAVED: Final = [(text.format(level=LEVEL), slower, faster) for text, slower, fas
 GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
 """Games learned from when two iterations in a row have a mean return at the level, for the first time; all where none have."""
 
-_KEPT = (
-    *("iterations", "rollout_size", "warmup_iter", "epochs", "actor_epochs", "batch_size"),
-    *("grad_accum_steps", "gamma", "tau", "capacity", "normalize_advantages"),
-)
-
 
 def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     """Methods with their curves and measurements, and games before and after."""
@@ -75,7 +70,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         "games of the demonstrator": f"{study.teacher_games} a word, skill {study.skill:g}",
         "games to measure on": f"{study.test_games} a word",
         **{f"imitation: {name}": value for name, value in recipe.IMITATION.items()},
-        **{name: config[name] for name in _KEPT},
+        **{name: config[name] for name in TEXTS["shown"].split()},
     }
     for method, own in study.methods.items():
         settings |= {f"{TITLES[method][0]}: {name}": value for name, value in own.items()}
@@ -96,15 +91,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         settings=settings,
         provenance=provenance(),
         seconds=by_kind({**kinds, "measuring": None}, seconds),
-        notes=(
-            "All methods of a seed begin with the same policy and are measured on the same games.",
-            "A turn costs 1, the one that names the word nothing; a game ends after twenty turns at most.",
-            "A point of a curve is the mean return of an iteration's own games, by the games learned from before.",
-            TEXTS["notes"]["fits"],
-            TEXTS["notes"]["swap_test"],
-            "Greedy games of CHAI are those of its start: its candidates are then all alike.",
-            "Seconds are added up over runs; some of them ran at the same time.",
-        ),
+        notes=tuple(TEXTS["notes"]),
     )
 
 

@@ -82,12 +82,7 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
         settings=settings,
         provenance=provenance(),
         seconds=by_kind(kinds, seconds),
-        notes=(
-            "All policies of a seed are measured on the same games. Nothing was learned from these repositories and households; the taxi's games are drawn anew, from the same 300 starts.",
-            "Each seed has texts, models and test games of its own: an interval over seeds is one over tasks, too.",
-            "A curve follows the games that are played to learn from, a point an iteration: it may fall with a level.",
-            "Seconds are added up over runs; some of them ran at the same time.",
-        ),
+        notes=tuple(TEXTS["notes"]),
     )
 
 
