@@ -190,7 +190,12 @@ class EmbeddedShop:
             case ["item_page", session, asin, _, _, options]:
                 return _item_page(self.goal(session), self.product(asin), _options(options))
             case ["item_sub_page", session, asin, _, _, subpage, _] if subpage in SUBPAGES:
-                return _sub_page(self.goal(session), self.product(asin), subpage)
+                goal, product = self.goal(session), self.product(asin)
+                lines = (
+                    [product.description] if subpage == "Description" else getattr(product, subpage.lower())
+                )
+                text = "".join(f"<p>{escape(line)}</p>" for line in lines)
+                return _page(_instruction(goal), _buttons(["Back to Search", "< Prev"]), text)
             case ["done", session, asin, options]:
                 chosen, goal = _options(options), self.goal(session)
                 reward = score(self.product(asin), chosen, goal, self.product(goal.asin), compat=self.compat)
@@ -395,13 +400,6 @@ def _item_page(goal: Goal, product: Product, chosen: Mapping[str, str]) -> str:
         f"<h4>Rating: {product.rating:.1f}</h4>",
         _buttons([*SUBPAGES, "Buy Now"]),
     )
-
-
-def _sub_page(goal: Goal, product: Product, name: str) -> str:
-    """What there is to read about a product under one of `SUBPAGES`."""
-    lines = [product.description] if name == "Description" else getattr(product, name.lower())
-    text = "".join(f"<p>{escape(line)}</p>" for line in lines)
-    return _page(_instruction(goal), _buttons(["Back to Search", "< Prev"]), text)
 
 
 def _page(*parts: str) -> str:

@@ -257,7 +257,11 @@ class _Reader:
                     loop = "each item"
                 yield from self._block(body, replace(path, loops=(*path.loops, loop)), depth + 1)
             case ast.While(test=test, body=body):
-                yield from self._block(body, path.when(self._clause(test)), depth + 1)
+                try:
+                    clause = self._speaker.clause(test)
+                except Unspeakable:
+                    clause = _IN_SPECIAL_CASES
+                yield from self._block(body, path.when(clause), depth + 1)
             case ast.With(body=body):
                 yield from self._block(body, path, depth + 1)
             case ast.Try(body=body, handlers=handlers, finalbody=final):
@@ -395,12 +399,6 @@ class _Reader:
                 yield _Outcome("", "that one is skipped")
             case ast.Break():
                 yield _Outcome("", "it stops looking any further")
-
-    def _clause(self, test: ast.expr) -> str:
-        try:
-            return self._speaker.clause(test)
-        except Unspeakable:
-            return _IN_SPECIAL_CASES
 
 
 def _decision(first: ast.If, rest: list[ast.stmt]) -> tuple[list[_Branch], list[ast.stmt]]:

@@ -70,7 +70,11 @@ class CityAsker(ScriptedPolicy):
         if not (len(left) <= 2 or len(left) > 1 << max(turns_left - 1, 0) or not untried):
             if rng.random() >= self._skill:
                 return rng.choice(QUESTIONS[rng.choice(untried)])
-            gains = {key: self._bits(QUESTIONS[key][0], left) for key in untried}
+            gains = {}  # information in the answers, all cities being equally likely
+            for key in untried:
+                counts = Counter(self._answer(city, QUESTIONS[key][0]) for city in left)
+                shares = [count / len(left) for count in counts.values()]
+                gains[key] = -sum(share * math.log2(share) for share in shares)
             best = max(gains.values())
             if best:
                 good = [key for key, gain in gains.items() if gain >= best - 1e-9]
@@ -88,9 +92,3 @@ class CityAsker(ScriptedPolicy):
             if all(self._answer(city, question) == reply for question, reply in asked)
         ]
         return fitting or possible or list(self._cities)
-
-    def _bits(self, question: str, cities: Sequence[str]) -> float:
-        """Information in the answer to a question, all cities being equally likely."""
-        counts = Counter(self._answer(city, question) for city in cities)
-        shares = [count / len(cities) for count in counts.values()]
-        return -sum(share * math.log2(share) for share in shares)
