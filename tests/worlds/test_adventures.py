@@ -1,15 +1,23 @@
-"""What text adventures share: scenes and their lists, what may be typed, players without a model."""
+"""Text adventures: Detective against what the published environment recorded and its repairs; what Lantern shares with it."""
 
 import asyncio
+import hashlib
+import json
+import os
+import signal
+import tempfile
+from dataclasses import replace
+from random import Random
 
 import pytest
 
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.mini.lantern import LanternEnv, lantern_tasks, solve
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation, StopReason
 from sweet_rl.worlds.adventures import (
+    REFUSAL,
     REFUSED,
     RandomAdventurer,
     Scene,
@@ -17,12 +25,313 @@ from sweet_rl.worlds.adventures import (
     is_refused,
     listed_actions,
 )
-from sweet_rl.worlds.detective.world import detective_tasks
+from sweet_rl.worlds.detective.interpreter import Interpreter
+from sweet_rl.worlds.detective.world import (
+    VARIABLE,
+    DetectiveEnv,
+    detective_tasks,
+    find_story,
+    open_detective,
+)
 
-TASKS = [task_from_row(row) for row in lantern_tasks("test")]
+TASK = task_from_row(detective_tasks()[0])
+ROUTE = (
+    *("take paper", "west", "take pistol", "east", "north", "west", "east", "east", "take wood"),
+    *("west", "west", "take note", "east", "north", "north", "west", "north", "north", "west"),
+    *("east", "north", "east", "east", "east", "south", "take hamburger", "north", "north", "east"),
+    *("north", "north", "north", "north", "east", "west", "west", "east", "north", "north", "west"),
+    *("north", "west", "north", "north", "up"),
+)
+"""45 commands for 350 points and the end of the game: jericho's 51 without those that do nothing."""
 
 
-def run(policy, tasks=TASKS, samples=1):
+@pytest.fixture(scope="module")
+def goldens(shared):
+    return json.loads((shared / "goldens/archer/detective_expected.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def pool(shared):
+    pytest.importorskip("jericho", reason="needs the extra 'detective'")
+    with open_detective(shared / "data/games/detective.z5", workers=1) as interpreters:
+        yield interpreters
+
+
+def sha1(text):
+    return hashlib.sha1(text.encode()).hexdigest()
+
+
+def play(env, commands):
+    """The first text, and `(text, step)` for each command."""
+
+    async def main():
+        first = await env.reset(TASK, seed=0)
+        steps = [await env.step(command) for command in commands]
+        await env.close()
+        return first.messages[-1].content, [
+            (step.observation and step.observation.messages[-1].content, step) for step in steps
+        ]
+
+    return asyncio.run(main())
+
+
+class Listed(DetectiveEnv):
+    """Lists the actions that the recorded episodes list, whatever the game allows."""
+
+    actions = ()
+
+    def _take(self, position):
+        return super()._take(replace(position, actions=tuple(self.actions)))
+
+
+def published(pool, goldens, **options):
+    env = Listed(pool, compat="published", **options)
+    env.actions = goldens["stubbed_valid_actions"]
+    return env
+
+
+def test_published_observations_and_rewards_of_the_walkthrough(pool, goldens):
+    first, steps = play(published(pool, goldens), goldens["walkthrough"])
+    assert len(first) == goldens["reset_obs"]["len"]
+    assert sha1(first) == goldens["reset_obs"]["sha1"]
+    assert first.endswith(goldens["reset_obs"]["tail40"])
+    for (text, step), expected in zip(steps, goldens["steps_max50"], strict=True):
+        if expected is None:  # the published step after the end
+            assert (step.observation, step.over) == (None, True)
+            continue
+        assert sha1(text) == expected["obs_sha1"]
+        assert (step.reward, step.over) == (expected["reward"], expected["done"])
+    assert sum(step.reward or 0 for _, step in steps) == goldens["return_max50"] == 350
+
+
+def test_published_action_is_cut_at_the_first_newline(pool, goldens):
+    _, steps = play(published(pool, goldens), goldens["actions_for_first_steps"])
+    for (text, step), expected in zip(steps, goldens["first_steps_fresh_env"], strict=True):
+        assert (len(text), sha1(text)) == (expected["obs"]["len"], expected["obs"]["sha1"])
+        assert (step.reward, step.over) == (expected["reward"], expected["done"])
+    assert steps[0][1].content == "TAKE PAPER"
+    assert steps[0][1].output == "TAKE PAPER\nignored"
+
+
+def test_published_parts_at_the_beginning(pool, goldens):
+    position = asyncio.run(pool.begin())
+    for name in ("look", "inventory", "narrative"):
+        part = getattr(position, name)
+        assert (len(part), sha1(part)) == tuple(goldens["reset_parts"][name].values())
+    assert position.inventory == goldens["inventory_text_at_reset"]
+
+
+def test_horizon_of_two(pool, goldens):
+    _, steps = play(published(pool, goldens, max_turns=2), ["take paper", "read paper", "n"])
+    assert [(step.reward, step.over) for _, step in steps[:2]] == [
+        tuple(row) for row in goldens["max_steps_2"][:2]
+    ]
+    assert steps[1][1].truncated
+    assert not steps[1][1].terminated
+    assert steps[1][1].stop_reason is StopReason.TURN_LIMIT
+    assert steps[1][0]  # the last words are there: the value beyond the limit is estimated from them
+    assert steps[2][0] is None
+
+
+def test_walkthrough_of_51_commands_scores_350_and_wins(pool, goldens):
+    commands = asyncio.run(pool.walkthrough())
+    assert list(commands) == goldens["walkthrough"]
+    _, steps = play(DetectiveEnv(pool, max_turns=60), commands)
+    last = steps[-1][1]
+    assert sum(step.reward for _, step in steps) == goldens["full_walkthrough"]["return"] == 350
+    assert (last.terminated, last.truncated, last.stop_reason) == (True, False, StopReason.ENDED)
+    assert last.info == {"game": {"score": 360, "max_score": 360, "won": True}}
+    assert "You have won" in steps[-1][0]
+    assert listed_actions(steps[-1][0]) == ()
+
+
+def test_our_route_wins_within_the_published_horizon(pool):
+    assert len(ROUTE) == 45
+    _, steps = play(DetectiveEnv(pool), ROUTE)
+    assert sum(step.reward for _, step in steps) == 350
+    assert steps[-1][1].terminated
+    assert steps[-1][1].info["game"]["won"]
+
+
+def test_the_dazed_man(pool):
+    """The one place where a command with two things matters."""
+    way = [*asyncio.run(pool.walkthrough())[:34], "west"]
+    _, steps = play(DetectiveEnv(pool), [*way, "shoot man with pistol"])
+    assert "shoot man with pistol" in listed_actions(steps[-2][0])
+    assert "east" not in listed_actions(steps[-2][0])
+    assert "east" in listed_actions(steps[-1][0])
+    _, steps = play(DetectiveEnv(pool), [*way, *["look"] * 5])
+    assert "north" not in listed_actions(steps[-3][0])
+    assert "north" in listed_actions(steps[-2][0])  # the same place, but now any turn that passes is the last
+    assert steps[-1][1].terminated
+    assert not steps[-1][1].info["game"]["won"]
+
+
+def test_remembered_actions_are_those_of_the_place(shared):
+    """What is listed does not depend on which positions the worker has seen before."""
+    pytest.importorskip("jericho", reason="needs the extra 'detective'")
+    used, fresh = (Interpreter(shared / "data/games/detective.z5") for _ in range(2))
+    draw = Random(3)
+    for length in (0, 8, 20, 33):
+        position = used.begin()
+        for command in ROUTE[:length]:
+            position = used.play(position.state, command)
+        for _ in range(12):
+            position = used.play(position.state, draw.choice(position.actions or ("look",)))
+            if position.over:
+                break
+            state = position.state
+            fresh._finder._cache.clear()
+            again = fresh.play(state, "version")  # takes no turn
+            assert again.actions == position.actions
+
+
+def test_reset_begins_anew(pool):
+    env = DetectiveEnv(pool)
+    first, steps = play(env, ["take paper", "w"])
+    assert steps[0][1].reward == 10
+    again, steps = play(env, ["take paper"])
+    assert again == first
+    assert steps[0][1].reward == 10
+
+
+def test_parts_are_kept_apart(pool):
+    first, steps = play(DetectiveEnv(pool), ["take paper"])
+    parts = steps[0][0].split("\n\n")
+    assert parts[0].startswith("<< Chief's office >>")
+    assert "You are carrying:\n  a piece of white paper" in parts
+    assert parts[-1] == "Actions: ['north', 'west', 'drop paper']"
+    assert listed_actions(first) == ("north", "west", "take paper")
+
+
+def test_walls_are_no_ways(pool):
+    _, steps = play(DetectiveEnv(pool), ["take paper", "read paper", "drop paper", "east"])
+    assert "You can't go east" in steps[-1][0]
+    assert [listed_actions(text) for text, _ in steps[-2:]] == [("north", "west", "take paper")] * 2
+
+
+def test_most_commands_of_the_walkthrough_are_listed(pool):
+    names = {"n": "north", "e": "east", "s": "south", "w": "west"}
+    text, steps = play(DetectiveEnv(pool, max_turns=12), asyncio.run(pool.walkthrough())[:12])
+    before = [text, *(text for text, _ in steps[:-1])]
+    listed = [
+        names.get(step.content.lower(), step.content.lower()) in listed_actions(text)
+        for text, (_, step) in zip(before, steps, strict=True)
+    ]
+    # READ PAPER and INVENTORY change nothing; the gun of TAKE GUN is listed as a pistol
+    assert [i for i, there in enumerate(listed) if not there] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+def test_odd_actions_are_turns_without_effect(pool, compat):
+    odd = ["", "   ", "\n\n", "é ☃ 😀 \ud800", "x" * 10_000, "é" * 5_000, "x" + "é" * 5_000]
+    odd += ["\\", "~", "a\tb\r", ";;;"]
+    first, steps = play(DetectiveEnv(pool, compat=compat), [*odd, "take paper"])
+    assert [step.reward for _, step in steps] == [0.0] * len(odd) + [10.0]
+    assert not any(step.over for _, step in steps)
+    assert listed_actions(steps[-2][0]) == listed_actions(first)
+
+
+def test_what_is_no_move_never_reaches_the_game(pool):
+    commands = ["save", "\x01save", "look. restore", "QUIT", "yes", "restart", "undo", "purloin gun"]
+    commands += ["n then script", "help"]
+    _, steps = play(DetectiveEnv(pool), [*commands, "take\x00paper"])
+    refused = [REFUSAL in text for text, _ in steps]
+    assert refused == [command != "yes" for command in commands] + [False]
+    assert [step.reward for _, step in steps] == [0.0] * len(commands) + [10.0]
+
+
+async def test_a_dying_interpreter_spoils_one_episode(pool):
+    env, other = DetectiveEnv(pool), DetectiveEnv(pool)
+    await env.reset(TASK, seed=0)
+    await other.reset(TASK, seed=0)
+    await env.step("take paper")
+    worker = pool._idle.queue[0]
+    os.kill(worker._process.pid, signal.SIGSEGV)
+    with pytest.raises(EpisodeError, match="interpreter died") as caught:
+        await env.step("read paper")
+    assert caught.value.stop_reason is StopReason.WORLD_FAILED
+    assert caught.value.failure.kind == "game_crashed"
+    assert (await env.step("read paper")).observation is None  # it is over
+    assert (await other.step("take paper")).reward == 10
+
+
+async def test_a_hanging_interpreter_spoils_one_episode(pool, monkeypatch):
+    env = DetectiveEnv(pool)
+    await env.reset(TASK, seed=0)
+    await env.step("look")
+    worker = pool._idle.queue[0]
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(pool, "_timeout_s", 0.2)
+    with pytest.raises(EpisodeError, match=r"no answer within 0\.2 s"):
+        await env.step("look")
+    monkeypatch.undo()
+    await env.reset(TASK, seed=0)
+    assert (await env.step("take paper")).reward == 10
+
+
+async def test_many_episodes_at_once_do_not_mix(pool):
+    async def one(k):
+        env = DetectiveEnv(pool)
+        await env.reset(TASK, seed=k)
+        commands = ["look"] * k + ["take paper", "w", "take gun"]
+        return [(await env.step(command)).reward for command in commands]
+
+    found = await asyncio.gather(*(one(k) for k in range(8)))
+    assert found == [[0.0] * k + [10.0, 0.0, 10.0] for k in range(8)]
+
+
+def test_pool_ends_cleanly(shared, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pytest.importorskip("jericho", reason="needs the extra 'detective'")
+    pool = open_detective(shared / "data/games/detective.z5", workers=2)
+    pool.close()
+    asyncio.run(pool.begin())
+    process = pool._idle.queue[0]._process
+    assert len(list(tmp_path.iterdir())) == 1
+    pool.close()
+    pool.close()
+    assert process.returncode == 0
+    assert not list(tmp_path.iterdir()), "its folder stays behind"
+
+
+def test_missing_package_names_its_extra(shared, monkeypatch, tmp_path):
+    (tmp_path / "jericho.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with (
+        open_detective(shared / "data/games/detective.z5", workers=1) as pool,
+        pytest.raises(UsageError, match=r"pip install 'sweet_rl\[detective\]'"),
+    ):
+        asyncio.run(pool.begin())
+
+
+def test_game_file_is_checked(tmp_path, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with pytest.raises(UsageError, match=r"No Detective game file is named.*SWEET_RL_DETECTIVE"):
+        find_story()
+    with pytest.raises(UsageError, match=r"absent\.z5.*No such file.*z-machine-games"):
+        find_story(tmp_path / "absent.z5")
+    wrong = tmp_path / "wrong.z5"
+    wrong.write_bytes(b"abc")
+    message = r"wrong\.z5.*MD5 is 900150983cd24fb0d6963f7d28e17f72, expected 822655c9be83e292e06d3d3b1d6a9734"
+    with pytest.raises(UsageError, match=message):
+        find_story(wrong)
+
+
+def test_game_file_may_be_named_by_the_environment(shared, monkeypatch):
+    story = shared / "data/games/detective.z5"
+    monkeypatch.setenv(VARIABLE, str(story))
+    assert find_story() == story
+    monkeypatch.setenv(VARIABLE, "/absent")
+    assert open_detective(story).story == story
+    with pytest.raises(UsageError, match="/absent"):
+        open_detective()
+
+
+ISLANDS = [task_from_row(row) for row in lantern_tasks("test")]
+
+
+def played(policy, tasks=ISLANDS, samples=1):
     finished = {}
 
     async def keep(trajectory):
@@ -37,18 +346,20 @@ def run(policy, tasks=TASKS, samples=1):
 
 
 def test_walkthrough_is_the_ceiling():
-    finished = run(WalkthroughPolicy({task.task_id: solve(task.extra["variant"]) for task in TASKS})).values()
+    finished = played(
+        WalkthroughPolicy({task.task_id: solve(task.extra["variant"]) for task in ISLANDS})
+    ).values()
     assert {(one.reward, one.stop_reason) for one in finished} == {(100.0, StopReason.ENDED)}
     assert all(one.extra["game"]["won"] for one in finished)
 
 
 def test_random_is_the_floor_takes_what_is_listed_and_repeats():
-    first, again = run(RandomAdventurer(), samples=3), run(RandomAdventurer(), samples=3)
+    first, again = played(RandomAdventurer(), samples=3), played(RandomAdventurer(), samples=3)
     assert first == again
     assert 0 <= sum(one.reward for one in first.values()) / len(first) < 20
     histories = {tuple(m.content for m in one.dialogue_history) for one in first.values()}
     assert len(histories) == len(first)  # every episode its own
-    said = first[TASKS[0].task_id, 0].dialogue_history
+    said = first[ISLANDS[0].task_id, 0].dialogue_history
     for seen, action in zip(said[::2], said[1::2], strict=False):
         assert action.content in listed_actions(seen.content)
 
