@@ -55,7 +55,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
         found = (walk(game, task, n, flags.steps) for n, task in enumerate(tasks))
         walks = list(islice((one for one in found if len(one) == flags.steps), flags.rows))
         settings = replace(settings, model_name=str(model), reflect_model_name=str(model))
-        return settings, world.learning.labels, [Recorded(game.head, game.instruction, one) for one in walks]
+        return settings, world.labels, [Recorded(game.head, game.instruction, one) for one in walks]
 
 
 def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:

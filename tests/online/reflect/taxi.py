@@ -46,7 +46,7 @@ def settings(model, **changed):
 def opened(flags, folder=None, watcher=None):
     torch.manual_seed(1)  # of no influence
     with open_playground(flags) as world:
-        agent = load_policy(flags, world.learning.labels, lambda _: None)
+        agent = load_policy(flags, world.labels, lambda _: None)
         critic = None
         if flags.use_critic:
             torch.manual_seed(0)
