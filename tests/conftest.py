@@ -19,14 +19,14 @@ from hypothesis import HealthCheck, settings
 
 from sweet_rl.chat.formats import SMOLLM2, folder_of, problem_of
 from sweet_rl.cli.main import main
-from sweet_rl.cli.process import settle
+from sweet_rl.cli.process import configure_process
 
 ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; torch would take all cores for each
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no name of a test is there, and asking takes half a minute
 
-settle()
+configure_process()
 settings.register_profile("tests", suppress_health_check=[HealthCheck.too_slow])  # of a machine that is busy
 settings.load_profile("tests")
 

@@ -77,8 +77,8 @@ def test_help_loads_nothing_heavy(name, heavy_of_help):
 
 FAULTS = """
 import ctypes, resource
-from sweet_rl.cli.process import settle
-settle()
+from sweet_rl.cli.process import configure_process
+configure_process()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]

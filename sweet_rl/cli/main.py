@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from sweet_rl.cli.parse import flags_here, in_front, read, values_of
-from sweet_rl.cli.process import Inert, inert, settle
+from sweet_rl.cli.process import Inert, configure_process, inert
 from sweet_rl.cli.stage import typed_here
 from sweet_rl.errors import BudgetSpent, SweetRLError, UsageError, no_such, suggestion
 from sweet_rl.flags import REQUIRED, Flag
@@ -148,7 +148,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
                 stream.flush()
             os._exit(0)
 
-    settle()
+    configure_process()
     try:
         _run(name, load(name), arguments)
         done.append(name)

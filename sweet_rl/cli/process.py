@@ -20,7 +20,7 @@ _APART: Final = 1 << 25
 """Bytes from which on memory is the kernel's own and is given back at once: the most that glibc takes."""
 
 
-def settle() -> None:
+def configure_process() -> None:
     """Spare the process what long work with torch does not need, on any system.
 
     torch and transformers make half a million objects that stay to the end: looking through them again and

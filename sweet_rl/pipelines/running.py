@@ -26,7 +26,7 @@ from typing import Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.chat.formats import folder_of
-from sweet_rl.cli.process import settle
+from sweet_rl.cli.process import configure_process
 from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.pipelines.steps import Step
@@ -168,7 +168,7 @@ def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecu
 
 def _in_worker(parent: int) -> None:
     """In a worker, before its first step: end when the process that wanted it is gone."""
-    settle()
+    configure_process()
 
     def watch() -> None:
         while os.getppid() == parent:
