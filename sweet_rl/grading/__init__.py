@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping
-from typing import Final
 
 from sweet_rl.plugins import Registry
 from sweet_rl.types import ANSWER_MARKER, NO_ANSWER, Json, Score, Trajectory
@@ -22,13 +21,7 @@ GRADERS = Registry("sweet_rl.graders", "grader", parts=("grade",))
 
 
 def fields_by(grader: str, score: Score, row: Mapping[str, Json]) -> dict[str, Json]:
-    """The fields that a grader gives a row; its reward before the first grading stays among the grades.
-
-    Args:
-        grader: its name.
-        score: of the row.
-        row: as it was; `reward`, `grades` and `grading_details` are looked at.
-    """
+    """The fields that a grader gives a row; its reward before the first grading stays among the grades."""
     grades = dict(row.get("grades") or {})
     if not grades and row.get("reward") is not None:
         grades["as played"] = row["reward"]
@@ -40,31 +33,19 @@ def fields_by(grader: str, score: Score, row: Mapping[str, Json]) -> dict[str, J
     }
 
 
-FORBIDDEN: Final = (
-    "import os",
-    "from os",
-    "import sys",
-    "from sys",
-    "sudo",
-    "transformers",
-    "exit(",
-    "quit(",
-    "argparse",
-)
+FORBIDDEN = tuple("import os,from os,import sys,from sys,sudo,transformers,exit(,quit(,argparse".split(","))
 """Plain substrings that set an answer to 0, in prose and comments too; the published list."""
 
-_FENCE: Final = "```"
-_PYTHON_FENCE: Final = "```python"
-_FENCED_BLOCK: Final = re.compile(r"^[ \t]*(```|~~~)[^\n`]*\n(.*?)(?:^[ \t]*\1|\Z)", re.DOTALL | re.MULTILINE)
-_FENCE_LINE: Final = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
-_CODE_LINE: Final = re.compile(
+_FENCED_BLOCK = re.compile(r"^[ \t]*(```|~~~)[^\n`]*\n(.*?)(?:^[ \t]*\1|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
+_CODE_LINE = re.compile(
     r"\s|$|[@#\])}\"']|(?:async +)?def |(?:class|import|from|assert|del|raise|global) "
     r"|(?:if|for|while|with|else|try|finally|except|elif)\b(?:.*:\s*$|.*?:\s*#)"
     r"|[\w.\[\]'\"]++(?:, *[\w.\[\]'\"]++)*+ *(?::[^=]++|[-+*/|&%]*+)=|[\w.]++\("
 )
 """How a line of code looks; prose seldom does."""
 
-_LOOKED_AT: Final = 200_000
+_LOOKED_AT = 200_000
 """Characters of an answer that are read leniently; a longer one is read by the published rules alone."""
 
 
@@ -75,10 +56,10 @@ def forbidden_word(answer: str) -> str | None:
 
 def published_code(answer: str) -> str:
     """What the published rules take for the code: the first python fence, else the first fence, else all."""
-    if _PYTHON_FENCE in answer:
-        answer = answer.split(_PYTHON_FENCE)[1].split(_FENCE, 1)[0]
-    if _FENCE in answer:
-        answer = answer.split(_FENCE)[1]
+    if "```python" in answer:
+        answer = answer.split("```python")[1].split("```", 1)[0]
+    if "```" in answer:
+        answer = answer.split("```")[1]
     return answer
 
 
@@ -103,16 +84,14 @@ def lenient_code(trajectory: Trajectory, name: str) -> str | None:
         if blocks:
             return _aligned(blocks[-1])
         if definition.search(text):
-            return _code_lines(_aligned(_FENCE_LINE.sub("", text)))
+            lines = _aligned(_FENCE_LINE.sub("", text)).split("\n")
+            return "\n".join(
+                line for line in lines if _CODE_LINE.match(line)
+            )  # without the prose around them
     return None
 
 
 def _aligned(code: str) -> str:
-    """GameStep to the left margin; also where only the first line, beside the marker, is shifted."""
+    """Code at the left margin; also where only the first line, beside the marker, is shifted."""
     code = textwrap.dedent(code.strip("\n"))
     return code.lstrip(" \t") if code[:1] in {" ", "\t"} else code
-
-
-def _code_lines(text: str) -> str:
-    """The text without the prose before and behind the code in it."""
-    return "\n".join(line for line in text.split("\n") if _CODE_LINE.match(line))

@@ -13,8 +13,9 @@ import ast
 import itertools
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Literal, Self
+from typing import Literal
 
 from sweet_rl.grading import forbidden_word, lenient_code, published_code
 from sweet_rl.grading.hidden_tests import (
@@ -24,11 +25,11 @@ from sweet_rl.grading.hidden_tests import (
     finished,
     fixed_job,
     has_value,
+    own_names,
     plan_of,
-    published_program,
     why_not_gradable,
 )
-from sweet_rl.grading.sandbox import Job, Outcome, Sandbox, TestValue
+from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
 from sweet_rl.grading.sandbox.guest.wire import CUT, literal, unpack
 from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
 
@@ -65,28 +66,21 @@ def grades_of(scores: Mapping[str, Score]) -> Grades:
 
 
 def row_fields(grades: Grades, grading: str, graded_with: Mapping[str, Json]) -> dict[str, Json]:
-    """The fields that grading adds to a row.
-
-    Args:
-        grades: of an answer.
-        grading: which of them is the reward.
-        graded_with: what made them (`sweet_rl.grading.report`).
-    """
+    """The fields that grading adds to a row: `grading` names the reward, `graded_with` what made the grades."""
     values: dict[str, float | None] = {way: getattr(grades, way).value for way in WAYS}
-    fields: dict[str, Json] = {
+    tests = [
+        {name: value for name, value in asdict(test).items() if value not in {None, ""}}
+        for test in grades.fixed.tests
+    ]
+    notes = {"fixed_note": grades.fixed.note, "published_note": grades.published.note}
+    details = dict(grades.fixed.details) | {name: note for name, note in notes.items() if note}
+    return {
         "reward": reward_of(values, grading),
         "grades": values,
-        "test_results": [
-            {name: value for name, value in asdict(test).items() if value not in {None, ""}}
-            for test in grades.fixed.tests
-        ],
+        "test_results": tests,
         "graded_with": dict(graded_with),
+        **({"grading_details": details} if details else {}),
     }
-    notes = {"fixed": grades.fixed.note, "published": grades.published.note}
-    details = dict(grades.fixed.details) | {f"{way}_note": note for way, note in notes.items() if note}
-    if details:
-        fields["grading_details"] = details
-    return fields
 
 
 def reward_of(grades: Mapping[str, float | None], grading: str) -> float | None:
@@ -150,7 +144,7 @@ class CodeGrader:
         return fixed_job(batch, [*map(self._plan, batch)], [task.ground_truth for task in batch])
 
     def _learn(self, batch: Sequence[Task], results: Sequence[TestValue]) -> None:
-        plans = [self._plan(task) for task in batch]
+        plans = [*map(self._plan, batch)]
         for task, plan, values in zip(batch, plans, finished(plans, results), strict=True):
             self._references[_key(task)] = Reference(values, why_not_gradable(task, plan, values))
 
@@ -158,54 +152,47 @@ class CodeGrader:
         self, ways: Collection[str], trajectories: Iterable[Trajectory]
     ) -> Iterator[dict[str, Score]]:
         """Grades by way, in order, while later answers are running; one stream of jobs for all workers."""
-        begun: deque[list[Task] | _Answer] = deque()  # in the order of their jobs
+        begun: deque[_Begun] = deque()  # in the order of their jobs
         for values in self._sandbox.run(self._jobs(trajectories, ways, begun)):
-            yield from self._finished(begun)
-            first = begun[0]
-            if isinstance(first, _Answer):
-                first.results.append(values)
-            else:
-                begun.popleft()
-                self._learn(first, values)
-            yield from self._finished(begun)
-        yield from self._finished(begun)
+            next(one for one in begun if len(one.results) < len(one.jobs)).results.append(values)
+            yield from self._finished(begun, ways)
+        yield from self._finished(begun, ways)
 
     def _jobs(
-        self, trajectories: Iterable[Trajectory], ways: Collection[str], begun: deque[list[Task] | _Answer]
+        self, trajectories: Iterable[Trajectory], ways: Collection[str], begun: deque[_Begun]
     ) -> Iterator[Job]:
         """What is to be run, references first; says in `begun` whose the results will be."""
         asked: set[_Key] = set()
-        for window in _windows(trajectories):
-            tasks = [t.task for t in window if _key(t.task) not in asked] if ways != {"published"} else []
+        left, needs_plan = iter(trajectories), ways != {"published"}
+        while window := list(itertools.islice(left, _WINDOW)):
+            tasks = [t.task for t in window if _key(t.task) not in asked] if needs_plan else []
             asked.update(map(_key, tasks))
             for batch in self._unknown(tasks):
-                begun.append(batch)
-                yield self._reference_job(batch)
+                begun.append(_Begun(batch, {"reference": self._reference_job(batch)}))
+                yield from begun[-1].jobs.values()
             for trajectory in window:
-                plan = self._plan(trajectory.task) if ways != {"published"} else Plan(())
-                answer = _Answer.of(trajectory, plan, ways)
-                begun.append(answer)
-                yield from answer.jobs.values()
+                plan = self._plan(trajectory.task) if needs_plan else Plan(())
+                begun.append(_Begun(trajectory, _jobs_of(trajectory, plan, ways)))
+                yield from begun[-1].jobs.values()
 
-    def _finished(self, begun: deque[list[Task] | _Answer]) -> Iterator[dict[str, Score]]:
-        """Take the answers from the front whose results are all there."""
-        while begun and isinstance(begun[0], _Answer) and len(begun[0].results) == len(begun[0].jobs):
-            yield self._scores(begun[0])
-            begun.popleft()
-
-    def _scores(self, answer: _Answer) -> dict[str, Score]:
-        trajectory = answer.trajectory
-        values = dict(zip(answer.jobs, answer.results, strict=True))
-        scores: dict[str, Score] = {}
-        if answer.ways != {"published"}:
-            fixed = lenient = self._fixed_score(trajectory, values.get("fixed"))
-            if "lenient" in values:
-                lenient = self._fixed_score(trajectory, values["lenient"])
-            better = (lenient.value or 0) > (fixed.value or 0)
-            scores = {"fixed": fixed, "lenient": lenient if better else fixed}
-        if "published" in answer.ways:
-            scores["published"] = _published_score(trajectory, values.get("published"))
-        return scores
+    def _finished(self, begun: deque[_Begun], ways: Collection[str]) -> Iterator[dict[str, Score]]:
+        """Take from the front what has all of its results; yield the scores of answers."""
+        while begun and len(begun[0].results) == len(begun[0].jobs):
+            first = begun.popleft()
+            if not isinstance(first.what, Trajectory):
+                self._learn(first.what, first.results[0])
+                continue
+            values = dict(zip(first.jobs, first.results, strict=True))
+            scores: dict[str, Score] = {}
+            if ways != {"published"}:
+                fixed = lenient = self._fixed_score(first.what, values.get("fixed"))
+                if "lenient" in values:
+                    lenient = self._fixed_score(first.what, values["lenient"])
+                better = (lenient.value or 0) > (fixed.value or 0)
+                scores = {"fixed": fixed, "lenient": lenient if better else fixed}
+            if "published" in ways:
+                scores["published"] = _published_score(first.what, values.get("published"))
+            yield scores
 
     def _fixed_score(self, trajectory: Trajectory, values: Sequence[TestValue] | None) -> Score:
         task, reference = trajectory.task, self._references[_key(trajectory.task)]
@@ -221,42 +208,34 @@ class CodeGrader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """An answer on its way through the sandbox: its jobs by purpose, and their results in the same order."""
+class _Begun:
+    """An answer, or tasks whose references share a child: jobs by purpose, and their results in the same order."""
 
-    trajectory: Trajectory
-    ways: Collection[str]
+    what: Trajectory | list[Task]
     jobs: Mapping[str, Job]
     results: list[list[TestValue]] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, trajectory: Trajectory, plan: Plan, ways: Collection[str]) -> Self:
-        """What has to be run for these grades of it; nothing where there is no code."""
-        task, answer = trajectory.task, trajectory.answer
-        code = strict_code(answer)
-        jobs: dict[str, Job] = {}
-        if ways != {"published"} and not plan.problem:
-            if code is not None:
-                jobs["fixed"] = fixed_job([task], [plan], [code])
-            # what the word filter or a fence rule spoils is read again, leniently
-            read = lenient_code(trajectory, entry_point(task)) if "lenient" in ways else None
-            if read is not None and read.rstrip() != (code or "").strip("\n").rstrip():
-                jobs["lenient"] = fixed_job([task], [plan], [read])
-        if "published" in ways and code is not None and task.test_cases:
-            jobs["published"] = Job("published", [published_program(task, code)])
-        return cls(trajectory, ways, jobs)
+
+def _jobs_of(trajectory: Trajectory, plan: Plan, ways: Collection[str]) -> dict[str, Job]:
+    """What has to be run for an answer; nothing for one that the published rules give no chance."""
+    task, answer, jobs = trajectory.task, trajectory.answer, dict[str, Job]()
+    code = None if answer is None or forbidden_word(answer) is not None else published_code(answer)
+    if ways != {"published"} and not plan.problem:
+        if code is not None:
+            jobs["fixed"] = fixed_job([task], [plan], [code])
+        # what the word filter or a fence rule spoils is read again, leniently
+        read = lenient_code(trajectory, entry_point(task)) if "lenient" in ways else None
+        if read is not None and read.rstrip() != (code or "").strip("\n").rstrip():
+            jobs["lenient"] = fixed_job([task], [plan], [read])
+    if "published" in ways and code is not None and task.test_cases:
+        tests = list(task.test_cases.values())
+        jobs["published"] = Job("published", [Program(code, tests, own_names(task), task.ground_truth)])
+    return jobs
 
 
 def _key(task: Task) -> _Key:
     """What a task's reference values depend on; two files may use one `task_id` for different functions."""
     return task.problem_description, task.ground_truth, tuple(task.test_cases.values())
-
-
-def strict_code(answer: str | None) -> str | None:
-    """The code by the published rules; None where they give the answer no chance."""
-    if answer is None or forbidden_word(answer) is not None:
-        return None
-    return published_code(answer)
 
 
 def constant_answer(task: Task, reference: Reference) -> str:
@@ -265,12 +244,18 @@ def constant_answer(task: Task, reference: Reference) -> str:
     It returns the most frequent output of the reference (of equally frequent ones the first), or None where
     no output can be written as an expression.
     """
-    text, outputs = "None", reference.values
-    for key, _ in _frequencies(outputs).most_common():
-        candidate = next(_text(value) for value in outputs if _what_to_return(value) == key)
-        if _is_expression(candidate):
-            text = candidate
-            break
+    text = "None"
+    for key, _ in _frequencies(reference.values).most_common():
+        value = next(one for one in reference.values if _what_to_return(one) == key)
+        candidate = value.text
+        if value.inside:  # what a test compares itself, where that is one call
+            pieces = unpack(value.inside)
+            candidate = literal(pieces[0]) if len(pieces) == 1 else CUT
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            ast.parse(candidate, mode="eval")
+            if not candidate.endswith(CUT):
+                text = candidate
+                break
     return f"def {entry_point(task)}(*args, **kwargs):\n    return {text}\n"
 
 
@@ -289,42 +274,25 @@ def _what_to_return(value: TestValue) -> bytes:
     return value.inside.encode() or value.fingerprint
 
 
-def _text(value: TestValue) -> str:
-    """An expression for it; of what a test compares itself, where that is one call."""
-    if not value.inside:
-        return value.text
-    pieces = unpack(value.inside)
-    return literal(pieces[0]) if len(pieces) == 1 else CUT
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return not text.endswith(CUT)
-
-
 def _tests(
     task: Task, reference: Sequence[TestValue], values: Sequence[TestValue] | None
 ) -> tuple[TestResult, ...]:
     """Compare test by test. A reference that has no value, or None, counts for no answer."""
+    tests = []
     found = values if values is not None else [None] * len(reference)
-    tests = zip(task.test_cases.items(), reference, found, strict=True)
-    return tuple(_compare(name, expression, wanted, got) for (name, expression), wanted, got in tests)
-
-
-def _compare(name: str, expression: str, wanted: TestValue, got: TestValue | None) -> TestResult:
-    expected = _shorten(wanted.text)
-    if got is None:
-        return TestResult(name, expression, "failed", expected, detail="not run")
-    if not has_value(wanted):
-        shown = _shorten(got.text) if got.outcome is Outcome.VALUE else None
-        return TestResult(name, expression, "reference_none", expected, shown)
-    if got.outcome is not Outcome.VALUE:
-        return TestResult(name, expression, got.outcome.value, expected, detail=_shorten(got.text))
-    outcome = "passed" if got.fingerprint == wanted.fingerprint else "failed"
-    return TestResult(name, expression, outcome, expected, _shorten(got.text))
+    for (name, expression), wanted, got in zip(task.test_cases.items(), reference, found, strict=True):
+        shown, detail = None, ""
+        if got is None:
+            outcome, detail = "failed", "not run"
+        elif not has_value(wanted):
+            outcome, shown = "reference_none", _shorten(got.text) if got.outcome is Outcome.VALUE else None
+        elif got.outcome is not Outcome.VALUE:
+            outcome, detail = got.outcome.value, _shorten(got.text)
+        else:
+            outcome = "passed" if got.fingerprint == wanted.fingerprint else "failed"
+            shown = _shorten(got.text)
+        tests.append(TestResult(name, expression, outcome, _shorten(wanted.text), shown, detail))
+    return tuple(tests)
 
 
 def _published_score(trajectory: Trajectory, values: Sequence[TestValue] | None) -> Score:
@@ -350,9 +318,3 @@ def _why_nothing(trajectory: Trajectory) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + CUT
-
-
-def _windows(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
-    iterator = iter(trajectories)
-    while window := list(itertools.islice(iterator, _WINDOW)):
-        yield window

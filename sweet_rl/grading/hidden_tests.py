@@ -222,7 +222,7 @@ def _asked(task: Task, sandbox: Sandbox, expressions: Sequence[str], **more: Any
     """What expressions are in the reference's namespace; the data of what has none is empty."""
     if not expressions:
         return []
-    program = Program(task.ground_truth, expressions, _own_names(task), **more)
+    program = Program(task.ground_truth, expressions, own_names(task), **more)
     (values,) = sandbox.run([Job("fixed", [program])])
     return [value if value.outcome is Outcome.VALUE else replace(value, text="") for value in values]
 
@@ -332,7 +332,7 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
         Program(
             source,
             tuple(test.inside for test in plan.tests),
-            _own_names(task),
+            own_names(task),
             imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
             packed={
                 number: plan.crossing[number]
@@ -389,11 +389,6 @@ def finished(plans: Sequence[Plan], results: Sequence[TestValue]) -> list[list[T
     ]
 
 
-def published_program(task: Task, source: str) -> Program:
-    """An answer beside the reference, with the tests as they are."""
-    return Program(source, list(task.test_cases.values()), _own_names(task), task.ground_truth)
-
-
 def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> str:
     """Why no answer to this task can be graded, given what the reference gives; empty where one can."""
     tests = list(zip(task.test_cases.items(), plan.tests, reference, strict=True))
@@ -424,11 +419,11 @@ def has_value(value: TestValue) -> bool:
     return value.outcome is Outcome.VALUE and value.fingerprint != NONE
 
 
+def own_names(task: Task) -> tuple[str, ...]:
+    """Builtins that an answer may replace, since the reference does."""
+    return _builtins_in(task.ground_truth)
+
+
 @cache
 def _builtins_in(source: str) -> tuple[str, ...]:
     return tuple(name for name in defined_names(source) if hasattr(builtins, name))
-
-
-def _own_names(task: Task) -> tuple[str, ...]:
-    """Builtins that an answer may replace, since the reference does."""
-    return _builtins_in(task.ground_truth)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from sweet_rl.grading.sandbox.guest import libc
+from sweet_rl.grading.sandbox.guest import isolation
 from tests.conftest import ROOT
 
 ENVIRONMENTS = ("root", "user", "neither", "container")
@@ -51,23 +51,23 @@ def enter(environment: str) -> None:
         if environment == "container":
             for capability in set(range(64)) - _DOCKERS:
                 if _has_bounding(capability):
-                    libc.prctl(24, capability)
+                    isolation.prctl(24, capability)
             _refuse_namespaces()
-            libc.take([libc.keep_capabilities(_DOCKERS)])
+            isolation.take([isolation.keep_capabilities(_DOCKERS)])
         elif os.geteuid() == 0:
             os.setgroups([])
             os.setresgid(_NOBODY, _NOBODY, _NOBODY)
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
         if environment == "neither":
-            libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+            isolation.prctl(isolation.PR_SET_NO_NEW_PRIVS, 1)
             _refuse_namespaces()
         # a change of user hides a process from itself; exec would make it readable again
-        libc.prctl(libc.PR_SET_DUMPABLE, 1)
+        isolation.prctl(isolation.PR_SET_DUMPABLE, 1)
 
 
 def _has_bounding(capability: int) -> bool:
     try:
-        return libc.call("prctl", 23, ctypes.c_ulong(capability), *[ctypes.c_ulong(0)] * 3) == 1
+        return isolation.call("prctl", 23, ctypes.c_ulong(capability), *[ctypes.c_ulong(0)] * 3) == 1
     except OSError:
         return False
 
@@ -77,7 +77,7 @@ def _may(extra: int) -> bool:
     child = os.fork()
     if child == 0:
         try:
-            libc.call("unshare", 0x00020000 | extra)
+            isolation.call("unshare", 0x00020000 | extra)
         except OSError:
             os._exit(1)
         os._exit(0)
@@ -93,15 +93,15 @@ def _show_to_everybody(folders: Iterable[str]) -> None:
         for parent in [next((p for p in reversed(Path(folder).parents) if not p.stat().st_mode & 1), None)]
         if parent is not None
     }
-    libc.call("unshare", 0x00020000)
-    libc.mount("none", "/", None, libc.MS_REC | libc.MS_PRIVATE)
+    isolation.call("unshare", 0x00020000)
+    isolation.mount("none", "/", None, isolation.MS_REC | isolation.MS_PRIVATE)
     opened = {folder: os.open(folder, os.O_PATH) for folder in wanted}
     for parent in closed:
-        libc.mount("shown", parent, "tmpfs", 0, "mode=755")
+        isolation.mount("shown", parent, "tmpfs", 0, "mode=755")
     for folder, descriptor in opened.items():
         if any(folder.startswith(f"{parent}/") for parent in closed):
             os.makedirs(folder)
-            libc.mount(f"/proc/self/fd/{descriptor}", folder, None, libc.MS_BIND | libc.MS_REC)
+            isolation.mount(f"/proc/self/fd/{descriptor}", folder, None, isolation.MS_BIND | isolation.MS_REC)
         os.close(descriptor)
 
 
@@ -116,7 +116,9 @@ def _refuse_namespaces() -> None:
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
-    libc.prctl(libc.PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.create_string_buffer(header, len(header)))
+    isolation.prctl(
+        isolation.PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.create_string_buffer(header, len(header))
+    )
 
 
 if __name__ == "__main__":

@@ -106,11 +106,9 @@ def test_what_compares_is_divided(expression):
 
 def test_what_an_answer_is_given_is_of_the_reference_or_of_a_library():
     assert halves("f(LIMIT, LIMIT + 1)", MEANING).given == ("LIMIT", "LIMIT + 1")
-    assert (
-        halves("f(day(2020, 1, 1)) == day(2020, 1, LIMIT)", MEANING).imports
-        == "from datetime import date as day"
-    )
     assert halves("all(f(n) == m for n, m in LIMIT)", MEANING).given == ("[(n, ) for n, m in LIMIT]",)
+    imports = halves("f(day(2020, 1, 1)) == day(2020, 1, LIMIT)", MEANING).imports
+    assert imports == "from datetime import date as day"
 
 
 @pytest.mark.parametrize("expression", TOO_MUCH)
@@ -121,18 +119,8 @@ def test_what_cannot_be_divided_is_said(expression):
 def test_one_call_with_literals_needs_no_reading():
     for expression in ("f(3)", " f([1, (2, 'a == b')], key={'a': None})", 'f("x", -1.5e3)'):
         assert name_of_call(expression) == "f"
-    for expression in (
-        "f(x)",
-        "f(3) == 7",
-        "f(3)(4)",
-        "f(3) if f(4) else 5",
-        "f(a == 3)",
-        "len(f(3))",
-        "f(k=LIMIT)",
-        "f(3), g(4)",
-        "f('a' \"b\" + c)",
-    ):
-        assert name_of_call(expression) != "f", expression
+    more = "f(x)|f(3) == 7|f(3)(4)|f(3) if f(4) else 5|f(a == 3)|len(f(3))|f(k=LIMIT)|f(3), g(4)|f('a' \"b\" + c)"
+    assert [one for one in more.split("|") if name_of_call(one) == "f"] == []
 
 
 @settings(deadline=None)
@@ -145,28 +133,10 @@ def test_what_travels_arrives(value):
 
 def test_types_travel_too():
     values = [
-        1,
-        1.0,
-        True,
-        {1},
-        frozenset({1}),
-        (1,),
-        [1],
-        b"a",
-        bytearray(b"a"),
-        10**400,
-        -0.0,
-        float("inf"),
-        1j,
-    ]
-    values += [
-        Decimal("1.50"),
-        Fraction(1, 3),
-        dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
-        dt.date.min,
-        dt.time.max,
-    ]
-    values += [dt.timedelta(1, 2, 3), collections.deque([1]), range(3), ..., None, "\ud800", {"a": [None]}]
+        1, 1.0, True, {1}, frozenset({1}), (1,), [1], b"a", bytearray(b"a"), 10**400, -0.0, float("inf"), 1j, Decimal("1.50"),
+        Fraction(1, 3), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.date.min, dt.time.max, dt.timedelta(1, 2, 3),
+        collections.deque([1]), range(3), ..., None, "\ud800", {"a": [None]},
+    ]  # fmt: skip
     for value in values:
         assert (type(unpack(pack(value))), repr(unpack(pack(value)))) == (type(value), repr(value))
     assert list(unpack(pack(iter([1, 2])))) == [1, 2]
@@ -179,43 +149,29 @@ def test_types_travel_too():
             unpack(text)
 
 
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(workers=1, timeout_s=5) as sandbox:
+        yield sandbox
+
+
 def task_of(reference, *tests):
-    return Task(
-        "t", "", reference, reference, {f"test{n}": test for n, test in enumerate(tests, start=1)}, {}
-    )
+    numbered = {f"test{number}": test for number, test in enumerate(tests, start=1)}
+    return Task("t", "", reference, reference, numbered, {})
 
 
-def scores_of(task, *answers, **settings):
-    with Sandbox(workers=1, **settings) as sandbox:
-        graded = CodeGrader(sandbox).grade([Trajectory(task, (), textwrap.dedent(one)) for one in answers])
-        return list(graded)
+def scores_of(sandbox, task, *answers):
+    answers = answers or [task.ground_truth]
+    return list(CodeGrader(sandbox).grade([Trajectory(task, (), textwrap.dedent(one)) for one in answers]))
 
 
 COMPARISONS = task_of(
     "def f(x):\n    return x * 2 + 0.0\n",
-    "f(3) == 6",
-    "abs(f(0.1) - 0.2) < 1e-6",
-    "f(2) in [4, 404040404040404]",
-    "isinstance(f(5), float)",
+    "f(3) == 6", "abs(f(0.1) - 0.2) < 1e-6", "f(2) in [4, 404040404040404]", "isinstance(f(5), float)",
+)  # fmt: skip
+ALL_EQUAL = (
+    "class A(float):\n    __eq__ = __lt__ = __sub__ = lambda *_: True\n    __hash__ = float.__hash__\n"
 )
-
-
-def test_comparisons_are_made_outside():
-    right, wrong, close, raises, odd = scores_of(
-        COMPARISONS,
-        "def f(x):\n    return x + x + 0.0\n",
-        "def f(x):\n    return -1\n",
-        "def f(x):\n    return 2.0000001 * x\n",
-        "def f(x):\n    return {3: 6, 2: 4}[x]\n",
-        "class A(float):\n    __eq__ = __lt__ = __sub__ = lambda *_: True\n    __hash__ = float.__hash__\ndef f(x):\n    return A(9)\n",
-    )
-    assert [score.value for score in (right, wrong, close, raises, odd)] == [1.0, 0.0, 0.5, 0.5, 0.25]
-    assert [test.outcome for test in wrong.tests] == ["failed"] * 4
-    assert wrong.tests[0].expected == "True"
-    assert wrong.tests[0].got == "False"
-    assert [test.outcome for test in raises.tests] == ["passed", "error", "passed", "error"]
-
-
 SEARCH = """
 import gc
 s = __import__('sys')
@@ -233,59 +189,72 @@ def f(x):
 """
 
 
+def test_comparisons_are_made_outside(sandbox):
+    right, wrong, close, raises, odd = scores_of(
+        sandbox,
+        COMPARISONS,
+        "def f(x):\n    return x + x + 0.0\n",
+        "def f(x):\n    return -1\n",
+        "def f(x):\n    return 2.0000001 * x\n",
+        "def f(x):\n    return {3: 6, 2: 4}[x]\n",
+        ALL_EQUAL + "def f(x):\n    return A(9)\n",
+    )
+    assert [score.value for score in (right, wrong, close, raises, odd)] == [1.0, 0.0, 0.5, 0.5, 0.25]
+    assert [(test.outcome, test.expected, test.got) for test in wrong.tests] == [
+        ("failed", "True", "False")
+    ] * 4
+    assert [test.outcome for test in raises.tests] == ["passed", "error", "passed", "error"]
+
+
 def test_an_answer_finds_no_expected_value_in_its_process():
     """A number of fifteen digits: of five there are some thousand in memory by chance, in its addresses."""
-    (score,) = scores_of(COMPARISONS, SEARCH, timeout_s=20)
+    with Sandbox(workers=1, timeout_s=20) as sandbox:
+        (score,) = scores_of(sandbox, COMPARISONS, SEARCH)
     assert score.value == 1.0, score.tests
 
 
-def test_a_test_that_would_show_what_it_expects_is_not_shown():
-    task = task_of("def f(x):\n    return x\n", "list(filter(lambda n: f(n) == n, range(3)))", "f(1)")
-    (score,) = scores_of(task, task.ground_truth)
-    assert score.value is None
-    assert score.note.startswith(
-        "cannot be graded: test1 would show the answer what is expected: it compares"
-    )
-    assert [test.detail for test in score.tests] == ["not run", "not run"]
-
-
-def test_arguments_have_the_imports_that_they_need():
+def test_arguments_have_the_imports_that_they_need(sandbox):
     reference = "from datetime import date\nfrom math import gcd\ndef f(day):\n    return day.isoformat()\n"
-    task = task_of(
-        reference, "f(date(2024, 5, 1))", "f(day=date(2024, 5, 2)) == '2024-05-02'", "f(date(2024, 5, 3))"
-    )
-    (score,) = scores_of(task, "def f(day):\n    return str(day)\n")
+    tests = "f(date(2024, 5, 1))", "f(day=date(2024, 5, 2)) == '2024-05-02'", "f(date(2024, 5, 3))"
+    (score,) = scores_of(sandbox, task_of(reference, *tests), "def f(day):\n    return str(day)\n")
     assert score.value == 1.0, score.tests
-    (nothing,) = scores_of(task_of(reference, "gcd(4, 6)", "f(date(gcd(2024, 2024), 5, 1))"), "x = 1\n")
-    assert (nothing.value, "calls no function" in nothing.note) == (None, True)
 
 
-def test_a_task_whose_reference_fails_its_own_comparisons_cannot_be_graded():
-    task = task_of("def f(x):\n    return 5\n", "f(1) == 5", "f(2) == 6")
-    right, junk = scores_of(task, task.ground_truth, "def f(x):\n    return -1\n")
-    assert (right.value, junk.value) == (None, None)
-    assert "fails 1 of 2 comparisons that its tests make, as any junk does (test2: f(2) == 6)" in junk.note
+IMPORTS_NOTHING = "def f(x):\n    import no_such_package\n"
+
+
+@pytest.mark.parametrize(
+    ("reference", "tests", "why"),
+    [
+        ("def f(x):\n    return x\n", ("list(filter(lambda n: f(n) == n, range(3)))", "f(1)"), "test1 would show the answer what is expected: it compares"),
+        ("from math import gcd\ndef f(x):\n    return x\n", ("gcd(4, 6)", "f(gcd(4, 6) == 2)"), "calls no function"),
+        ("def f(x):\n    return 5\n", ("f(1) == 5", "f(2) == 6"), "its reference fails 1 of 2 comparisons that its tests make, as any junk does (test2: f(2) == 6)"),
+        (IMPORTS_NOTHING, ("f(1)", "f(2)"), "its reference has no value in any test (test1: ModuleNotFoundError: No module named 'no_such_package')"),
+    ],
+)  # fmt: skip
+def test_why_a_task_cannot_be_graded_is_said(sandbox, reference, tests, why):
+    for score in scores_of(sandbox, task_of(reference, *tests), reference, "def f(x):\n    return -1\n"):
+        assert score.value is None
+        assert score.note.startswith("cannot be graded: ")
+        assert why in score.note
+        assert "would show" not in why or [test.detail for test in score.tests] == ["not run", "not run"]
+
+
+def test_a_reference_may_give_false_and_none_in_some_tests(sandbox):
     fine = task_of("def f(x):\n    return x > 5\n", "f(1)", "f(9)")  # False is a value like any other
-    assert [score.value for score in scores_of(fine, fine.ground_truth, "def f(x): return 0")] == [1.0, 0.5]
-
-
-def test_a_task_whose_reference_has_no_value_cannot_be_graded():
-    task = task_of("def f(x):\n    import no_such_package\n", "f(1)", "f(2)")
-    (score,) = scores_of(task, task.ground_truth)
-    assert score.value is None
-    assert (
-        "no value in any test (test1: ModuleNotFoundError: No module named 'no_such_package')" in score.note
-    )
+    assert [one.value for one in scores_of(sandbox, fine, fine.ground_truth, "def f(x): return 0")] == [
+        1.0,
+        0.5,
+    ]
     partly = task_of("def f(x):\n    return x or None\n", "f(1)", "f(0)")
-    assert [score.value for score in scores_of(partly, partly.ground_truth)] == [0.5]
+    assert [score.value for score in scores_of(sandbox, partly)] == [0.5]
 
 
-def test_the_best_constant_answer_gives_what_is_compared():
+def test_the_best_constant_answer_gives_what_is_compared(sandbox):
     task = task_of("def f(x):\n    return 5\n", "f(1) == 5", "f(2) < 6", "f(0)")
-    with Sandbox(workers=1) as sandbox:
-        outputs = CodeGrader(sandbox).reference_outputs([task])["t"]
-        answer = constant_answer(task, outputs)
-        (score,) = CodeGrader(sandbox).grade([Trajectory(task, (), answer)])
+    outputs = CodeGrader(sandbox).reference_outputs([task])["t"]
+    answer = constant_answer(task, outputs)
     assert not outputs.why_not_gradable
     assert "return 5" in answer
-    assert (score.value, constant_floor(outputs)) == (1.0, pytest.approx(2 / 3))
+    assert [score.value for score in scores_of(sandbox, task, answer)] == [1.0]
+    assert constant_floor(outputs) == pytest.approx(2 / 3)

@@ -1,6 +1,6 @@
 """Hostile and odd answers: each gets its right score, none gets out, and the next answer is graded as ever."""
 
-import time
+import os
 from pathlib import Path
 
 import pytest
@@ -8,10 +8,12 @@ import pytest
 from sweet_rl.grading import forbidden_word
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.types import Task, Trajectory
+from sweet_rl.types import Trajectory
 from tests.conftest import ROOT
-from tests.grading.attacks import CASES, GOOD, SECRET, Playground, sizes, whole_table
+from tests.grading.attacks import CASES, GOOD, SECRET, Playground, seen_through, sizes, whole_table
+from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS
 from tests.grading.hostile_case import DOUBLE, Case
+from tests.grading.test_sandbox import descendants, wait_until
 
 pytestmark = [pytest.mark.xdist_group("hostile"), pytest.mark.timeout(400)]  # one table for all of them
 
@@ -21,6 +23,18 @@ def ground(tmp_path_factory):
     ground = Playground(tmp_path_factory.mktemp("ground"))
     yield ground
     ground.close()
+
+
+@pytest.fixture(scope="module")
+def one_worker():
+    with Sandbox(workers=1, timeout_s=1) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def two_workers():
+    with Sandbox(workers=2, timeout_s=2) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +80,7 @@ def test_the_documentation_has_the_table_as_it_is():
     assert "\n".join(lines) in page
 
 
-def test_nothing_is_left_behind(ground):
+def test_nothing_is_left_behind(ground, monkeypatch):
     """No process, no mount, no file: neither while the workers wait for more, nor after they have ended."""
     left_by = {case.name: case for case in CASES}
     names = [
@@ -78,17 +92,12 @@ def test_nothing_is_left_behind(ground):
     mounts = Path("/proc/self/mounts").read_text()
     files = set(Path("/tmp").glob("left-behind*"))
     with Sandbox(workers=1, timeout_s=0.2) as sandbox:
-        ground.sandbox, kept = sandbox, ground.sandbox
-        try:
-            ground.grade(*(left_by[name] for name in names), GOOD)
-            launcher = sandbox._workers[0].process._process.pid
-            deadline = time.monotonic() + 5
-            while len(_descendants(launcher)) > 2 and time.monotonic() < deadline:
-                time.sleep(0.02)
-            assert len(_descendants(launcher)) <= 2  # the worker, and a child ready for the next answer
-        finally:
-            ground.sandbox = kept
-    assert not _descendants(launcher)
+        monkeypatch.setattr(ground, "sandbox", sandbox)
+        ground.grade(*(left_by[name] for name in names), GOOD)
+        launcher = sandbox._workers[0].process._process.pid
+        # the worker, and a child ready for the next answer
+        assert wait_until(lambda: len(descendants(launcher)) <= 2, timeout_s=5)
+    assert not descendants(launcher)
     assert Path("/proc/self/mounts").read_text() == mounts
     assert set(Path("/tmp").glob("left-behind*")) == files
 
@@ -124,34 +133,16 @@ def test_all_grades_of_one_stream(ground):
     answers = [ground.trajectory(case) for case in (GOOD, fenced, GOOD)]
     none = Trajectory(answers[0].task, (), None)
     grades = list(CodeGrader(ground.sandbox).grade_all([*answers, none]))
-    assert [(one.fixed.value, one.published.value, one.lenient.value) for one in grades] == [
-        (1, 1, 1),
-        (0, 0, 1),
-        (1, 1, 1),
-        (0, None, 0),
-    ]
+    found = [(one.fixed.value, one.published.value, one.lenient.value) for one in grades]
+    assert found == [(1, 1, 1), (0, 0, 1), (1, 1, 1), (0, None, 0)]
 
 
-def test_numpy_works_where_it_is_installed():
-    pytest.importorskip("numpy")
-    answer = "import numpy as np\ndef level(x):\n    return np.sum(np.array([x, x]))\n"
-    task = Task("numpy", "", DOUBLE, DOUBLE, {"test1": "level(2)", "test2": "level(3)"}, {})
-    with Sandbox(workers=1, timeout_s=10) as sandbox:
-        (score,) = CodeGrader(sandbox).grade([Trajectory(task, (), answer)])
-    assert score.value == 1.0, score.tests
-
-
-def _descendants(process: int) -> set[int]:
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(stat.parent.name)] = int(fields[1])
-    found, grown = {process}, True
-    while grown:
-        more = {child for child, parent in parents.items() if parent in found} - found
-        found |= more
-        grown = bool(more)
-    return found - {process}
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by the numbers of x86_64")
+@pytest.mark.parametrize("channel", [pytest.param(channel, id=channel.name) for channel in CHANNELS])
+def test_what_one_answer_does_another_one_does_not_see(one_worker, two_workers, channel):
+    """Each way of telling is tried with two messages."""
+    if channel.name in OPEN_WITHOUT_MOUNTS and "mount" not in one_worker.layers:
+        pytest.skip("files of the machine's own mounts have their access times")
+    first, second = seen_through(channel, two_workers if channel.at_once else one_worker)
+    assert first == second
+    assert first[0] in "'\"", first  # it has seen something: no error

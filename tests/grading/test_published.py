@@ -1,7 +1,6 @@
 """Published and lenient grading: goldens, how the original executes an answer, and how often the ways agree."""
 
 import json
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -19,184 +18,17 @@ from tests.grading.mutations import KINDS
 
 pytestmark = pytest.mark.xdist_group("published_grading")  # one sandbox for all of them
 
-DOUBLE = "def f(x):\n    return x * 2\n"
-FOUR_TESTS = {f"test{n}": f"f({n})" for n in range(1, 5)}
-
-SCORES = {
-    "a dataclass": (
-        """
-        from dataclasses import dataclass
-        @dataclass
-        class Pair:
-            a: int
-            b: int = 2
-        def f(x, pair=Pair):
-            return pair(x).a * pair(x).b
-        """,
-        1.0,
-    ),
-    "a dataclass with annotations as text": (
-        """
-        from __future__ import annotations
-        def f(x):
-            from dataclasses import dataclass
-            @dataclass(frozen=True, order=True)
-            class Pair:
-                a: int
-            return Pair(x).a + x
-        """,
-        1.0,
-    ),
-    "a NamedTuple and an Enum": (
-        """
-        def f(x):
-            from enum import Enum, IntEnum
-            from typing import NamedTuple
-            class Pair(NamedTuple):
-                a: int
-            class Factor(IntEnum):
-                TWO = 2
-            return Pair(x).a * Factor.TWO + 0 * Enum('E', 'a b').a.value
-        """,
-        1.0,
-    ),
-    "type hints looked up": (
-        """
-        def f(x: int) -> "int":
-            import typing
-            class Thing:
-                size: "int"
-            return x * len({typing.get_type_hints(Thing)['size'], str})
-        """,
-        1.0,
-    ),
-    "an abstract class, inspected": (
-        """
-        def f(x):
-            import abc, inspect
-            class Base(abc.ABC):
-                @abc.abstractmethod
-                def size(self): ...
-            class Thing(Base):
-                def size(self):
-                    return x
-            return 2 * Thing().size() if inspect.isabstract(Base) else None
-        """,
-        1.0,
-    ),
-    "annotations are evaluated: List is not imported": ("def f(x: List[int]):\n    return x * 2\n", 0.0),
-    "annotations are evaluated: List is imported": (
-        "from typing import List\ndef f(x: List[int]) -> List[int]:\n    return x * 2\n",
-        1.0,
-    ),
-    "a try-out block": ("def f(x):\n    return 2 * x\nif __name__ == '__main__':\n    f = None\n", 1.0),
-    "the module it runs in can be found": (
-        """
-        def f(x):
-            import importlib
-            module = importlib.import_module(__name__)
-            return 2 * x if vars(module) is globals() and __file__.endswith('.py') and __package__ else 0
-        """,
-        1.0,
-    ),
-    "the builtins are a dict, as in every imported module": (
-        "def f(x):\n    return __builtins__['sum']([x, x])\n",
-        1.0,
-    ),
-    "names of the evaluation's own module": (
-        "def f(x):\n    signal.alarm(0)\n    return x * len([multiprocessing.cpu_count, signal.SIGALRM])\n",
-        1.0,
-    ),
-    "a class of its own cannot be pickled": (
-        """
-        class Thing:
-            pass
-        def f(x, thing=Thing):
-            import pickle
-            pickle.dumps(thing())
-            return x * 2
-        """,
-        0.0,
-    ),
-    "a global that an answer sets stays for its next tests": (
-        "def f(x):\n    global seen\n    seen = globals().get('seen', 0) + 1\n    return 2 * x if seen < 3 else 0\n",
-        0.5,
-    ),
-    "what is called exit": ("def f(x):\n    return 2 * x if exit and help and quit else 0\n", 1.0),
-    "raises SystemExit": ("def f(x):\n    raise SystemExit\n", None),
-    "a comparison that raises": (
-        """
-        def f(x):
-            class Odd:
-                def __eq__(self, other):
-                    raise KeyError
-            return Odd()
-        """,
-        None,
-    ),
-    "a comparison that has no truth": (
-        """
-        def f(x):
-            class Odd:
-                def __eq__(self, other):
-                    raise ValueError
-            return Odd()
-        """,
-        0.0,
-    ),
-}
-
-TIMED = {
-    "one test of four sleeps": (
-        "def f(x):\n    import time\n    time.sleep(9 if x == 2 else 0)\n    return 2 * x\n",
-        0.75,
-    ),
-    "a time-out leaves later tests their time": (
-        """
-        def f(x):
-            import time
-            time.sleep(9 if x == 1 else 0.03)
-            return 2 * x
-        """,
-        0.75,
-    ),
-    "the alarm is an exception that can be caught": (
-        """
-        def f(x):
-            import time
-            try:
-                time.sleep(9 if x == 2 else 0)
-            except Exception:
-                pass
-            return 2 * x
-        """,
-        1.0,
-    ),
-    "the alarm caught again and again, until it is over": (
-        """
-        def f(x):
-            import time
-            for _ in range(4 if x == 2 else 0):
-                try:
-                    time.sleep(0.6)
-                except Exception:
-                    pass
-            return 2 * x
-        """,
-        1.0,
-    ),
-    "cancels the alarm": (
-        "def f(x):\n    import time\n    signal.alarm(0)\n    time.sleep(0.6 if x == 2 else 0)\n    return 2 * x\n",
-        1.0,
-    ),
-    "swallows everything": (
-        "def f(x):\n    import time\n    while True:\n        try:\n            time.sleep(9)\n        except: pass\n",
-        None,
-    ),
-}
+F = "def f(x):\n    return x * 2\n"
+G = "def g(x):\n    return 1\n"
+ANSWERS = {}
+for part in Path(__file__).with_name("published_answers.txt").read_text().split("=== ")[1:]:
+    heading, code = part.split("\n", 1)
+    name, value = heading.rsplit(": ", 1)
+    ANSWERS[name] = code.rstrip() + "\n", json.loads(value.replace("None", "null"))
 
 
-EXPECTED = {name: value for name, (_, value) in (SCORES | TIMED).items()}
+def task_of(count):
+    return Task("t", "", F, F, {f"test{n}": f"f({n})" for n in range(1, count + 1)}, {})
 
 
 @pytest.fixture(scope="module")
@@ -205,33 +37,37 @@ def scores():
 
     The published limit is one of the clock, so that only the answers that are about time get a short one.
     """
-    return graded(SCORES, timeout_s=10) | graded(TIMED, timeout_s=0.4)
+    found = {}
+    for is_timed, timeout_s in ((False, 10), (True, 0.4)):
+        some = {
+            name: code for name, (code, _) in ANSWERS.items() if name.endswith("(about time)") == is_timed
+        }
+        answers = [Trajectory(task_of(4), (), code) for code in some.values()]
+        with Sandbox(workers=2, timeout_s=timeout_s) as sandbox:
+            found |= zip(some, CodeGrader(sandbox, grading="published").grade(answers), strict=True)
+    return found
 
 
-def graded(texts, timeout_s):
-    task = Task("t", "", DOUBLE, DOUBLE, FOUR_TESTS, {})
-    answers = [Trajectory(task, (), textwrap.dedent(text).lstrip("\n")) for text, _ in texts.values()]
-    with Sandbox(workers=2, timeout_s=timeout_s) as sandbox:
-        return dict(zip(texts, CodeGrader(sandbox, grading="published").grade(answers), strict=True))
-
-
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", ANSWERS)
 def test_as_the_original(scores, name):
-    assert scores[name].value == EXPECTED[name], scores[name].note
+    assert scores[name].value == ANSWERS[name][1], scores[name].note
 
 
 def test_what_would_end_the_original_is_said(scores):
     notes = {name: score.note for name, score in scores.items() if score.value is None}
     assert notes == {
-        "swallows everything": "would have ended the published run (hang)",
+        "swallows everything (about time)": "would have ended the published run (hang)",
         "raises SystemExit": "would have ended the published run (SystemExit)",
         "a comparison that raises": "would have ended the published run (KeyError)",
     }
 
 
+CASES = "goldens/sweet_rl/a_evaluate"
+
+
 @pytest.fixture(scope="module")
 def graded_cases(shared):
-    folder = shared / "goldens/sweet_rl/a_evaluate"
+    folder = shared / CASES
     cases = json.loads((folder / "expected.json").read_text())["cases"]
     with Sandbox(workers=2) as sandbox:
         grades = list(CodeGrader(sandbox).grade_all(load_trajectories(folder / "trajectories.jsonl")))
@@ -239,42 +75,32 @@ def graded_cases(shared):
     return list(zip(cases, grades, strict=True))
 
 
-def test_fixed(graded_cases):
+def test_grades_of_the_recorded_cases(shared, graded_cases):
     for case, grades in graded_cases:
         if case["fixed"] is not None:  # null: the specification leaves it open (NaN in a list)
             assert grades.fixed.value == pytest.approx(case["fixed"]), case["id"]
-
-
-def test_published(graded_cases):
-    for case, grades in graded_cases:
         if isinstance(case["original"], dict):  # it ended the published run: there is no grade
             assert grades.published.value is None, case["id"]
             assert grades.published.note
         else:
             assert grades.published.value == pytest.approx(case["original"]), case["id"]
-
-
-def test_what_only_the_filter_or_a_rule_of_format_sets_to_zero_is_known(graded_cases):
-    rescued = {
-        case["id"] for case, grades in graded_cases if grades.fixed.value == 0 and grades.lenient.value == 1
-    }
-    assert rescued == set(
-        """
-        leading_space_same_line fence_py_tag filter_import_os filter_comment_from_os filter_sudoku
-        filter_quit_substring filter_in_prose_outside_fence prose_no_fence
-    """.split()
-    )
-    assert all((grades.lenient.value or 0) >= (grades.fixed.value or 0) for _, grades in graded_cases)
-
-
-def test_batch_numbers(shared, graded_cases):
-    expected = json.loads((shared / "goldens/sweet_rl/a_evaluate/expected.json").read_text())
-    batch = expected["batch_of_non_crashing"]
+    batch = json.loads((shared / CASES / "expected.json").read_text())["batch_of_non_crashing"]
     values = {case["id"]: grades.published.value for case, grades in graded_cases}
     ours = [values[name] for name in batch["ids"]]
     assert ours == pytest.approx(batch["values"])
     assert sum(ours) / len(ours) == pytest.approx(batch["mean_correctness"])
     assert sum(v == 1 for v in ours) / len(ours) == pytest.approx(batch["fraction_fully_correct"])
+
+
+def test_what_only_the_filter_or_a_rule_of_format_sets_to_zero_is_known(graded_cases):
+    rescued = {
+        case["id"] for case, grade in graded_cases if (grade.fixed.value, grade.lenient.value) == (0, 1)
+    }
+    assert rescued == set(
+        "leading_space_same_line fence_py_tag filter_import_os filter_comment_from_os filter_sudoku "
+        "filter_quit_substring filter_in_prose_outside_fence prose_no_fence".split()
+    )
+    assert all((grades.lenient.value or 0) >= (grades.fixed.value or 0) for _, grades in graded_cases)
 
 
 @pytest.mark.parametrize("way", ["fixed", "published"])
@@ -287,8 +113,6 @@ def test_rewards_of_whole_dialogues(shared, way):
     assert [score.value for score in scores] == expected["rewards_row_order"]
 
 
-F = "def f(x):\n    return x * 2\n"
-G = "def g(x):\n    return 1\n"
 CODE = F.strip("\n")
 
 READ = {
@@ -316,40 +140,14 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("answer", READ)
+NOTHING_READ = [None, "No answer", "", "I would double it.", G, f"```\n{G}```", "x" * 300_000 + F]
+
+
+@pytest.mark.parametrize("answer", [*READ, *NOTHING_READ], ids=range(len(READ) + len(NOTHING_READ)))
 def test_what_is_read(answer):
-    read = lenient_code(Trajectory(Task("t", "", F, F, {}, {}), (), answer), "f")
-    assert read is not None
-    assert read.strip("\n") == READ[answer].strip("\n")
-
-
-@pytest.mark.parametrize(
-    "answer", [None, "No answer", "", "I would double it.", G, f"```\n{G}```", "x" * 300_000 + F]
-)
-def test_nothing_is_read_where_the_function_is_not_defined(answer):
-    assert lenient_code(Trajectory(Task("t", "", F, F, {}, {}), (), answer), "f") is None
-
-
-def test_code_before_the_marker_is_read():
-    task = Task("t", "", F, F, {"test1": "f(1)", "test2": "f(2)"}, {})
-    content = f"This is it:\n```python\n{F}```\nI WANT TO ANSWER: as above"
-    turn = AgentTurn("assistant", content, output=content)
-    with Sandbox(workers=1) as sandbox:
-        (grades,) = CodeGrader(sandbox).grade_all([Trajectory(task, (turn,), " as above")])
-    assert (grades.fixed.value, grades.published.value, grades.lenient.value) == (0, 0, 1)
-
-
-def test_a_blank_before_a_function_of_one_line():
-    task = Task("t", "", F, F, {"test1": "f(1)"}, {})
-    with Sandbox(workers=1) as sandbox:
-        (grades,) = CodeGrader(sandbox).grade_all([Trajectory(task, (), " def f(x): return x + x")])
-    assert (grades.fixed.value, grades.lenient.value) == (0, 1)
-
-
-PIECES = [
-    F, G, "```", "```py\n", "```python\n", "\n", "Some words.\n", "f = ", "f(1)\n", "    return 3\n", "import os\n", "x = 1\n", "'''",
-    "def f(x):\n    return 4\n",
-]  # fmt: skip
+    read = lenient_code(Trajectory(task_of(0), (), answer), "f")
+    wanted = READ.get(answer)
+    assert read is None if wanted is None else read.strip("\n") == wanted.strip("\n")
 
 
 @pytest.fixture(scope="module")
@@ -358,11 +156,24 @@ def sandbox():
         yield sandbox
 
 
+def test_code_before_the_marker_or_behind_a_blank_is_read(sandbox):
+    content = f"This is it:\n```python\n{F}```\nI WANT TO ANSWER: as above"
+    before = Trajectory(task_of(2), (AgentTurn("assistant", content, output=content),), " as above")
+    blank = Trajectory(task_of(1), (), " def f(x): return x + x")
+    grades = CodeGrader(sandbox).grade_all([before, blank])
+    assert [(one.fixed.value, one.published.value, one.lenient.value) for one in grades] == [(0, 0, 1)] * 2
+
+
+PIECES = [
+    F, G, "```", "```py\n", "```python\n", "\n", "Some words.\n", "f = ", "f(1)\n", "    return 3\n", "import os\n", "x = 1\n", "'''",
+    "def f(x):\n    return 4\n",
+]  # fmt: skip
+
+
 @settings(deadline=None, max_examples=5)
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), min_size=20, max_size=20))
 def test_never_below_fixed(sandbox, answers):
-    task = Task("t", "", F, F, {"test1": "f(1)", "test2": "f(2)"}, {})
-    for grades in CodeGrader(sandbox).grade_all([Trajectory(task, (), answer) for answer in answers]):
+    for grades in CodeGrader(sandbox).grade_all([Trajectory(task_of(2), (), answer) for answer in answers]):
         assert (grades.lenient.value or 0) >= (grades.fixed.value or 0)
 
 

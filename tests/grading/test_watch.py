@@ -11,7 +11,9 @@ import pytest
 
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, pool, worker
-from sweet_rl.grading.sandbox.worker import MOST_THREADS, TestClock, WakingTime, WorkerProcess, children_of
+from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
+from sweet_rl.grading.sandbox.jobs import TestClock, WakingTime
+from sweet_rl.grading.sandbox.worker import WorkerProcess, children_of
 from tests.conftest import ROOT
 from tests.grading.attacks import TABLE
 from tests.grading.environments import ENVIRONMENTS, why_not
@@ -38,10 +40,11 @@ def texts(sandbox, *jobs):
     return [values[0].text for values in sandbox.run(jobs)]
 
 
-def zygote_of(one):
-    """The process that forks the children, and its launcher where they are two."""
-    launcher = one.process._process.pid
-    return children_of(launcher)[0] if one.process._inner else launcher
+def zygote_of(sandbox):
+    """The process of the first worker that forks the children, and its launcher where they are two."""
+    process = sandbox._workers[0].process
+    launcher = process._process.pid
+    return children_of(launcher)[0] if process._inner else launcher
 
 
 @pytest.fixture()
@@ -52,26 +55,22 @@ def one_worker(monkeypatch):
 
 
 def test_a_worker_that_gives_no_next_child_is_replaced(one_worker):
-    first = zygote_of(one_worker._workers[0])
+    first = zygote_of(one_worker)
     assert texts(one_worker, ABS) == ["1"]
     os.kill(first, signal.SIGSTOP)
     assert texts(one_worker, ABS, ABS, ABS) == ["1"] * 3
-    assert zygote_of(one_worker._workers[0]) != first
+    assert zygote_of(one_worker) != first
 
 
-def test_a_worker_that_does_not_come_up_is_replaced(one_worker, monkeypatch):
-    sleeps = ["import time; time.sleep(99)"] * 2
-    start_code = worker.start_code
+def test_a_worker_that_does_not_come_up_is_replaced_but_not_for_ever(one_worker, monkeypatch):
+    sleeps, start_code = ["import time; time.sleep(99)"] * 2, worker.start_code
     monkeypatch.setattr(worker, "start_code", lambda number: sleeps.pop() if sleeps else start_code(number))
-    os.kill(zygote_of(one_worker._workers[0]), signal.SIGKILL)
+    os.kill(zygote_of(one_worker), signal.SIGKILL)
     assert texts(one_worker, ABS, ABS) == ["1"] * 2
     assert not sleeps
-
-
-def test_workers_that_never_come_up_end_the_run(one_worker, monkeypatch):
     monkeypatch.setattr(pool, "PATIENCE_S", 0.1)
     monkeypatch.setattr(worker, "start_code", lambda number: "import time; time.sleep(2)")
-    os.kill(zygote_of(one_worker._workers[0]), signal.SIGKILL)
+    os.kill(zygote_of(one_worker), signal.SIGKILL)
     with pytest.raises(SandboxError, match="have died"):
         texts(one_worker, ABS, ABS)
 
@@ -84,7 +83,7 @@ def test_a_worker_whose_children_cannot_work_is_not_asked_for_ever(one_worker):
         os.kill(one.number(), signal.SIGKILL)
         give(one, work)
 
-    os.kill(zygote_of(one_worker._workers[0]), signal.SIGKILL)
+    os.kill(zygote_of(one_worker), signal.SIGKILL)
     one_worker._give = kill
     with pytest.raises(SandboxError, match="have died"):
         texts(one_worker, ABS, ABS)
@@ -94,14 +93,14 @@ def test_a_worker_without_room_for_a_child_ends_itself_and_no_other():
     """A fork that fails gives -1, and to end -1 is to kill all that the user has."""
     script = """
         import socket
-        from sweet_rl.grading.sandbox.guest import isolation, libc, run
-        libc.fork = lambda: -1
-        libc.end = lambda child: print("kills", child, flush=True)
+        from sweet_rl.grading.sandbox.guest import isolation, run
+        isolation.fork = lambda: -1
+        isolation.end = lambda child: print("kills", child, flush=True)
         control, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         outside.send(run.NEXT)
         outside.shutdown(socket.SHUT_WR)
         pairs = isolation.Pairs()
-        run._serve(control, run._Children(False, pairs, pairs.make, [], bytes))
+        run._serve(control, pairs, pairs.make, [], bytes, alone=False)
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -140,7 +139,7 @@ def test_a_job_that_no_child_can_take_is_given_up():
 
 
 def test_closing_waits_for_nobody(one_worker):
-    os.kill(zygote_of(one_worker._workers[0]), signal.SIGSTOP)
+    os.kill(zygote_of(one_worker), signal.SIGSTOP)
     process = one_worker._workers[0].process
     started = time.monotonic()
     process.close(patience_s=0)
@@ -194,7 +193,7 @@ def inside(environment, script):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("environment", ["user", "neither", "container"])
 def test_the_table_of_attacks_holds(environment):
-    """In the one that the tests run in, `test_hostile.py` and `test_channels.py` hold it row by row.
+    """In the one that the tests run in, `test_hostile.py` holds it row by row.
 
     Of what tests mean by names, which no environment decides, some rows only: the command has them all.
     """
@@ -210,45 +209,34 @@ def test_the_table_of_attacks_holds(environment):
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_pool_of_32_threads_works_beside_a_busy_desktop(environment):
+def test_threads_are_bounded_and_a_pool_of_32_works_beside_a_busy_desktop(environment):
+    """By the kernel where it counts them for a worker alone; else the child ends."""
     printed = inside(
         environment,
         """
         import subprocess
         from sweet_rl.grading.sandbox import Job, Program, Sandbox
         from tests.grading.legal_answers import POOLS
+        from tests.grading.test_watch import THREADS
         others = [subprocess.Popen(["sleep", "100"]) for _ in range(100)]
         with Sandbox(workers=2, timeout_s=5) as sandbox:
             jobs = [Job("fixed", [Program(case.answer, case.tests)]) for case in POOLS[:3]]
             print([value.text for values in sandbox.run(jobs) for value in values])
+            ((value,),) = sandbox.run([Job("fixed", [Program(THREADS, ["f(0)"])])])
+            print(value.text)
         for other in others:
             other.kill()
         """,
     )
-    assert printed == f"{['4', '6'] * 3}\n"
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_threads_are_bounded_everywhere(environment):
-    """By the kernel where it counts them for a worker alone; else the child ends."""
-    printed = inside(
-        environment,
-        """
-        from sweet_rl.grading.sandbox import Job, Program, Sandbox
-        from tests.grading.test_watch import THREADS
-        with Sandbox(workers=1, timeout_s=2) as sandbox:
-            ((value,),) = sandbox.run([Job("fixed", [Program(THREADS, ["f(0)"])])])
-            print(value.text)
-        """,
-    )
-    words = printed.strip()
+    pools, words = printed.splitlines()
+    assert pools == str(["4", "6"] * 3)
     assert words == f"more than {MOST_THREADS} threads" or int(words) < MOST_THREADS
     assert words.isdigit() == (environment in {"root", "user", "container"})
 
 
 def test_workers_do_not_wait_for_terminals():
     with Sandbox(workers=1) as sandbox:
-        assert os.getsid(zygote_of(sandbox._workers[0])) != os.getsid(0)
+        assert os.getsid(zygote_of(sandbox)) != os.getsid(0)
 
 
 def test_every_wait_of_a_worker_process_ends(monkeypatch):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import missing_package
-from sweet_rl.types import NO_ANSWER, Json, Trajectory
+from sweet_rl.types import NO_ANSWER, Trajectory
 
 
 def need_page_metrics() -> None:
@@ -45,23 +45,13 @@ def drafts_of(trajectory: Trajectory) -> list[Draft]:
     """
     replies = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
     pages = [(turn, html) for turn, content in enumerate(replies) if (html := extract_html(content)[1])]
-    recorded = _recorded(trajectory.extra.get("drafts"))
-    if recorded is None:
+    drafts = trajectory.extra.get("drafts")
+    if not isinstance(drafts, list):
         last = trajectory.answer if trajectory.answer not in {None, "", NO_ANSWER} else None
         return [Draft(turn, html, last if turn == pages[-1][0] else None) for turn, html in pages]
-    return [Draft(turn, html, *recorded.get(turn, (None, None))) for turn, html in pages]
-
-
-def _recorded(drafts: Json) -> dict[int, tuple[str | None, str | None]] | None:
-    """Picture and failure by turn; other people's files may hold anything under that name."""
-    if not isinstance(drafts, list):
-        return None
-    return {
-        draft["turn"]: (_text(draft.get("image")), _text(draft.get("failure")))
-        for draft in drafts
-        if isinstance(draft, Mapping) and isinstance(draft.get("turn"), int)
-    }
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
+    recorded = {}
+    for draft in drafts:  # other people's files may hold anything under that name
+        if isinstance(draft, Mapping) and isinstance(draft.get("turn"), int):
+            found = (draft.get("image"), draft.get("failure"))
+            recorded[draft["turn"]] = [one if isinstance(one, str) else None for one in found]
+    return [Draft(turn, html, *recorded.get(turn, ())) for turn, html in pages]

@@ -47,16 +47,18 @@ def elements_of(boxes: Sequence[Box]) -> Elements:
 
     A block is a picture, a control, a text, or an area whose background is not that of what it stands on.
     """
-    texts = [(box, words) for box in boxes if box.text and (words := _words(box.text))]
-    texts = sorted(texts, key=lambda text: -len(text[0].text))[:_MOST]
+    found = [(box, Counter(word.lower() for word in _WORD.findall(box.text))) for box in boxes if box.text]
+    texts = sorted(((box, words) for box, words in found if words), key=lambda text: -len(text[0].text))[
+        :_MOST
+    ]
     blocks = [(kind, box) for box in boxes if (kind := _kind(box, boxes)) is not None]
     blocks = sorted(blocks, key=lambda block: -block[1].width * block[1].height)[:_MOST]
-    return Elements(
-        tuple(words for _, words in texts),
-        _frames([box for box, _ in texts]),
-        np.array([kind for kind, _ in blocks], np.intp),
-        _frames([box for _, box in blocks]),
+    text_frames, block_frames = (
+        np.array([(box.x, box.y, box.width, box.height) for box in some], np.float64).reshape(-1, 4)
+        for some in ([box for box, _ in texts], [box for _, box in blocks])
     )
+    kinds = np.array([kind for kind, _ in blocks], np.intp)
+    return Elements(tuple(words for _, words in texts), text_frames, kinds, block_frames)
 
 
 def text_agreement(first: Elements, second: Elements) -> float:
@@ -66,11 +68,21 @@ def text_agreement(first: Elements, second: Elements) -> float:
     all, as bags, without regard to case) times 1/2 + 1/2 (1 - distance / `TEXT_REACH`), so that half of it is
     for the place. The result is the mean credit, each text weighed by its words; unpaired texts have none.
     """
-    sizes_1, sizes_2 = _sizes(first.words), _sizes(second.words)
+    sizes_1, sizes_2 = (np.array([bag.total() for bag in one.words], np.float64) for one in (first, second))
     total = sizes_1.sum() + sizes_2.sum()
     if total == 0:
         return 1.0
-    common = _common_words(first.words, second.words)
+    places: dict[str, list[tuple[int, int]]] = {}
+    for index, bag in enumerate(second.words):
+        for word, count in bag.items():
+            places.setdefault(word, []).append((index, count))
+    common = np.zeros(
+        (len(first.words), len(second.words))
+    )  # words that each text shares with each of the other page
+    for row, bag in enumerate(first.words):
+        for word, count in bag.items():
+            for column, other in places.get(word, ()):
+                common[row, column] += min(count, other)
     pair_sizes = sizes_1[:, None] + sizes_2[None, :]
     credit = (
         2 * common / pair_sizes * (0.5 + 0.5 * _nearness(first.text_frames, second.text_frames, TEXT_REACH))
@@ -85,7 +97,10 @@ def layout_agreement(first: Elements, second: Elements) -> float:
     smaller over the larger width, times the same of the heights, times 1 - distance of the top left corners /
     `BLOCK_REACH`. The result is the mean credit, each block weighed by the square root of its area.
     """
-    weights_1, weights_2 = _weights(first.block_frames), _weights(second.block_frames)
+    weights_1, weights_2 = (  # in whole pixels, so that sums are exact
+        np.maximum(1, np.round(np.sqrt(one.block_frames[:, 2] * one.block_frames[:, 3])))
+        for one in (first, second)
+    )
     total = weights_1.sum() + weights_2.sum()
     if total == 0:
         return 1.0
@@ -123,28 +138,6 @@ def _nearness(first: NDArray[np.float64], second: NDArray[np.float64], reach: fl
     return near
 
 
-def _words(text: str) -> Counter[str]:
-    return Counter(word.lower() for word in _WORD.findall(text))
-
-
-def _sizes(words: Sequence[Counter[str]]) -> NDArray[np.float64]:
-    return np.array([bag.total() for bag in words], np.float64)
-
-
-def _common_words(first: Sequence[Counter[str]], second: Sequence[Counter[str]]) -> NDArray[np.float64]:
-    """How many words each text of the one page shares with each of the other."""
-    places: dict[str, list[tuple[int, int]]] = {}
-    for index, bag in enumerate(second):
-        for word, count in bag.items():
-            places.setdefault(word, []).append((index, count))
-    common = np.zeros((len(first), len(second)))
-    for row, bag in enumerate(first):
-        for word, count in bag.items():
-            for column, other in places.get(word, ()):
-                common[row, column] += min(count, other)
-    return common
-
-
 def _kind(box: Box, boxes: Sequence[Box]) -> int | None:
     """What a box shows: 0 text, 1 picture, 2 control, 3 painted area; None for what only holds others."""
     if box.width <= 0 or box.height <= 0 or box.tag in _ROOTS:
@@ -155,25 +148,7 @@ def _kind(box: Box, boxes: Sequence[Box]) -> int | None:
         return 2
     if box.text:
         return 0
-    return 3 if box.background is not None and box.background != _ground(box, boxes) else None
-
-
-def _ground(box: Box, boxes: Sequence[Box]) -> tuple[int, int, int]:
-    """The colour that a box stands on."""
-    parent = box.parent
-    while parent is not None:
-        background = boxes[parent].background
-        if background is not None:
-            return background
-        parent = boxes[parent].parent
-    return (255, 255, 255)
-
-
-def _frames(boxes: Sequence[Box]) -> NDArray[np.float64]:
-    return np.array([(box.x, box.y, box.width, box.height) for box in boxes], np.float64).reshape(-1, 4)
-
-
-def _weights(frames: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Square roots of areas in whole pixels, so that sums are exact."""
-    weights: NDArray[np.float64] = np.maximum(1, np.round(np.sqrt(frames[:, 2] * frames[:, 3])))
-    return weights
+    ground, parent = None, box.parent  # the colour that it stands on
+    while ground is None and parent is not None:
+        ground, parent = boxes[parent].background, boxes[parent].parent
+    return 3 if box.background is not None and box.background != (ground or (255, 255, 255)) else None

@@ -77,7 +77,8 @@ class ClipEmbedder:
             ) from error
         self._torch = torch
         self._batch_size, self._long_page = batch_size, long_page
-        self._device = _device(torch, device)
+        best = "cuda" if torch.cuda.is_available() else "cpu"
+        self._device = best if device == "auto" else device
         if not Path(model).exists():
             without_hub_if_silent()
         try:
@@ -117,7 +118,12 @@ class ClipEmbedder:
             for start in range(0, len(tiles), self._batch_size)
         ]
         vectors = iter(np.concatenate(parts))
-        return [_mean([next(vectors) for _ in picture]) for picture in pictures]
+        found: list[Vector] = []
+        for picture in pictures:
+            first, *more = [next(vectors) for _ in picture]
+            units = [_of_length_1(vector) for vector in (first, *more)] if more else [first]
+            found.append(np.mean(units, axis=0, dtype=np.float32) if more else first)
+        return found
 
     def _forward(self, tiles: Tiles) -> NDArray[np.float32]:
         torch = self._torch
@@ -143,13 +149,6 @@ def squares(image: Image.Image) -> list[Image.Image]:
     ]
 
 
-def _mean(vectors: Sequence[Vector]) -> Vector:
-    if len(vectors) == 1:
-        return vectors[0]
-    mean: Vector = np.mean([_of_length_1(vector) for vector in vectors], axis=0, dtype=np.float32)
-    return mean
-
-
 def _of_length_1(vector: Vector) -> Vector:
     # torch's rounding differs from numpy's in the last bit, which decides pairs that differ by the margin
     import torch  # as above
@@ -157,9 +156,3 @@ def _of_length_1(vector: Vector) -> Vector:
     single = torch.from_numpy(np.ascontiguousarray(vector, np.float32))
     unit: Vector = (single / single.norm().clamp_min(torch.finfo(torch.float32).tiny)).numpy()
     return unit
-
-
-def _device(torch: Any, name: str) -> str:
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"

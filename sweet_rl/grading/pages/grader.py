@@ -9,7 +9,7 @@ Published behaviour: docs/published/sweet_rl.md#files, #grading-pages.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +20,7 @@ from PIL import Image
 from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages import Draft, drafts_of
-from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
+from sweet_rl.grading.pages.embedding import Embedder, Tiles, Vector, cosine
 from sweet_rl.grading.pages.metrics import (
     WIDTH,
     BrokenPicture,
@@ -79,26 +79,17 @@ def answer_picture(answer: str | None, folder: Path, looks: Looks, *, decoded: b
 def answer_html(trajectory: Trajectory) -> str | None:
     """The page whose picture is the answer; None where the dialogue holds none.
 
-    In our rows `drafts` names the turn that gave the picture; else it is the last turn with a page.
+    In our rows `drafts` names the turn, from 0, that gave the picture; else it is the last turn with a page.
     """
     replies = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
-    turn = _turn_of_answer(trajectory.extra.get("drafts"), trajectory.answer)
-    if turn is not None and turn < len(replies):
-        page = extract_html(replies[turn])[1]
-        if page is not None:
-            return page
-    pages: Sequence[str | None] = [extract_html(content)[1] for content in replies]
+    pages = [extract_html(content)[1] for content in replies]
+    drafts = trajectory.extra.get("drafts")
+    if isinstance(drafts, list) and trajectory.answer is not None:
+        named = [one for one in drafts if isinstance(one, dict) and one.get("image") == trajectory.answer]
+        turn = named[-1].get("turn") if named else None
+        if isinstance(turn, int) and 0 <= turn < len(pages) and pages[turn] is not None:
+            return pages[turn]
     return next((page for page in reversed(pages) if page is not None), None)
-
-
-def _turn_of_answer(drafts: Json, answer: str | None) -> int | None:
-    """The agent turn, from 0, of the last draft with this picture; None where the row does not say."""
-    if not isinstance(drafts, list) or answer is None:
-        return None
-    turns = [
-        draft.get("turn") for draft in drafts if isinstance(draft, dict) and draft.get("image") == answer
-    ]
-    return turns[-1] if turns and isinstance(turns[-1], int) and turns[-1] >= 0 else None
 
 
 async def grade_drafts(
@@ -115,28 +106,26 @@ async def grade_drafts(
         target = view_of(await asyncio.to_thread(looks.of, page.image), page)
     except (RenderFailed, BrokenPicture):
         return {}
+
+    async def grade(draft: Draft) -> dict[str, float] | None:
+        page: RenderedPage | None = None
+        try:
+            page = await renderer.render(draft.html)
+        except RenderFailed:
+            if draft.image is None:
+                return None
+
+        def look() -> dict[str, float] | None:
+            pixels = answer_picture(draft.image, folder, looks).pixels
+            if pixels is None and page is not None:
+                pixels = looks.of(page.image)
+            return compare(view_of(pixels, page), target) if pixels is not None else None
+
+        return await asyncio.to_thread(look)
+
     drafts = drafts_of(trajectory)
-    grades = await asyncio.gather(*(_grade(draft, target, renderer, folder, looks) for draft in drafts))
+    grades = await asyncio.gather(*map(grade, drafts))
     return {draft.turn: grade for draft, grade in zip(drafts, grades, strict=True) if grade is not None}
-
-
-async def _grade(
-    draft: Draft, target: PageView, renderer: Renderer, folder: Path, looks: Looks
-) -> dict[str, float] | None:
-    page: RenderedPage | None = None
-    try:
-        page = await renderer.render(draft.html)
-    except RenderFailed:
-        if draft.image is None:
-            return None
-
-    def look() -> dict[str, float] | None:
-        pixels = answer_picture(draft.image, folder, looks).pixels
-        if pixels is None and page is not None:
-            pixels = looks.of(page.image)
-        return compare(view_of(pixels, page), target) if pixels is not None else None
-
-    return await asyncio.to_thread(look)
 
 
 FLOORS = ("black picture", "blank page")
@@ -160,19 +149,12 @@ class PageGrades:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """One row, graded but for what the model says: `tiles` are what it is shown of the answer."""
-
-    row: int
-    grades: PageGrades
-    tiles: Tiles | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Unit:
-    """All rows of one target."""
+    """All rows of one target, graded but for what the model says; `tiles` are what it is shown, None of nothing."""
 
-    seen: tuple[_Seen, ...]
+    rows: Sequence[int]
+    grades: Sequence[PageGrades]
+    tiles: Sequence[Tiles | None] = ()
     target_tiles: Tiles | None = None
     blank_tiles: Tiles | None = None
 
@@ -248,40 +230,48 @@ class PageGrader:
         try:
             while (unit := await done.get()) is not None:
                 waiting.append(unit)
-                if self._embedder is None or _pictures(waiting) >= self._batch_size:
-                    for seen in await self._judged(waiting):
-                        yield seen.row, seen.grades
+                if self._embedder is None or sum(2 + len(one.rows) for one in waiting) >= self._batch_size:
+                    for found in await asyncio.to_thread(self._judged, waiting):
+                        yield found
                     waiting = []
             await producer
-            for seen in await self._judged(waiting):
-                yield seen.row, seen.grades
+            for found in await asyncio.to_thread(self._judged, waiting):
+                yield found
         finally:
             producer.cancel()
             await asyncio.gather(producer, return_exceptions=True)
 
     async def _see(self, rows: Sequence[tuple[int, Trajectory]]) -> _Unit:
         """Everything about the rows of one target that needs no model."""
+        numbers, embedder = [row for row, _ in rows], self._embedder
+
+        def look_at_target() -> tuple[PageView, Mapping[str, Mapping[str, float]], Tiles | None]:
+            image = decode(page.image) if embedder else None
+            view = view_of(self._looks.of(page.image, image), page)
+            floors = zip(FLOORS, (self._black, self._blank), strict=True)
+            tiles = embedder.prepare(image) if embedder and image else None
+            return view, {name: compare(floor, view) for name, floor in floors}, tiles
+
         try:
             page = await self._renderer.render(rows[0][1].task.ground_truth)
-            target = await asyncio.to_thread(self._view, page)
+            target, floors, target_tiles = await asyncio.to_thread(look_at_target)
         except (RenderFailed, BrokenPicture) as error:
-            failure = _failure("target", error)
-            return _Unit(tuple(_Seen(row, PageGrades(None, {}, None, (failure,))) for row, _ in rows))
-        seen = [await self._see_answer(row, trajectory, target) for row, trajectory in rows]
-        blank_tiles = self._embedder.prepare(blank(page.width, page.height)) if self._embedder else None
-        return _Unit(tuple(seen), target.tiles, blank_tiles)
+            return _Unit(numbers, [PageGrades(None, {}, None, (_failure("target", error),))] * len(rows))
+        seen = [await self._see_answer(trajectory, target, floors) for _, trajectory in rows]
+        blank_tiles = embedder.prepare(blank(page.width, page.height)) if embedder else None
+        grades, tiles = zip(*seen, strict=True)
+        return _Unit(numbers, grades, tiles, target_tiles, blank_tiles)
 
-    async def _see_answer(self, row: int, trajectory: Trajectory, target: _View) -> _Seen:
-        floors, decoded = target.floors, self._embedder is not None
+    async def _see_answer(
+        self, trajectory: Trajectory, target: PageView, floors: Mapping[str, Mapping[str, float]]
+    ) -> tuple[PageGrades, Tiles | None]:
         picture = await asyncio.to_thread(
-            answer_picture, trajectory.answer, self._folder, self._looks, decoded=decoded
+            answer_picture, trajectory.answer, self._folder, self._looks, decoded=self._embedder is not None
         )
         if picture.pixels is None:
             failed = (picture.failure,) if picture.failure else ()
-            return _Seen(row, PageGrades(floors[FLOORS[0]], floors, picture.shown, failed), self._black_tiles)
-        failures = []
-        page = None
-        html = answer_html(trajectory)
+            return PageGrades(floors[FLOORS[0]], floors, picture.shown, failed), self._black_tiles
+        failures, page, html = [], None, answer_html(trajectory)
         if html is None:
             failures.append(Failure("no_html", "the dialogue holds no page for this picture"))
         else:
@@ -292,68 +282,37 @@ class PageGrader:
 
         def look(pixels: Pixels) -> tuple[dict[str, float], Tiles | None]:
             tiles = self._embedder.prepare(picture.image) if self._embedder and picture.image else None
-            return compare(view_of(pixels, page), target.view), tiles
+            return compare(view_of(pixels, page), target), tiles
 
         values, tiles = await asyncio.to_thread(look, picture.pixels)
-        return _Seen(row, PageGrades(values, floors, picture.shown, tuple(failures)), tiles)
+        return PageGrades(values, floors, picture.shown, tuple(failures)), tiles
 
-    def _view(self, page: RenderedPage) -> _View:
-        """The target and what the floors are worth; computed in a thread."""
-        image = decode(page.image) if self._embedder else None
-        view = view_of(self._looks.of(page.image, image), page)
-        floors = {
-            name: compare(floor, view) for name, floor in zip(FLOORS, (self._black, self._blank), strict=True)
-        }
-        return _View(view, floors, self._embedder.prepare(image) if self._embedder and image else None)
-
-    async def _judged(self, units: Sequence[_Unit]) -> list[_Seen]:
-        """Add what the model says, in one batch."""
-        if self._embedder is None:
-            return [seen for unit in units for seen in unit.seen]
-        return await asyncio.to_thread(self._with_clip, units)
-
-    def _with_clip(self, units: Sequence[_Unit]) -> list[_Seen]:
-        embedder, black_tiles = self._embedder, self._black_tiles
-        if embedder is None or black_tiles is None:
-            raise ValueError("there is no model to ask")
-        tiles = [black_tiles]
-        for unit in units:
-            if unit.target_tiles is not None and unit.blank_tiles is not None:
-                tiles += [unit.target_tiles, unit.blank_tiles]
-                tiles += [seen.tiles for seen in unit.seen if seen.tiles is not None]
-        vectors = iter(embedder.embed(tiles))
-        black_vector = next(vectors)
-        result: list[_Seen] = []
+    def _judged(self, units: Sequence[_Unit]) -> list[tuple[int, PageGrades]]:
+        """Index and grades of every row, with what the model says, in one batch."""
+        vectors: Iterator[Vector] = iter(())
+        if self._embedder is not None:
+            shown = [self._black_tiles]
+            for unit in units:
+                shown += [unit.target_tiles, unit.blank_tiles, *unit.tiles]
+            vectors = iter(self._embedder.embed([tiles for tiles in shown if tiles is not None]))
+            black_vector = next(vectors)
+        result: list[tuple[int, PageGrades]] = []
         for unit in units:
             if unit.target_tiles is None:
-                result += unit.seen
+                result += zip(unit.rows, unit.grades, strict=True)
                 continue
             target, blank_vector = next(vectors), next(vectors)
-            floor_values = [cosine(black_vector, target), cosine(blank_vector, target)]
-            for seen, vector in zip(unit.seen, vectors, strict=False):
-                value = cosine(vector, target)
-                if seen.tiles is not None and np.array_equal(seen.tiles, unit.target_tiles):
+            floors = dict(
+                zip(FLOORS, (cosine(black_vector, target), cosine(blank_vector, target)), strict=True)
+            )
+            for row, grades, tiles in zip(unit.rows, unit.grades, unit.tiles, strict=True):
+                value = cosine(next(vectors), target)
+                if tiles is not None and np.array_equal(tiles, unit.target_tiles):
                     value = 1.0  # whatever the make-up of batches does to the last bit
-                result.append(replace(seen, grades=_with(seen.grades, value, floor_values)))
+                known = {name: {"clip": floors[name]} | dict(grades.floors[name]) for name in FLOORS}
+                values = {"clip": value} | dict(grades.values or {})
+                result.append((row, replace(grades, values=values, floors=known)))
         return result
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    view: PageView
-    floors: Mapping[str, Mapping[str, float]]
-    tiles: Tiles | None
-
-
-def _pictures(units: Sequence[_Unit]) -> int:
-    return sum(2 + len(unit.seen) for unit in units)
-
-
-def _with(grades: PageGrades, value: float, floors: Sequence[float]) -> PageGrades:
-    known = {
-        name: {"clip": floor} | dict(grades.floors[name]) for name, floor in zip(FLOORS, floors, strict=True)
-    }
-    return replace(grades, values={"clip": value} | dict(grades.values or {}), floors=known)
 
 
 def _failure(whose: str, error: RenderFailed | BrokenPicture) -> Failure:

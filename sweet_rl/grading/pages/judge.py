@@ -63,9 +63,10 @@ class VisionJudge:
     async def compare(self, target: bytes, first: bytes, second: bytes, *, order: str) -> Verdict:
         """One request; PNG pictures in the order in which they are shown."""
         pictures = zip(_CAPTIONS, (target, first, second), strict=True)
-        content = [_text(self._prompt)]
+        content: list[Json] = [{"type": "text", "text": self._prompt}]
         for caption, picture in pictures:
-            content += [_text(caption), _picture(picture)]
+            url = f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
+            content += [{"type": "text", "text": caption}, {"type": "image_url", "image_url": {"url": url}}]
         body = {
             "model": self.name,
             "messages": [{"role": "user", "content": content}],
@@ -164,12 +165,3 @@ def win_rate(outcomes: Sequence[tuple[str, Outcome]]) -> WinRate:
     verdicts = [outcome for _, outcome in outcomes]
     counts = (verdicts.count(Outcome.A), verdicts.count(Outcome.TIE), verdicts.count(Outcome.B))
     return WinRate(*counts, share_over_tasks(list(by_task.values())))
-
-
-def _text(text: str) -> dict[str, Json]:
-    return {"type": "text", "text": text}
-
-
-def _picture(png: bytes) -> dict[str, Json]:
-    encoded = base64.b64encode(png).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded}"}}

@@ -106,9 +106,6 @@ def continued(pixels: Pixels, height: int) -> Pixels:
 _WAY = f"box {WIDTH} {MAX_HEIGHT} Pillow {PIL.__version__}\0".encode()
 """What decides about the scaled pixels, besides the picture; change the word where `scale` changes."""
 
-_ROW = WIDTH * 3
-"""Bytes of a row."""
-
 
 class Looks:
     """Scaled pictures, made or read.
@@ -122,7 +119,10 @@ class Looks:
 
     def of(self, picture: bytes, decoded: Image.Image | None = None) -> Pixels:
         """The scaled pixels of a picture file."""
-        path = self._path(picture)
+        path = None
+        if self._folder is not None:
+            name = hashlib.sha256(_WAY + picture).hexdigest()[:32]
+            path = self._folder / name[:2] / f"{name}.zz"
         scaled = None if path is None else _read(path)
         if scaled is None:
             scaled = scale(decode(picture) if decoded is None else decoded)
@@ -130,23 +130,15 @@ class Looks:
                 replace_file(path, [zlib.compress(scaled.tobytes(), 1)])
         return pixels_of(scaled)
 
-    def _path(self, picture: bytes) -> Path | None:
-        if self._folder is None:
-            return None
-        digest = hashlib.sha256(_WAY)
-        digest.update(picture)
-        name = digest.hexdigest()[:32]
-        return self._folder / name[:2] / f"{name}.zz"
-
 
 def _read(path: Path) -> Scaled | None:
     """The pixels of a file; None where there is none, or where it is damaged (zlib has a check sum)."""
+    row, unpacking = WIDTH * 3, zlib.decompressobj()
     try:
-        unpacking = zlib.decompressobj()
-        data = unpacking.decompress(path.read_bytes(), MAX_HEIGHT * _ROW)
+        data = unpacking.decompress(path.read_bytes(), MAX_HEIGHT * row)
     except (OSError, zlib.error):
         return None
-    if not unpacking.eof or not data or len(data) % _ROW:
+    if not unpacking.eof or not data or len(data) % row:
         return None
     return np.frombuffer(data, np.uint8).reshape(-1, WIDTH, 3)
 
@@ -177,15 +169,10 @@ class Canvas:
         self.pixels = pixels
         self._windows: dict[int, tuple[Windows, ...]] = {}
 
-    @property
-    def height(self) -> int:
-        """Rows of pixels."""
-        return len(self.pixels)
-
     @cached_property
     def ink(self) -> Pixels:
         """What white paper lacks, in blocks of 4 x 4 pixels; the last row of them is filled up with white."""
-        whole = continued(self.pixels, self.height + -self.height % _BLOCK)
+        whole = continued(self.pixels, len(self.pixels) + -len(self.pixels) % _BLOCK)
         sums = np.zeros((len(whole) // _BLOCK, whole.shape[1] // _BLOCK, 3), np.float32)
         for row, column in product(range(_BLOCK), repeat=2):
             sums += whole[row::_BLOCK, column::_BLOCK]
@@ -232,21 +219,6 @@ class Windows:
     mean: _Values
     variance: _Values
 
-    def deviation(self) -> _Values:
-        """The standard deviation of each window; 0 for those that are flat."""
-        deviation = np.sqrt(self.variance)
-        deviation[deviation < _FLAT] = 0
-        return deviation
-
-    def uneven_rows(self) -> NDArray[np.bool_]:
-        """Which rows of windows are more than paper alone, or black alone."""
-        low, high = (
-            np.lib.stride_tricks.sliding_window_view(ends, min(_WINDOW, len(ends)))
-            for ends in (self.plane.min(axis=1), self.plane.max(axis=1))
-        )
-        rows: NDArray[np.bool_] = (low.min(axis=1) < 1) & (high.max(axis=1) > 0)
-        return rows
-
 
 def windows_of(plane: _Plane | _Values) -> Windows:
     """All whole windows of 7 x 7 pixels; a plane smaller than that is one window."""
@@ -262,7 +234,7 @@ def structure(first: Canvas, second: Canvas) -> float:
     contrast is 0: windows without contrast have no weight, and a page with nothing on it gets nothing. Where
     no window of either picture has contrast, only their brightness is compared.
     """
-    height = max(first.height, second.height)
+    height = max(len(first.pixels), len(second.pixels))
     scales = zip(first.windows(height), second.windows(height), strict=True)
     return float(np.mean([weighed_similarity(one, other) for one, other in scales]))
 
@@ -283,11 +255,19 @@ def colour(first: Canvas, second: Canvas) -> float:
 
 def weighed_similarity(first: Windows, second: Windows) -> float:
     """The similarity of all windows at one scale, in a mean weighed by contrast."""
-    weight = np.maximum(first.deviation(), second.deviation())
+    deviations = [np.sqrt(one.variance) for one in (first, second)]
+    weight = np.maximum(*[np.where(one < _FLAT, 0, one) for one in deviations])
     total = weight.sum()
     if total == 0:
         return float(np.clip(_brightness(first.mean, second.mean).mean(), 0, 1))
-    rows = np.flatnonzero(first.uneven_rows() & second.uneven_rows())
+    uneven = np.ones(len(first.mean), bool)  # rows of windows that are more than paper alone, or black alone
+    for plane in (first.plane, second.plane):
+        low, high = (
+            np.lib.stride_tricks.sliding_window_view(ends, min(_WINDOW, len(ends)))
+            for ends in (plane.min(axis=1), plane.max(axis=1))
+        )
+        uneven &= (low.min(axis=1) < 1) & (high.max(axis=1) > 0)
+    rows = np.flatnonzero(uneven)
     if len(rows) == 0:  # beside what is even nothing is alike
         return 0.0
     band = slice(rows[0], rows[-1] + 1)

@@ -14,19 +14,17 @@ import math
 import select
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from types import TracebackType
 from typing import Self
 
 from sweet_rl.errors import SandboxError, without_linux
 from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
-from sweet_rl.grading.sandbox.jobs import Assignment, Job, JobQueue, Outcome, Program, Reply, TestValue
+from sweet_rl.grading.sandbox.jobs import Assignment, Job, JobQueue, Outcome, Program, TestValue, WakingTime
 from sweet_rl.grading.sandbox.worker import (
     ENDS_S,
     PATIENCE_S,
-    WakingTime,
     WorkerProcess,
     check_protection,
     default_workers,
@@ -48,6 +46,8 @@ _MAX_DEATHS = 10  # of workers one after the other that have not done the simple
 _BLAMED_AFTER = 2  # deaths of workers, all with the same job in hand
 _NOTHING = memoryview(b"")
 _PROBE = -1  # number of a job that shows whether a worker can do anything at all
+_CRASH = TestValue(Outcome.CRASH, text="the process ended")
+_NAMESPACES = frozenset({"user", "mount", "process", "network", "ipc", "host name", "cgroup"})
 
 
 @dataclass(slots=True)
@@ -114,7 +114,8 @@ class Sandbox:
         self._time = WakingTime()
         try:
             for _ in range(workers or default_workers()):
-                self._workers.append(self._start())
+                self._workers.append(worker := _Worker(self._new_process(), 0.0))
+                self._listen(worker)
             layers = [worker.process.layers() for worker in self._workers]
             check_protection(layers[0], unsafe=unsafe_no_sandbox)
             for worker in self._workers:
@@ -140,9 +141,7 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -152,7 +151,7 @@ class Sandbox:
         for worker in self._workers:
             if worker.channel is not None:
                 worker.channel.close()
-            worker.process.hang_up()
+            worker.process.control.close()
         for worker in self._workers:
             worker.process.close()
         self._workers.clear()
@@ -189,19 +188,15 @@ class Sandbox:
                 self._give(worker, Assignment(_PROBE, Job("fixed", [Program("", ["1"])])))
                 continue
             next_one = queue.peek()
-            if next_one is None or not self._may_begin(next_one.job):
+            if next_one is None:
                 continue
-            if worker.has_seen_references and next_one.job.kind == "fixed":
+            kind, running = next_one.job.kind, [one.work for one in self._workers if one.work is not None]
+            if any(work.number != _PROBE and work.job.kind != kind for work in running):
+                continue  # of the other kind
+            if worker.has_seen_references and kind == "fixed":
                 self._renew(worker)
             else:
                 self._give(worker, queue.take())
-
-    def _may_begin(self, job: Job) -> bool:
-        """Whether nothing of the other kind is running."""
-        return all(
-            worker.work is None or worker.work.number == _PROBE or worker.work.job.kind == job.kind
-            for worker in self._workers
-        )
 
     def _wait(self) -> list[Assignment]:
         """Let something happen; return the assignments that no child is working on any more."""
@@ -230,11 +225,9 @@ class Sandbox:
 
     def _give(self, worker: _Worker, work: Assignment) -> None:
         """Send the rest of a job to a fresh child."""
-        work.reply = Reply(len(work.done), work.job.size, work.job.kind)
         worker.work = work
         worker.has_seen_references |= work.job.kind == "published"
-        work.watched = False
-        worker.unsent = memoryview(work.job.message(first=work.reply.first, timeout_s=self._limit(work)))
+        worker.unsent = memoryview(work.begin(self._limit(work)))
         worker.deadline = self._time.now() + PATIENCE_S
         self._send(worker, work)
 
@@ -276,17 +269,16 @@ class Sandbox:
         """Read a child's messages; return its assignment when it has sent everything, or nothing more."""
         if worker.channel is None or worker.work is None:
             return None
-        work, reply = worker.work, worker.work.reply
-        before = len(reply.values)
+        work, before = worker.work, len(worker.work.values)
         try:
             data = worker.channel.recv(_RECEIVED)
-            reply.feed(data)
+            work.feed(data)
             broken = not data
         except BlockingIOError:
             return None
         except (OSError, ValueError):
             broken = True
-        ended = bool(reply.values) and reply.values[-1].outcome is Outcome.ENDED
+        ended = bool(work.values) and work.values[-1].outcome is Outcome.ENDED
         if work.withdraw_crowded():
             return self._release(worker)
         if work.next_test == work.job.size or ended:
@@ -294,7 +286,7 @@ class Sandbox:
         if broken:
             self._blame(worker, work)
             return self._release(worker)
-        if work.watched and len(reply.values) > before:
+        if work.watched and len(work.values) > before:
             now = self._time.now()
             work.clock.start(now, worker.number())
             worker.deadline = now + self._step(work)
@@ -341,7 +333,7 @@ class Sandbox:
         if crowded:
             work.fail(TestValue(Outcome.CRASH, text=f"more than {MOST_THREADS} threads"))
         elif is_published:
-            work.reply.values.append(TestValue(Outcome.ENDED, text="hang"))
+            work.values.append(TestValue(Outcome.ENDED, text="hang"))
             return self._release(worker, fill=Outcome.ENDED)
         else:
             work.fail(TestValue(Outcome.TIMEOUT, text=f"no value within {limit:.3g} s"))
@@ -351,8 +343,8 @@ class Sandbox:
         """Take the assignment from the worker, with all results so far; its child makes way for the next."""
         work = worker.work
         if work is not None:
-            work.done.extend(work.reply.values)
-            work.reply.values = []
+            work.done.extend(work.values)
+            work.values = []
             if fill is not None:
                 work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
         if worker.channel is not None:
@@ -380,7 +372,11 @@ class Sandbox:
     def _welcome(self, worker: _Worker) -> None:
         """A worker has come up, or a fresh child; a worker from which nothing more can come is replaced."""
         if not worker.is_up:
-            self._check(worker.process.layers())
+            if (layers := tuple(worker.process.layers())) != self.layers:
+                raise SandboxError(
+                    f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "
+                    "Have the machine's settings changed? Start again."
+                )
             worker.is_up = True
             worker.deadline = self._time.now() + PATIENCE_S
             return
@@ -396,17 +392,13 @@ class Sandbox:
         else:
             self._replace(worker)
 
-    def _start(self) -> _Worker:
-        worker = _Worker(self._start_process(), self._time.now() + PATIENCE_S)
-        self._listen(worker)
-        return worker
+    def _new_process(self) -> WorkerProcess:
+        return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
 
     def _listen(self, worker: _Worker) -> None:
+        worker.deadline = self._time.now() + PATIENCE_S
         self._owners[worker.process.control.fileno()] = worker
         self._epoll.register(worker.process.control, select.EPOLLIN)
-
-    def _start_process(self) -> WorkerProcess:
-        return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
 
     def _replace(self, worker: _Worker) -> None:
         """Put a new process in the place of one that has died. It has to show first that it can work."""
@@ -429,19 +421,6 @@ class Sandbox:
         self._hang_up(worker)
         del self._owners[worker.process.control.fileno()]
         worker.process.close(patience_s)
-        worker.process = self._start_process()
-        worker.deadline = self._time.now() + PATIENCE_S
+        worker.process = self._new_process()
         worker.is_up = worker.has_seen_references = False
         self._listen(worker)
-
-    def _check(self, layers: Sequence[str]) -> None:
-        """Look at how a new worker is protected."""
-        if tuple(layers) != self.layers:
-            raise SandboxError(
-                f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "
-                "Have the machine's settings changed? Start again."
-            )
-
-
-_CRASH = TestValue(Outcome.CRASH, text="the process ended")
-_NAMESPACES = frozenset({"user", "mount", "process", "network", "ipc", "host name", "cgroup"})

@@ -1,17 +1,12 @@
-"""One warm worker process: started bare, isolated by itself, it forks and kills on request; and a clock for each test.
+"""One warm worker process: started bare, isolated by itself, it forks and kills on request.
 
 The interpreter gets `guest` as compiled code in one message, under its own short name. Read from its files there, it
 would be compiled anew wherever there is no up-to-date bytecode beside them; the litter of that, and of the search for
 files, lies between the objects that every fork has to copy by the page.
-
-A test's time is processor time, and wall time in which it could have run. Waiting for a core, or for the disk, is the
-machine's doing and not the test's; nor is it one's own while somebody has stopped us or the child. All is seen from
-outside, in what the kernel says of the child's threads; nothing of it is the child's own word.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import marshal
 import os
@@ -20,24 +15,18 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from importlib.abc import InspectLoader
 from pathlib import Path
 from types import CodeType
-from typing import Any
 
 from sweet_rl.errors import SandboxError
-from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
 from sweet_rl.grading.sandbox.guest.run import NEXT, READY, RETIRED
 
-_PACKAGE = "sweet_rl.grading.sandbox.guest"
-
-MODULES = ("", ".libc", ".values", ".wire", ".isolation", ".seccomp", ".run")
-"""All of the package, each after those that it imports."""
+MODULES = ("", ".values", ".wire", ".isolation", ".seccomp", ".run")
+"""All of the guest, each after those that it imports."""
 
 MOST_BYTES = 1 << 20
 
@@ -61,129 +50,21 @@ def start_code(descriptor: int) -> str:
     return _START.format(descriptor=descriptor, most_bytes=MOST_BYTES)
 
 
-def first_message(settings: dict[str, Any]) -> bytes:
-    """What that code reads from the control socket: the guest, and the settings of `guest.run.main`."""
-    return marshal.dumps((_guest(), settings))
-
-
-@lru_cache(maxsize=1)
+@cache
 def _guest() -> list[tuple[str, CodeType]]:
-    return [("guest" + name, _code(_PACKAGE + name)) for name in MODULES]
-
-
-def _code(name: str) -> CodeType:
-    spec = importlib.import_module(name).__spec__
-    loader = spec.loader if spec is not None else None
-    code = loader.get_code(name) if isinstance(loader, InspectLoader) else None
-    if code is None:
-        raise ImportError(f"The sandbox needs the code of {name}, and {loader} has none to give.", name=name)
-    return code
-
-
-_HELD, _RUNS = frozenset("DTt"), "R"  # by the disk, by whoever has stopped it
-_LATE_S = 0.05  # that we may be late for the next look, by our own doing
-
-
-class WakingTime:
-    """Seconds in which this process could look after others.
-
-    A stop of it (Ctrl-Z, a frozen container, a closed lid), or a caller who is slow to ask for the
-    next result, is no time: nothing that has come meanwhile could be seen.
-    """
-
-    def __init__(self) -> None:
-        self._seconds, self._seen = 0.0, time.monotonic()
-
-    def now(self, slept_s: float = 0.0) -> float:
-        """The time; since the last look we have meant to sleep for so long."""
-        seen = time.monotonic()
-        self._seconds += min(seen - self._seen, slept_s + _LATE_S)
-        self._seen = seen
-        return self._seconds
-
-
-@dataclass(slots=True)
-class TestClock:
-    """One test's time. `start` it, `look` now and then.
-
-    Args:
-        started: when the test was begun, in waking seconds.
-        computed_s: processor time of all of the child's threads since then, at the last look.
-        waited_s: time by the clock since then, without that in which it was ready and the machine was not.
-        runs: whether it was running, or about to, at the last look.
-        threads: how many it had then.
-    """
-
-    __test__ = False  # not a pytest class
-
-    started: float = 0.0
-    computed_s: float = 0.0
-    waited_s: float = 0.0
-    runs: bool = False
-    threads: int = 0
-    _looked: float = 0.0
-    _computed_before: float = 0.0
-    _delays: dict[str, float] = field(default_factory=dict)
-
-    def start(self, now: float, process: int | None = None) -> None:
-        """Start the clock of a test; with the child's number where it has been computing before."""
-        self.started = self._looked = now
-        self.computed_s = self.waited_s = 0.0
-        self._computed_before = _computed(process) if process is not None else 0.0
-        self._delays = {thread: delay for thread, delay, _ in _seen(_threads(process))}
-
-    def look(self, now: float, process: int | None) -> None:
-        """See what has been used until now."""
-        names = _threads(process)
-        threads = _seen(names)
-        passed = now - self._looked
-        delays = {thread: delay for thread, delay, _ in threads}
-        delayed = max(
-            (delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0
-        )
-        if any(state in _HELD for _, _, state in threads):
-            delayed = passed
-        self.threads = len(names)
-        self.runs = any(state == _RUNS for _, _, state in threads)
-        self.waited_s += max(0.0, passed - delayed)
-        self.computed_s = _computed(process) - self._computed_before if process is not None else 0.0
-        self._delays |= delays
-        self._looked = now
-
-
-def _computed(process: int) -> float:
-    """Processor time of a process: its clock's number is made from its own (clock_getcpuclockid)."""
-    try:
-        return time.clock_gettime((~process << 3) | 2)
-    except OSError:
-        return 0.0
-
-
-def _threads(process: int | None) -> list[str]:
-    """Where the kernel tells of each thread."""
-    folder = f"/proc/{process}/task"
-    try:
-        return [f"{folder}/{thread}" for thread in os.listdir(folder)] if process is not None else []
-    except OSError:
-        return []
-
-
-def _seen(threads: list[str]) -> list[tuple[str, float, str]]:
-    """Of each thread its place, the seconds that it has waited for a core, and its state."""
+    """Names and code of the modules that this code reads from the control socket, before the settings."""
     found = []
-    for thread in threads[:MOST_THREADS]:
-        with suppress(OSError, IndexError):  # it has ended meanwhile
-            state = Path(f"{thread}/stat").read_text().rpartition(")")[2].split()[0]
-            found.append((thread, _delay(f"{thread}/schedstat"), state))
+    for module in MODULES:
+        name = f"sweet_rl.grading.sandbox.guest{module}"
+        spec = importlib.import_module(name).__spec__
+        loader = spec.loader if spec is not None else None
+        code = loader.get_code(name) if isinstance(loader, InspectLoader) else None
+        if code is None:
+            raise ImportError(
+                f"The sandbox needs the code of {name}, and {loader} has none to give.", name=name
+            )
+        found.append((f"guest{module}", code))
     return found
-
-
-def _delay(path: str) -> float:
-    """Seconds waited for a core; 0 where the kernel does not count them."""
-    try:
-        return int(Path(path).read_text().split()[1]) * 1e-9
-    except OSError:
-        return 0.0
 
 
 def children_of(process: int) -> list[int]:
@@ -191,16 +72,12 @@ def children_of(process: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:  # a kernel without that file: ask everybody
-        return [
-            int(stat.parent.name) for stat in Path("/proc").glob("[0-9]*/stat") if _parent(stat) == process
-        ]
-
-
-def _parent(stat: Path) -> int:
-    try:
-        return int(stat.read_text().rpartition(")")[2].split()[1])
-    except (OSError, IndexError):
-        return 0
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError, IndexError):
+                if int(stat.read_text().rpartition(")")[2].split()[1]) == process:
+                    found.append(int(stat.parent.name))
+        return found
 
 
 PATIENCE_S = 60.0
@@ -217,15 +94,12 @@ def default_workers() -> int:
 
 def check_protection(layers: Collection[str], *, unsafe: bool) -> None:
     """Refuse to run hostile code with too little around it."""
-    missing = [
-        what
-        for what, ways in (
-            ("files", {"mount", "Landlock"}),
-            ("the network", {"network", "seccomp"}),
-            ("other processes", {"process", "seccomp"}),
-        )
-        if ways.isdisjoint(layers)
-    ]
+    ways = {
+        "files": {"mount", "Landlock"},
+        "the network": {"network", "seccomp"},
+        "other processes": {"process", "seccomp"},
+    }
+    missing = [what for what, some in ways.items() if some.isdisjoint(layers)]
     if missing and not unsafe:
         raise SandboxError(
             f"Answers cannot be kept away from {', '.join(missing)} here (active: {', '.join(layers)}). "
@@ -244,10 +118,6 @@ class WorkerProcess:
     """
 
     def __init__(self, memory_bytes: int, cpu_s: int) -> None:
-        if not sys.platform.startswith("linux"):
-            raise SandboxError(
-                f"The sandbox needs Linux, this is {sys.platform}. Grade on Linux, or in a container."
-            )
         self.retired = self._inner = False
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
@@ -277,8 +147,8 @@ class WorkerProcess:
             )
         finally:
             inner.close()
-        with contextlib.suppress(OSError):  # it has ended already: `layers` reports its output
-            self.control.send(first_message(settings))
+        with suppress(OSError):  # it has ended already: `layers` reports its output
+            self.control.send(marshal.dumps((_guest(), settings)))
 
     def layers(self) -> list[str]:
         """The protection that is active inside; waits until the worker is up."""
@@ -314,7 +184,7 @@ class WorkerProcess:
 
     def end_child(self) -> None:
         """End the present child, for the next one."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self.control.send(NEXT)
 
     def has_died(self) -> bool:
@@ -328,18 +198,14 @@ class WorkerProcess:
 
     def last_words(self) -> str:
         """The end of what the worker wrote to standard error."""
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             self._stderr.seek(0)
             return self._stderr.read().decode("utf-8", "replace").strip()[-500:]
         return ""
 
-    def hang_up(self) -> None:
-        """Let the worker end, without waiting for that."""
-        self.control.close()
-
     def close(self, patience_s: float = ENDS_S) -> None:
         """End the worker and everything that it has forked; what not even SIGKILL ends is left to the kernel."""
-        self.hang_up()
+        self.control.close()
         for wait_s in (patience_s, ENDS_S):
             try:
                 self._process.wait(timeout=wait_s)

@@ -1,4 +1,4 @@
-"""Isolates a process from the machine with what the kernel offers and the user may use.
+"""Isolates a process from the machine with what the kernel offers and the user may use; Linux calls that Python lacks.
 
 Each layer is tried on its own; what must be there is decided outside (`sweet_rl.grading.sandbox.worker`).
 Namespaces take away the file system, the network and other processes. Landlock needs neither privileges nor
@@ -20,18 +20,19 @@ import os
 import resource
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from . import libc
-
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME = 1, 2, 4, 8, 1024
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
+_MNT_DETACH, _AT_FDCWD, _AT_RECURSIVE, _SYS_MOUNT_SETATTR = 2, -100, 0x8000, 442
+_SYS_PIVOT_ROOT, _SYS_NEWFSTATAT = {"x86_64": 155, "aarch64": 41}, {"x86_64": 262, "aarch64": 79}
 _NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 _NEWUSER, _NEWPID, _NEWNET = 0x10000000, 0x20000000, 0x40000000
-_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
-_PR_CAPBSET_DROP, _PR_SET_KEEPCAPS = 24, 8
-_CHECKPOINT_RESTORE: Final = 40
-_LAST_CAPABILITY: Final = 63
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+_PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _CAPABILITY_VERSION_3 = 8, 24, 0x20080522
+_CHECKPOINT_RESTORE, _LAST_CAPABILITY, _SIGKILL, _DUPFD_CLOEXEC = 40, 63, 9, 1030
 _NOBODY: Final = 65534
 _FIRST_UNUSED_USER: Final = (
     1_900_000_000  # in the range that systemd's table of user numbers leaves to nobody
@@ -44,6 +45,87 @@ MOST_THREADS = 64
 SCRATCH_BYTES = 32 * 2**20
 """What a child may write, in files of its own that live as long as it does."""
 
+HIDDEN, END = 48, 64
+"""The descriptors of which nothing can be asked, and their end, which is that of all."""
+
+CHANNEL, _WAKE_ONE, _WAKE_OTHER = HIDDEN, HIDDEN + 1, HIDDEN + 2
+
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A call that is made again and again, with all that it needs, in as few pages of memory as possible."""
+
+_libc, _unlocked = ctypes.CDLL(None, use_errno=True), ctypes.PyDLL(None)
+_pair = _socket.socketpair
+
+
+def call(name: str, *arguments: Any) -> int:
+    """Call a function of libc that returns -1 on failure; OSError says that it failed, or is not there."""
+    function = getattr(_libc, name, None)
+    if function is None:
+        raise OSError(f"{name}: not offered by this system")
+    result: int = function(*arguments)
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def _syscall(number: int, *arguments: Any) -> int:
+    """Make a system call that libc has no function for."""
+    return call("syscall", ctypes.c_long(number), *arguments)
+
+
+def prctl(option: int, value: Any = 0, extra: Any = 0) -> None:
+    """Set something about this process."""
+    words = (ctypes.c_ulong(one) if isinstance(one, int) else one for one in (value, extra, 0, 0))
+    call("prctl", option, *words)
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    """Mount, remount or bind, as the flags say."""
+    places = os.fsencode(source), os.fsencode(target), kind and kind.encode()
+    call("mount", *places, ctypes.c_ulong(flags), options and options.encode())
+
+
+def prepared(name: str, *arguments: Any) -> Step:
+    """A call of libc for `take`. Of a `ctypes` number, what it is by then is passed."""
+    return getattr(_unlocked, name), arguments
+
+
+def take(steps: Iterable[Step]) -> None:
+    """Make these calls one after the other; OSError where one fails. They keep the interpreter's lock."""
+    for function, arguments in steps:
+        if function(*arguments) == -1:
+            raise OSError(f"{getattr(function, '__name__', function)}: refused")
+
+
+def fork() -> int:
+    """Like `os.fork`, but Python does not know of it: for one thread, and nothing to be done after forks."""
+    child: int = _unlocked.fork()
+    return child
+
+
+def end(child: int) -> None:
+    """Kill it (-1: everybody that may be killed), and wait until no child is left.
+
+    Nothing is learned of how they have ended.
+    """
+    _unlocked.kill(child, _SIGKILL)
+    while _unlocked.waitpid(-1, None, 0) > 0:
+        pass
+
+
+def prepared_look(path: str) -> Callable[[], bytes]:
+    """What the kernel knows of this file: other bytes once it, or what a folder lists, has been changed."""
+    system_call, found = _unlocked.syscall, ctypes.create_string_buffer(256)
+    number, folder = _SYS_NEWFSTATAT[os.uname().machine], ctypes.c_long(_AT_FDCWD)
+    words = (ctypes.c_long(number), folder, ctypes.c_char_p(os.fsencode(path)), found, ctypes.c_long(0))
+
+    def look() -> bytes:
+        system_call(*words)
+        return found.raw
+
+    return look
+
 
 def enter_namespaces() -> list[str]:
     """Leave the machine's namespaces; the next child is process 1 of a new process namespace.
@@ -55,15 +137,12 @@ def enter_namespaces() -> list[str]:
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         with suppress(OSError):
-            libc.call("unshare", wanted)
+            call("unshare", wanted)
             return names
     try:
-        libc.call("unshare", wanted | _NEWUSER)
-        for name, content in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{_NOBODY} {user} 1"),
-            ("gid_map", f"{_NOBODY} {group} 1"),
-        ):
+        call("unshare", wanted | _NEWUSER)
+        maps = {"setgroups": "deny", "uid_map": f"{_NOBODY} {user} 1", "gid_map": f"{_NOBODY} {group} 1"}
+        for name, content in maps.items():
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(content)
     except OSError:
@@ -71,28 +150,18 @@ def enter_namespaces() -> list[str]:
     return ["user", *names]
 
 
-def open_process_numbers() -> int | None:
-    """The file that sets where a process namespace continues counting; None where that is not allowed.
-
-    To be opened while it can be seen.
-    """
-    with suppress(OSError):
-        return os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
-    return None
-
-
-def count_from(number: int, process_numbers: int | None) -> libc.Step | None:
+def count_from(number: int, process_numbers: int | None) -> Step | None:
     """What lets the next process or thread of this namespace have that number, if it is free.
 
-    So no child learns how many processes and threads there have been before it. None where that cannot be;
-    it takes Linux 5.9.
+    So no child learns how many processes and threads there have been before it. `process_numbers` is the kernel's
+    open file for that. None where that cannot be; it takes Linux 5.9.
     """
     if process_numbers is None:
         return None
     last = b"%d" % (number - 1)
-    count = libc.prepared("pwrite", process_numbers, last, len(last), 0)
+    count = prepared("pwrite", process_numbers, last, len(last), 0)
     try:
-        libc.take([count])
+        take([count])
     except OSError:
         return None
     return count
@@ -104,102 +173,90 @@ def hide_file_system(readable: list[str], hidden: list[str]) -> str | None:
     Needs a mount namespace. Returns the one folder where a child may write, which is empty and small; None
     where the kernel refuses. Landlock works all the same then.
     """
-    scratch = next(path for path in ("/tmp", "/scratch", "/own") if _is_apart(path, readable))
+    places = ("/tmp", "/scratch", "/own")
+    scratch = next(one for one in places if not any(f"{path}/".startswith(f"{one}/") for path in readable))
     try:
-        libc.mount("none", "/", None, libc.MS_REC | libc.MS_PRIVATE)
+        mount("none", "/", None, MS_REC | MS_PRIVATE)
         root = next(path for path in ("/sys", "/proc", "/mnt") if os.path.isdir(path))
-        libc.mount("sandbox", root, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=1m,mode=755")
+        mount("sandbox", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
         for path in readable:
             if os.path.islink(path):
                 os.symlink(os.readlink(path), root + path)
                 continue
             os.makedirs(root + path, exist_ok=True)
-            libc.mount(path, root + path, None, libc.MS_BIND | libc.MS_REC)
+            mount(path, root + path, None, MS_BIND | MS_REC)
         for path in hidden:
             if os.path.isdir(root + path):
-                libc.mount(
-                    "sandbox", root + path, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=4k,mode=555"
-                )
+                mount("sandbox", root + path, "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=555")
         os.makedirs(root + scratch)
         os.makedirs(root + os.path.dirname(NULL), exist_ok=True)
         with open(root + NULL, "x"):
             pass
-        _make_read_only(root, [path for path in readable if not os.path.islink(path)])
-        with suppress(OSError):
-            _add_null(root + NULL)
-        flags = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC | libc.MS_NOATIME
+        mounts = [root, *(root + path for path in readable if not os.path.islink(path))]
+        _set_flags(mounts, MS_RDONLY | MS_NOSUID | MS_NODEV)
+        with suppress(
+            OSError
+        ):  # a child opens it anew for its output, instead of sharing what a worker has open
+            mount(NULL, root + NULL, None, MS_BIND)
+            _set_flags([root + NULL], MS_RDONLY | MS_NOSUID | MS_NOEXEC)
         options = f"size={SCRATCH_BYTES},nr_inodes=1000,mode=777"
-        libc.mount("scratch", root + scratch, "tmpfs", flags, options)
+        mount("scratch", root + scratch, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, options)
         os.utime(root + scratch, (0, 0))  # so that every change to it shows, in whatever moment it comes
         os.chdir(root)
-        libc.pivot_root_here()
+        _syscall(_SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
+        call("umount2", b".", _MNT_DETACH)
+        os.chdir("/")
     except (OSError, KeyError, StopIteration):
         return None
     return scratch
 
 
-def _is_apart(path: str, folders: Iterable[str]) -> bool:
-    return not any(f"{folder}/".startswith(f"{path}/") for folder in folders)
-
-
-def _make_read_only(root: str, mounts: list[str]) -> None:
-    """The whole tree with one call where the kernel has it (5.12), else one mount after the other."""
-    flags = libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NODEV
+def _set_flags(mounts: list[str], flags: int) -> None:
+    """Of a tree, the first one, with one call where the kernel has it (5.12); else of one mount after the other."""
+    wanted = struct.pack("QQQQ", flags, 0, 0, 0)
     with suppress(OSError):
-        _set_attributes(root, flags, _AT_RECURSIVE)
+        name = os.fsencode(mounts[0])
+        _syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, name, _AT_RECURSIVE, wanted, len(wanted))
         return
-    for path in [root, *(root + path for path in mounts)]:
+    for path in mounts:
         locked = os.statvfs(path).f_flag & (os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME)
-        libc.mount("none", path, None, libc.MS_REMOUNT | libc.MS_BIND | flags | locked)
+        mount("none", path, None, MS_REMOUNT | MS_BIND | flags | locked)
 
 
-def _set_attributes(path: str, attributes: int, flags: int = 0) -> None:
-    wanted = struct.pack("QQQQ", attributes, 0, 0, 0)
-    name = os.fsencode(path)
-    libc.syscall("mount_setattr", _SYS_MOUNT_SETATTR, _AT_FDCWD, name, flags, wanted, len(wanted))
-
-
-def _add_null(place: str) -> None:
-    """The file that output goes to: a child opens it anew, instead of sharing what a worker has open."""
-    libc.mount(NULL, place, None, libc.MS_BIND)
-    flags = libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NOEXEC
-    try:
-        _set_attributes(place, flags)
-    except OSError:
-        libc.mount("none", place, None, libc.MS_REMOUNT | libc.MS_BIND | flags)
+def keep_capabilities(kept: Iterable[int] = ()) -> Step:
+    """What gives up every other capability for good, when it is called."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    low, high = (
+        sum(1 << capability - at for capability in kept if 0 <= capability - at < 32) for at in (0, 32)
+    )
+    return prepared("capset", header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0))
 
 
 def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False) -> bool:
     """Give up every capability, for good, and become a user without other processes where we were root.
 
     Root of a container may not have other users to become, and stays without capabilities; so does root whose
-    `folders` would then be out of reach.
-
-    Args:
-        folders: what has to stay readable.
-        keep_numbering: for now, keep what `count_from` needs.
-
-    Returns:
-        Whether this is now a user without other processes.
+    `folders`, which have to stay readable, would then be out of reach. With `keep_numbering`, what `count_from`
+    needs is kept for now. Returns whether this is now a user without other processes.
     """
     kept = {_CHECKPOINT_RESTORE} if keep_numbering else set()
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in kept:
             with suppress(OSError):
-                libc.prctl(_PR_CAPBSET_DROP, capability)
+                prctl(_PR_CAPBSET_DROP, capability)
     is_own_user = False
     if os.geteuid() == 0 and all(map(_open_to_all, folders)):
         # one that no one else has: limits which count by user are this worker's own. Drawn by lot, as answers see it,
         # and a process number would show how many there have been
         user = _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
-        libc.prctl(_PR_SET_KEEPCAPS, 1)
+        prctl(_PR_SET_KEEPCAPS, 1)
         with suppress(OSError):
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
             is_own_user = True
-    libc.take([libc.keep_capabilities(kept)])
-    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    take([keep_capabilities(kept)])
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     return is_own_user
 
 
@@ -209,12 +266,12 @@ def _open_to_all(folder: str) -> bool:
     return all(os.stat("/".join(parts[:end]) or "/").st_mode & 0o001 for end in range(1, len(parts) + 1))
 
 
-def die_with_parent() -> libc.Step:
+def die_with_parent() -> Step:
     """What lets a process be killed when the one ends that has started it."""
-    return libc.prepared("prctl", libc.PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (9, 0, 0, 0)))
+    return prepared("prctl", PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (_SIGKILL, 0, 0, 0)))
 
 
-def inherited_limits(memory_bytes: int) -> list[libc.Step]:
+def inherited_limits(memory_bytes: int) -> list[Step]:
     """Bounds that a worker can live with itself, and that its children have from it."""
     return [
         _limit(resource.RLIMIT_AS, memory_bytes),
@@ -224,7 +281,7 @@ def inherited_limits(memory_bytes: int) -> list[libc.Step]:
     ]
 
 
-def limits_of_a_child(cpu_s: int, *, writable: bool, own_user: bool, own_namespace: bool) -> list[libc.Step]:
+def limits_of_a_child(cpu_s: int, *, writable: bool, own_user: bool, own_namespace: bool) -> list[Step]:
     """Bounds for a child only: a worker computes for longer, complains into a file, and forks.
 
     The kernel counts the threads of a user, for all of the user's processes; since 5.14 in each user namespace
@@ -242,11 +299,11 @@ def limits_of_a_child(cpu_s: int, *, writable: bool, own_user: bool, own_namespa
     ]
 
 
-def _limit(what: int, most: int) -> libc.Step:
+def _limit(what: int, most: int) -> Step:
     """What sets a bound that cannot be raised again."""
     _, hard = resource.getrlimit(what)
     bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    return libc.prepared("setrlimit", what, (ctypes.c_uint64 * 2)(bound, bound))
+    return prepared("setrlimit", what, (ctypes.c_uint64 * 2)(bound, bound))
 
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
@@ -259,7 +316,7 @@ _NETWORK_VERSION, _SCOPE_VERSION = 4, 6
 
 
 def restrict(readable: Iterable[str], hidden: Iterable[str], writable: str | None, null: str) -> list[str]:
-    """From now on only this, for the calling process and all that it forks.
+    """From now on only this, for the calling process and all that it forks: Landlock.
 
     Args:
         readable: folders.
@@ -271,11 +328,15 @@ def restrict(readable: Iterable[str], hidden: Iterable[str], writable: str | Non
         The layers that are active: none, "Landlock", and the name of its scope where signals have one.
     """
     try:
-        version = libc.syscall("landlock", _CREATE, None, 0, 1)
+        version = _syscall(_CREATE, None, 0, 1)
         rights = (
             1 << (_FIRST_VERSIONS_RIGHTS + min(version - 1, 2))
         ) - 1  # later versions know two rights more
-        ruleset = libc.syscall("landlock", _CREATE, *_attributes(version, rights), 0)
+        known = (
+            1 + (version >= _NETWORK_VERSION) + (version >= _SCOPE_VERSION)
+        )  # words of the kernel's structure
+        attributes = struct.pack(f"{known}Q", *(rights, _NETWORK, _SCOPES)[:known])
+        ruleset = _syscall(_CREATE, attributes, len(attributes), 0)
         for path, wanted in _rules(readable, list(hidden)):
             _allow(ruleset, path, wanted & rights)
         if writable is not None:
@@ -283,21 +344,11 @@ def restrict(readable: Iterable[str], hidden: Iterable[str], writable: str | Non
             _allow(ruleset, writable, (_READ | _LIST | files) & rights)
         with suppress(OSError):
             _allow(ruleset, null, (_READ | _WRITE | _TRUNCATE) & rights)
-        libc.syscall("landlock", _RESTRICT, ruleset, 0)
+        _syscall(_RESTRICT, ruleset, 0)
         os.close(ruleset)
     except OSError:
         return []
     return ["Landlock", *(["signal scope"] if version >= _SCOPE_VERSION else [])]
-
-
-def _attributes(version: int, rights: int) -> tuple[bytes, int]:
-    """What the ruleset is about, as long as this version of the kernel's structure."""
-    attributes = struct.pack("Q", rights)
-    if version >= _NETWORK_VERSION:
-        attributes += struct.pack("Q", _NETWORK)
-    if version >= _SCOPE_VERSION:
-        attributes += struct.pack("Q", _SCOPES)
-    return attributes, len(attributes)
 
 
 def _rules(readable: Iterable[str], hidden: list[str]) -> Iterator[tuple[str, int]]:
@@ -315,19 +366,9 @@ def _rules(readable: Iterable[str], hidden: list[str]) -> Iterator[tuple[str, in
 def _allow(ruleset: int, path: str, rights: int) -> None:
     folder = os.open(path, os.O_PATH)
     try:
-        rule = struct.pack("=Qi", rights, folder)
-        libc.syscall("landlock", _ADD, ruleset, 1, rule, 0)
+        _syscall(_ADD, ruleset, 1, struct.pack("=Qi", rights, folder), 0)
     finally:
         os.close(folder)
-
-
-HIDDEN, END = 48, 64
-"""The descriptors of which nothing can be asked, and their end, which is that of all."""
-
-CHANNEL, _WAKE_ONE, _WAKE_OTHER = HIDDEN, HIDDEN + 1, HIDDEN + 2
-
-_NULL = "/dev/null"
-_DUPFD_CLOEXEC = 1030
 
 
 class Pairs:
@@ -340,26 +381,19 @@ class Pairs:
         kind = (_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
         places = zip(ends, (CHANNEL, _WAKE_ONE, _WAKE_OTHER), strict=True)
         self.outer = memoryview(outer).cast("B")
-        self.make = [libc.prepared("socketpair", *kind, ctypes.byref(numbers, at * size)) for at in (0, 2)]
-        self.close_ends = [libc.prepared("close", end) for end in ends]
-        self.close_outer = [libc.prepared("close", outer)]
-        self._arrange = [libc.prepared("dup2", *pair) for pair in places]
+        self.make = [prepared("socketpair", *kind, ctypes.byref(numbers, at * size)) for at in (0, 2)]
+        self.close_ends = [prepared("close", end) for end in ends]
+        self.close_outer = [prepared("close", outer)]
+        self._arrange = [prepared("dup2", *pair) for pair in places]
 
-    def arrangement(self) -> list[libc.Step]:
+    def arrangement(self) -> list[Step]:
         """What gives up all descriptors of a child but its ends, which get their places."""
-        if _can_open_null():  # needs no other
-            null = [libc.prepared("open", _NULL.encode(), os.O_RDWR), libc.prepared("dup2", 0, 1)]
-            return [*self._arrange, (os.closerange, (0, HIDDEN)), *null, libc.prepared("dup2", 0, 2)]
-        # the worker's own complaints go to a file, an answer's go nowhere
-        return [*self._arrange, libc.prepared("dup2", 1, 2), (os.closerange, (3, HIDDEN))]
-
-
-def _can_open_null() -> bool:
-    try:
-        os.close(os.open(_NULL, os.O_RDWR))
-    except OSError:
-        return False
-    return True
+        try:
+            os.close(os.open(NULL, os.O_RDWR))
+        except OSError:  # the worker's own complaints go to a file, an answer's go nowhere
+            return [*self._arrange, prepared("dup2", 1, 2), (os.closerange, (3, HIDDEN))]
+        null = [prepared("open", NULL.encode(), os.O_RDWR), prepared("dup2", 0, 1), prepared("dup2", 0, 2)]
+        return [*self._arrange, (os.closerange, (0, HIDDEN)), *null]  # it needs no others
 
 
 def channel() -> _socket.socket:
@@ -374,17 +408,14 @@ def channel() -> _socket.socket:
 
 def offer_wake_pair() -> None:
     """From now on `socket.socketpair` gives asyncio copies of the child's pair, and fails for others."""
-    _socket.socketpair = _wake_pair
 
+    def wake_pair(*_: Any) -> tuple[_socket.socket, _socket.socket]:
+        if not sys._getframe(2).f_globals.get("__name__", "").startswith("asyncio."):
+            raise PermissionError(errno.EPERM, "no sockets in the sandbox")
+        import fcntl  # not in every worker's memory
 
-def _wake_pair(*_: Any) -> tuple[_socket.socket, _socket.socket]:
-    if not sys._getframe(2).f_globals.get("__name__", "").startswith("asyncio."):
-        raise PermissionError(errno.EPERM, "no sockets in the sandbox")
-    import fcntl  # not in every worker's memory
+        kind = (_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
+        one, other = (fcntl.fcntl(end, _DUPFD_CLOEXEC, HIDDEN) for end in (_WAKE_ONE, _WAKE_OTHER))
+        return _socket.socket(*kind, one), _socket.socket(*kind, other)
 
-    kind = (_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
-    one, other = (fcntl.fcntl(end, _DUPFD_CLOEXEC, HIDDEN) for end in (_WAKE_ONE, _WAKE_OTHER))
-    return _socket.socket(*kind, one), _socket.socket(*kind, other)
-
-
-_pair = _socket.socketpair
+    _socket.socketpair = wake_pair

@@ -6,10 +6,10 @@ numbers nor how they have ended: the next one could find that in inherited memor
 
 Messages: the zygote sends `READY` with the channel of a new child attached, or, where it can have no further
 child because this one has left files, `RETIRED`; it is sent `NEXT`: end the child, and fork another one.
-Child and outside speak as `_read_job` and `_pack` show.
+Child and outside speak as `_be_child` and `_run` show.
 
 What is between the fork and the job is written to touch few pages: in a forked interpreter each one is a copy
-to be made, and copies are most of what an answer costs. Hence the calls of `guest.libc` that are prepared.
+to be made, and copies are most of what an answer costs. Hence the calls of `guest.isolation` that are prepared.
 
 Hostile code runs beside this code, in a process of its own that is thrown away afterwards. It may patch it, kill it
 or lie to it; all it can achieve is a wrong value for its own tests.
@@ -32,11 +32,10 @@ import sys
 from _sitebuiltins import Quitter, _Helper
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from . import isolation, libc, seccomp
+from . import isolation, seccomp
 from .values import MODULE, NotPlainData, alike, fingerprint, finite, settled
 from .wire import literal, pack, unpack
 
@@ -158,11 +157,23 @@ def run_published(
     test has the whole time limit, whatever came of those before it.
     """
     shared = _published_globals(mentions_processes="multiprocessing" in reference + answer)
+    rang = False
+
+    def ring(*_: object) -> None:
+        nonlocal rang
+        rang = True
+        raise TimeoutError
+
     for expression in expressions[first:]:
         wanted = _published_value(shared, reference, expression)
-        alarm = _Alarm(timeout_s)
+        rang = False
         try:
-            got = alarm.guard(partial(_published_value, shared, answer, expression))
+            signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, timeout_s)
+            try:
+                got = _published_value(shared, answer, expression)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
             try:
                 passed = bool(wanted == got) and wanted is not None
             except ValueError:
@@ -170,7 +181,7 @@ def run_published(
         except BaseException as error:  # noqa: BLE001 - what the published code does not catch ends its run
             yield Result(ENDED, text=type(error).__name__)
             return
-        yield Result(PASSED if passed else TIMEOUT if alarm.rang else FAILED)
+        yield Result(PASSED if passed else TIMEOUT if rang else FAILED)
 
 
 def _published_globals(*, mentions_processes: bool) -> dict[str, Any]:
@@ -205,26 +216,6 @@ def _published_value(shared: dict[str, Any], code: str, expression: Test) -> Any
         return None
 
 
-class _Alarm:
-    """The published time limit: one SIGALRM that raises inside the answer."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.rang = False
-
-    def guard(self, call: Callable[[], Any]) -> Any:
-        signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
-        try:
-            return call()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _ring(self, *_: object) -> None:
-        self.rang = True
-        raise TimeoutError
-
-
 def _describe(value: Any) -> Result:
     try:
         value = settled(value)
@@ -255,18 +246,6 @@ _NOT_IGNORED = {
 }
 
 
-class _Children(NamedTuple):
-    """What they have in common."""
-
-    alone: (
-        bool  # their parent is process 1 of its own namespace, may kill everybody else and takes all with it
-    )
-    pairs: isolation.Pairs
-    prepare: list[libc.Step]  # one
-    doors: list[libc.Step]  # to be closed behind one
-    look: Callable[[], bytes]  # at what differs once one has had a file, and which none can change back
-
-
 def main(control: _socket.socket, settings: dict[str, Any]) -> None:
     """Isolate, report the layers that are active, and serve children until the other end closes.
 
@@ -282,7 +261,10 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         os._exit(0)
     os.setsid()
     readable, hidden, alone = settings["readable"], settings["hidden"], "process" in layers
-    numbers = isolation.open_process_numbers() if alone else None
+    numbers = None
+    if alone:
+        with suppress(OSError):  # while it can be seen
+            numbers = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
     scratch = isolation.hide_file_system(readable, hidden) if "mount" in layers else None
     if scratch is None:
         layers = [layer for layer in layers if layer != "mount"]
@@ -291,38 +273,39 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
     own_user = isolation.drop_privileges(
         readable if scratch is None else (), keep_numbering=numbers is not None
     )
-    libc.take([isolation.die_with_parent()])  # a change of user would have made the kernel forget it
+    isolation.take([isolation.die_with_parent()])  # a change of user would have made the kernel forget it
     layers += isolation.restrict(readable, hidden, scratch, isolation.NULL)
     os.chdir(scratch or "/")
     os.environ["HOME"] = os.environ["TMPDIR"] = scratch or "/"
-    libc.prctl(libc.PR_SET_DUMPABLE, 0)  # not to be traced or dumped by others of the same user
+    isolation.prctl(isolation.PR_SET_DUMPABLE, 0)  # not to be traced or dumped by others of the same user
     set_number = isolation.count_from(_CHILD, numbers)
     _ignore_signals()
-    filters: seccomp.Filters | None = None
+    child_filter: list[isolation.Step] = []
     with suppress(OSError):
-        filters = seccomp.prepare(numbered=set_number is not None, writable=scratch is not None)
-        libc.take([filters.restrict_worker])
+        worker_filter, *child_filter = seccomp.filters(
+            numbered=set_number is not None, writable=scratch is not None
+        )
+        isolation.take([worker_filter])
         layers.append("seccomp")
     sys.path[:] = settings["path"]
-    libc.take(isolation.inherited_limits(settings["memory_bytes"]))
+    isolation.take(isolation.inherited_limits(settings["memory_bytes"]))
     pairs = isolation.Pairs()
     doors = [
         *([] if alone else [isolation.die_with_parent()]),
-        libc.keep_capabilities(),
+        isolation.keep_capabilities(),
         *pairs.arrangement(),
         *isolation.limits_of_a_child(
             settings["cpu_s"], writable=scratch is not None, own_user=own_user, own_namespace="user" in layers
         ),
-        *([] if filters is None else [filters.restrict_child]),
+        *child_filter,
     ]
     isolation.offer_wake_pair()
-    look = bytes if scratch is None else libc.prepared_look(scratch)
+    look = bytes if scratch is None else isolation.prepared_look(scratch)
     prepare = [*pairs.make, *([] if set_number is None else [set_number])]
-    children = _Children(alone, pairs, prepare, doors, look)
     gc.collect()
     gc.freeze()
     control.send(marshal.dumps([*layers, "rlimits"]))
-    _serve(control, children)
+    _serve(control, pairs, prepare, doors, look, alone=alone)
 
 
 def _ignore_signals() -> None:
@@ -332,23 +315,37 @@ def _ignore_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _serve(control: _socket.socket, children: _Children) -> None:
-    """One child after the other."""
-    alone, pairs, prepare, doors, look = children
+def _serve(
+    control: _socket.socket,
+    pairs: isolation.Pairs,
+    prepare: list[isolation.Step],
+    doors: list[isolation.Step],
+    look: Callable[[], bytes],
+    *,
+    alone: bool,
+) -> None:
+    """One child after the other.
+
+    Args:
+        prepare: to be done before a fork.
+        doors: to be closed behind a child.
+        look: at what differs once a child has had a file, and which none can change back.
+        alone: this is process 1 of its own namespace, may kill everybody else and takes all with it.
+    """
     untouched, channel = look(), isolation.channel()
     attached = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pairs.outer)
     while True:
-        libc.take(prepare)
-        child = libc.fork()
+        isolation.take(prepare)
+        child = isolation.fork()
         if child == 0:
             _be_child(channel, doors, look)
         if child < 0:
             os._exit(1)  # no room for it. To end "-1" would be to kill all that this user has
-        libc.take(pairs.close_ends)
+        isolation.take(pairs.close_ends)
         control.sendmsg([READY], [attached])
-        libc.take(pairs.close_outer)
+        isolation.take(pairs.close_outer)
         asked = control.recv(len(NEXT))
-        libc.end(-1 if alone else child)  # and whatever it may have left
+        isolation.end(-1 if alone else child)  # and whatever it may have left
         if not asked:
             os._exit(0)  # the parent has gone
         if look() != untouched:
@@ -356,25 +353,19 @@ def _serve(control: _socket.socket, children: _Children) -> None:
             os._exit(0)
 
 
-def _be_child(channel: _socket.socket, doors: list[libc.Step], look: Callable[[], bytes]) -> None:
+def _be_child(channel: _socket.socket, doors: list[isolation.Step], look: Callable[[], bytes]) -> None:
     """Lock the doors, read one job, run it, end. Never returns."""
     status = 1
     try:
-        libc.take(doors)
-        _run(channel, _read_job(channel), look)
-        channel.close()  # which says that this is all, before the process has been taken down
+        isolation.take(doors)
+        length = channel.recv(LENGTH.size)
+        if length:  # else nothing is asked of this child
+            body = channel.recv(LENGTH.unpack(length)[0], _socket.MSG_WAITALL)  # all at once
+            _run(channel, marshal.loads(body), look)  # noqa: S302 - of us, from outside
+            channel.close()  # which says that this is all, before the process has been taken down
         status = 0
     finally:
         os._exit(status)
-
-
-def _read_job(channel: _socket.socket) -> dict[str, Any]:
-    length = channel.recv(LENGTH.size)
-    if not length:
-        os._exit(0)  # nothing is asked of this child
-    # all at once; of us, from outside
-    job: dict[str, Any] = marshal.loads(channel.recv(LENGTH.unpack(length)[0], _socket.MSG_WAITALL))  # noqa: S302
-    return job
 
 
 def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]) -> None:
@@ -403,14 +394,11 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
                     program["reference"], program["source"], expressions, job["timeout_s"], skip
                 )
             for result in results:
-                channel.sendall(_pack(number, result))
+                text = result.text.encode("utf-8", "replace")
+                message = RESULT.pack(number, result.outcome, len(result.value), len(text))
+                channel.sendall(message + result.value + text)
                 if result.outcome == ENDED:
                     return
                 short_of_memory = short_of_memory or result.outcome == MEMORY
                 number += 1
         start = end
-
-
-def _pack(number: int, result: Result) -> bytes:
-    text = result.text.encode("utf-8", "replace")
-    return RESULT.pack(number, result.outcome, len(result.value), len(text)) + result.value + text

@@ -14,52 +14,47 @@ import errno
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from . import libc
-from .isolation import END, HIDDEN
+from .isolation import END, HIDDEN, PR_SET_SECCOMP, Step, prepared
 
-_ALLOWED = {  # name: (number on x86_64, number on aarch64)
-    "read": (0, 63), "readv": (19, 65), "pread64": (17, 67), "lseek": (8, 62), "close": (3, 57),
-    "write": (1, 64), "writev": (20, 66), "pwrite64": (18, 68), "close_range": (436, 436),
-    "stat": (4, None), "lstat": (6, None),
-    "access": (21, None), "faccessat": (269, 48), "faccessat2": (439, 439),
-    "readlink": (89, None), "readlinkat": (267, 78), "getcwd": (79, 17), "getdents64": (217, 61),
-    "poll": (7, None), "ppoll": (271, 73), "select": (23, None), "pselect6": (270, 72),
-    "eventfd2": (290, 19), "epoll_create1": (291, 20),
-    "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22),
-    # on the sockets that a child has; it can make none
-    "shutdown": (48, 210), "getsockname": (51, 204),
-    "munmap": (11, 215), "mremap": (25, 216), "mprotect": (10, 226), "brk": (12, 214),
-    "set_robust_list": (273, 99), "rseq": (334, 293),
-    "sched_yield": (24, 124),
-    "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
-    "rt_sigpending": (127, 136), "rt_sigsuspend": (130, 133), "rt_sigtimedwait": (128, 137),
-    "sigaltstack": (131, 132), "restart_syscall": (219, 128), "pause": (34, None),
-    "alarm": (37, None), "setitimer": (38, 103), "getitimer": (36, 102),
-    "nanosleep": (35, 101), "gettimeofday": (96, 169), "time": (201, None), "times": (100, 153),
-    "getpid": (39, 172), "getppid": (110, 173), "gettid": (186, 178), "getpgrp": (111, None),
-    "getuid": (102, 174), "geteuid": (107, 175), "getgid": (104, 176), "getegid": (108, 177),
-    "getrusage": (98, 165), "getrlimit": (97, 163), "uname": (63, 160),
-    "getrandom": (318, 278), "exit": (60, 93), "exit_group": (231, 94),
-}  # fmt: skip
+_Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
+_Numbers = tuple[int | None, int | None]  # of a call, on x86_64 and on aarch64
+_Program = list[_Instruction]
 
-_FILES = {
-    "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None),
-    "unlink": (87, None), "unlinkat": (263, 35),
-    "rename": (82, None), "renameat": (264, 38), "renameat2": (316, 276),
-    "truncate": (76, 45), "ftruncate": (77, 46), "utimensat": (280, 88),
-    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53),
-    "chdir": (80, 49), "fchdir": (81, 50), "umask": (95, 166),
-}  # fmt: skip
+
+def _table(text: str) -> dict[str, _Numbers]:
+    """A call's name and its numbers; a dash where a machine has no such call."""
+    rows = (row.split() for row in text.replace("\n", ",").split(",") if row.strip())
+    return {name: (int(number), None if other == "-" else int(other)) for name, number, other in rows}
+
+
+_ALLOWED = _table("""
+    read 0 63, readv 19 65, pread64 17 67, lseek 8 62, close 3 57, write 1 64, writev 20 66, pwrite64 18 68
+    close_range 436 436, stat 4 -, lstat 6 -, access 21 -, faccessat 269 48, faccessat2 439 439
+    readlink 89 -, readlinkat 267 78, getcwd 79 17, getdents64 217 61, poll 7 -, ppoll 271 73, select 23 -
+    pselect6 270 72, eventfd2 290 19, epoll_create1 291 20, epoll_ctl 233 21, epoll_wait 232 -, epoll_pwait 281 22
+    shutdown 48 210, getsockname 51 204
+    munmap 11 215, mremap 25 216, mprotect 10 226, brk 12 214, set_robust_list 273 99, rseq 334 293
+    sched_yield 24 124, rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, rt_sigpending 127 136
+    rt_sigsuspend 130 133, rt_sigtimedwait 128 137, sigaltstack 131 132, restart_syscall 219 128, pause 34 -
+    alarm 37 -, setitimer 38 103, getitimer 36 102, nanosleep 35 101, gettimeofday 96 169, time 201 -, times 100 153
+    getpid 39 172, getppid 110 173, gettid 186 178, getpgrp 111 -
+    getuid 102 174, geteuid 107 175, getgid 104 176, getegid 108 177
+    getrusage 98 165, getrlimit 97 163, uname 63 160, getrandom 318 278, exit 60 93, exit_group 231 94
+""")
+"""`shutdown` and `getsockname` are for the sockets that a child has; it can make none."""
+
+_FILES = _table("""
+    mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35
+    rename 82 -, renameat 264 38, renameat2 316 276, truncate 76 45, ftruncate 77 46, utimensat 280 88
+    chmod 90 -, fchmod 91 52, fchmodat 268 53, chdir 80 49, fchdir 81 50, umask 95 166
+""")
 """Allowed where a child has a folder of its own, and can write nowhere else."""
 
-_WORKERS_OWN = {
-    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211), "socketpair": (53, 199),
-    "prctl": (157, 167), "capset": (126, 91),
-}  # fmt: skip
-
-_PROCESS_NUMBERS = ("getpid", "getppid", "gettid", "getpgrp")
+_WORKERS_OWN = _table(
+    "wait4 61 260, kill 62 129, sendmsg 46 211, socketpair 53 199, prctl 157 167, capset 126 91"
+)
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the table, and what the kernel calls the architecture."""
@@ -99,10 +94,6 @@ _KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050000
 _READ_BY_THE_KERNEL: list[Any] = []
 """Filters, which must stay where they are for as long as they may be loaded."""
 
-_Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
-_Numbers = tuple[int | None, int | None]
-_Program = list[_Instruction]
-
 _YES: _Instruction = (_RETURN, 0, 0, _ALLOW)
 
 
@@ -114,20 +105,12 @@ def _answer(number: int) -> _Instruction:
 _NO = _answer(errno.EPERM)
 
 
-class Filters(NamedTuple):
-    """Two filters, each put over the calling process, for good, by calling it.
+def filters(*, numbered: bool, writable: bool) -> tuple[Step, Step]:
+    """Two filters for this machine, each put over the calling process, for good, by calling it.
 
     The long one holds for the worker and is inherited by every child; what only the worker needs (to fork, to
     wait, to kill, to hand over channels) is taken from a child by the short one. Loading a filter costs the
     kernel time in proportion to its length, and a child lives for a millisecond.
-    """
-
-    restrict_worker: libc.Step
-    restrict_child: libc.Step
-
-
-def prepare(*, numbered: bool, writable: bool) -> Filters:
-    """Build the filters for this machine.
 
     Args:
         numbered: every child has the same process number. Else it gets none.
@@ -140,67 +123,44 @@ def prepare(*, numbered: bool, writable: bool) -> Filters:
     if os.uname().sysname != "Linux" or machine not in _MACHINES:
         raise OSError(f"seccomp: no list of system calls for {os.uname().sysname} on {machine}")
     column, architecture = _MACHINES[machine]
+
     allowed = [*_ALLOWED.values(), *_WORKERS_OWN.values(), *(_FILES.values() if writable else ())]
-    long = _long_program(column, architecture, _checked_calls(writable), allowed)
-    return Filters(_loader(long), _loader(_short_program(column, numbered=numbered, writable=writable)))
-
-
-def _loader(program: _Program) -> libc.Step:
-    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    _READ_BY_THE_KERNEL.append(buffer)  # the header has its address, which keeps nothing alive
-    header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
-    return libc.prepared(
-        "prctl", libc.PR_SET_SECCOMP, 2, ctypes.create_string_buffer(header, len(header)), 0, 0
-    )
-
-
-def _long_program(
-    column: int, architecture: int, checked: Sequence[tuple[_Numbers, _Program]], allowed: Iterable[_Numbers]
-) -> _Program:
-    """Allow what an answer may do and what the worker needs; nothing else."""
-    program = [
+    long = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
         (_RETURN, 0, 0, _KILL),
+        *_switch(column, [*_checked_calls(writable), *((numbers, [_YES]) for numbers in allowed)]),
+        _NO,
     ]
-    for numbers, check in [*checked, *((numbers, [_YES]) for numbers in allowed)]:
-        number = numbers[column]
-        if number is not None:
-            program += [(_EQUAL, 0, len(check), number), *check]
-    return [*program, _NO]
-
-
-def _short_program(column: int, *, numbered: bool, writable: bool) -> _Program:
-    """Take back the worker's own calls; no new processes, only threads."""
+    threads = [(_ANY_BIT, 1, 0, _ALL ^ _CLONE_FOR_THREADS), (_ANY_BIT, 1, 0, _CLONE_THREAD), _NO, _YES]
     taken: list[tuple[_Numbers, _Program]] = [
         *((numbers, [_NO]) for numbers in _WORKERS_OWN.values()),
-        (
-            _CLONE,
-            [
-                _argument(0),
-                (_ANY_BIT, 1, 0, _ALL ^ _CLONE_FOR_THREADS),
-                (_ANY_BIT, 1, 0, _CLONE_THREAD),
-                _NO,
-                _YES,
-            ],
-        ),
+        (_CLONE, [_argument(0), *threads]),
     ]
     if not numbered:
-        taken += [(_ALLOWED[name], [_answer(0)]) for name in _PROCESS_NUMBERS]
+        taken += [(_ALLOWED[name], [_answer(0)]) for name in ("getpid", "getppid", "gettid", "getpgrp")]
     if not writable:
         refused = [(_ANY_BIT, 0, 1, _WRITING), _answer(errno.EACCES), _YES]
         taken += [((2, None), [_argument(1), *refused]), ((257, 56), [_argument(2), *refused])]
         taken += [(_ALLOWED[name], [_answer(errno.EACCES)]) for name in ("readlink", "readlinkat")]
-    program: _Program = [(_LOAD, 0, 0, _NUMBER)]
-    for numbers, check in taken:
-        number = numbers[column]
-        if number is not None:
-            program += [(_EQUAL, 0, len(check), number), *check]
-    return [*program, _YES]
+    return _loader(long), _loader([(_LOAD, 0, 0, _NUMBER), *_switch(column, taken), _YES])
+
+
+def _switch(column: int, cases: Iterable[tuple[Sequence[int | None], _Program]]) -> _Program:
+    """What is done where the loaded word is the number in this column; none where there is no such number."""
+    known = ((number, check) for numbers, check in cases if (number := numbers[column]) is not None)
+    return [one for number, check in known for one in [(_EQUAL, 0, len(check), number), *check]]
+
+
+def _loader(program: _Program) -> Step:
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    _READ_BY_THE_KERNEL.append(buffer)  # the header has its address, which keeps nothing alive
+    header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+    return prepared("prctl", PR_SET_SECCOMP, 2, ctypes.create_string_buffer(header, len(header)), 0, 0)
 
 
 def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
@@ -210,10 +170,25 @@ def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
     opened = [
         (_ANY_BIT, 0, 1, _UNSEEN), _answer(errno.EOPNOTSUPP), (_ANY_BIT, 0, 1, _ODD_FLAGS), _NO, _YES
     ]  # fmt: skip
+    # Flags of a descriptor, copies of it: a shown one may be copied to anywhere, a hidden one to a hidden number. Locks,
+    # owners, signals and leases are kept where others see them. A lock only seems to be got: a child's files are its own,
+    # so no other can hold one.
+    copy = [_argument(0), (_AT_LEAST, 1, 0, HIDDEN), _YES, _argument(2), (_AT_LEAST, 0, 1, HIDDEN), _YES, _NO]
+    commands: dict[int, _Program] = {
+        **dict.fromkeys((_DUPFD, _DUPFD_CLOEXEC), copy),
+        _SETFL: [_argument(2), (_ANY_BIT, 0, 1, _ODD_FLAGS), _NO, _YES],
+        **{command: [_YES] for command in (_GETFD, _SETFD, _GETFL)},
+        **{command: [_answer(0)] for command in (_SETLK, _SETLKW, _OFD_SETLK, _OFD_SETLKW)},
+    }
+    fcntl = [_argument(1), *_switch(0, (((number,), check) for number, check in commands.items())), _NO]
+    # Private ones. A shared one's key may be a page of a library's file, by which others could be woken. libc waits so for
+    # the end of a thread; on EAGAIN it looks again until the thread is gone.
+    waits = [one | more for more in (0, _FUTEX_REALTIME) for one in (_FUTEX_WAIT, _FUTEX_WAIT_BITSET)]
+    again = _switch(0, (((number,), [_answer(errno.EAGAIN)]) for number in waits))
+    futex = [_argument(1), (_ANY_BIT, 0, 1, _FUTEX_PRIVATE), _YES, *again, _NO]
     own_clock = [_argument(0), (_AT_LEAST, 0, 1, _CLOCKS), _answer(errno.EINVAL), _YES]
     checked: list[tuple[_Numbers, _Program]] = [
-        ((202, 98), _futex()),
-        ((72, 25), _fcntl()),
+        ((202, 98), futex), ((72, 25), fcntl),
         # mmap: huge pages come from a pool of the machine
         ((9, 222), [_argument(3), (_ANY_BIT, 0, 1, _MAP_HUGETLB), _NO, _YES]),
         ((28, 233), [_argument(2), *_one_of(_HARMLESS_ADVICE)]),  # madvise
@@ -240,43 +215,6 @@ def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
         # listxattr and its like, which shutil calls for every copy
         checked += [(numbers, [_answer(errno.EOPNOTSUPP)]) for numbers in ((194, 11), (195, 12), (196, 13))]
     return checked
-
-
-def _fcntl() -> _Program:
-    """Flags of a descriptor, copies of it. Locks, owners, signals and leases are kept where others see them.
-
-    A lock only seems to be got: a child's files are its own, so no other can hold one.
-    """
-    flags = [_argument(2), (_ANY_BIT, 0, 1, _ODD_FLAGS), _NO, _YES]
-    # a shown descriptor may be copied to anywhere, a hidden one to a hidden number
-    copy = [_argument(0), (_AT_LEAST, 1, 0, HIDDEN), _YES, _argument(2), (_AT_LEAST, 0, 1, HIDDEN), _YES, _NO]
-    program: _Program = [_argument(1)]
-    for command in (_DUPFD, _DUPFD_CLOEXEC):
-        program += [(_EQUAL, 0, len(copy), command), *copy]
-    program += [(_EQUAL, 0, len(flags), _SETFL), *flags]
-    for command in (_GETFD, _SETFD, _GETFL):
-        program += [(_EQUAL, 0, 1, command), _YES]
-    for command in (_SETLK, _SETLKW, _OFD_SETLK, _OFD_SETLKW):
-        program += [(_EQUAL, 0, 1, command), _answer(0)]
-    return [*program, _NO]
-
-
-def _futex() -> _Program:
-    """Private ones. A shared one's key may be a page of a library's file, by which others could be woken.
-
-    libc waits so for the end of a thread; on EAGAIN it looks again until the thread is gone.
-    """
-    again = _answer(errno.EAGAIN)
-    waits = (
-        _FUTEX_WAIT,
-        _FUTEX_WAIT_BITSET,
-        _FUTEX_WAIT | _FUTEX_REALTIME,
-        _FUTEX_WAIT_BITSET | _FUTEX_REALTIME,
-    )
-    program: _Program = [_argument(1), (_ANY_BIT, 0, 1, _FUTEX_PRIVATE), _YES]
-    for operation in waits:
-        program += [(_EQUAL, 0, 1, operation), again]
-    return [*program, _NO]
 
 
 def _one_of(values: Sequence[int]) -> _Program:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from _blake2 import blake2b  # hashlib would load OpenSSL into a process that is forked thousands of times
 from _operator import length_hint
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -64,30 +64,26 @@ def alike(value: Any, wanted: Any, depth: int = 0) -> bool:
 
     A test may compare in a way that what is of another kind passes by chance: `all(a == b for a, b in zip(x, y))`.
     """
-    kinds = _rough_kind(value), _rough_kind(wanted)
+    kind, kind_wanted = _rough_kind(value), _rough_kind(wanted)
     if all(
-        kind == "nothing" or (kind == "number" and one == 0)
-        for kind, one in zip(kinds, (value, wanted), strict=True)
+        one == "nothing" or (one == "number" and it == 0)
+        for one, it in ((kind, value), (kind_wanted, wanted))
     ):
         return True
-    if kinds[0] != kinds[1] or depth > 50:
+    if kind != kind_wanted or depth > 50:
         return False
-    if kinds[0] == "thing":
-        fields, needed = _fields(value), _fields(wanted)
-        same = type(value).__name__ == type(wanted).__name__ or MODULE not in {
-            type(value).__module__,
-            type(wanted).__module__,
-        }
+    if kind == "thing":
+        fields, needed, types = _fields(value), _fields(wanted), (type(value), type(wanted))
+        same = types[0].__name__ == types[1].__name__ or all(one.__module__ != MODULE for one in types)
         return same and all(
-            name in fields and alike(fields[name], one, depth + 1) for name, one in needed.items()
+            name in fields and alike(fields[name], needed[name], depth + 1) for name in needed
         )
-    if kinds[0] not in {"items", "mapping"}:
+    if kind not in {"items", "mapping"}:
         return True
     items, others = _some_items(value), _some_items(wanted)
     if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
-        return len(value) == len(wanted) and all(
-            alike(*pair, depth + 1) for pair in zip(items, others, strict=True)
-        )
+        same = len(value) == len(wanted)
+        return same and all(alike(*pair, depth + 1) for pair in zip(items, others, strict=True))
     return all(any(alike(one, other, depth + 1) for other in others[:20]) for one in items)
 
 
@@ -140,30 +136,29 @@ def _rough_kind(value: Any) -> str:
     return "mapping" if isinstance(value, dict) else "items" if has_items else "thing"
 
 
-def plainer(value: Any) -> Any:
-    """Plain data in place of the value, or its `Parts`.
-
-    Raises:
-        NotPlainData: it is not data.
-    """
+def _plainer(value: Any) -> Any:
+    """Plain data in place of the value, or its `Parts`; raises NotPlainData where it is not data."""
     for kind in type(value).__mro__:
         take = _BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
         if take is not None:
             return take(value)
-    if "__dataclass_fields__" in dir(type(value)):
-        return _record(value)
+    if "__dataclass_fields__" in dir(type(value)):  # the name of its class, and what it would compare itself
+        fields = [
+            field.name
+            for field in type(value).__dataclass_fields__.values()
+            if field._field_type.name == "_FIELD" and field.compare  # what dataclasses.fields() asks
+        ]
+        if not fields:
+            raise NotPlainData("a dataclass without fields is not plain data")
+        return Parts("record", (type(value).__name__, {name: getattr(value, name) for name in fields}))
     items = settled(value)
     if items is value:
         raise NotPlainData(f"a {type(value).__name__} is not plain data")
     return items
 
 
-def named(value: Any) -> Parts:
-    """A class or a function of a library: known by its name. One of the answer's own is not data.
-
-    Raises:
-        NotPlainData: it is the answer's, or a method bound to an object.
-    """
+def _named(value: Any) -> Parts:
+    """A class or a function of a library: known by its name. One of the answer's own is not data, nor is a method."""
     owner = getattr(value, "__objclass__", value)  # of a method of a built-in type, like str.upper
     module, name = owner.__module__, value.__qualname__
     if module in {None, MODULE} or "<" in name:
@@ -171,27 +166,9 @@ def named(value: Any) -> Parts:
     return Parts("name", (f"{module}.{name}",))
 
 
-def _record(value: Any) -> Parts:
-    """A dataclass: the name of its class, and the fields that it would compare itself."""
-    fields = [
-        field.name
-        for field in type(value).__dataclass_fields__.values()
-        if field._field_type.name == "_FIELD" and field.compare  # what dataclasses.fields() asks
-    ]
-    if not fields:
-        raise NotPlainData("a dataclass without fields is not plain data")
-    return Parts("record", (type(value).__name__, {name: getattr(value, name) for name in fields}))
-
-
-def _numbers(value: Any) -> Iterator[Any]:
-    """The items of an array.array."""
-    return iter(value.tolist())
-
-
 def _frame(value: Any) -> Parts:
     """A table of pandas; a missing value is None, as it is where pandas compares whole tables."""
-    shown = value.astype(object)
-    parts = shown.where(value.notna(), None).to_dict("split")
+    parts = value.astype(object).where(value.notna(), None).to_dict("split")
     return Parts("DataFrame", (parts["index"], parts["columns"], parts["data"]))
 
 
@@ -206,11 +183,8 @@ def _written(value: Any) -> Parts:
 
 
 _BY_NAME: dict[str, Callable[[Any], Any]] = {
-    "builtins.type": named,
-    "builtins.function": named,
-    "builtins.builtin_function_or_method": named,
-    "builtins.method_descriptor": named,
-    "builtins.wrapper_descriptor": named,
+    **dict.fromkeys(("builtins.type", "builtins.function", "builtins.builtin_function_or_method"), _named),
+    **dict.fromkeys(("builtins.method_descriptor", "builtins.wrapper_descriptor"), _named),
     "builtins.ellipsis": lambda _: Parts("...", ()),
     "builtins.NotImplementedType": lambda _: Parts("NotImplemented", ()),
     "builtins.slice": lambda value: Parts("slice", (value.start, value.stop, value.step)),
@@ -220,20 +194,17 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "builtins.BaseException": lambda value: Parts("exception", (type(value).__name__, value.args)),
     "enum.Enum": lambda value: Parts("enum", (type(value).__name__, value._name_, value._value_)),
     "types.SimpleNamespace": lambda value: Parts("namespace", (vars(value),)),
-    "types.GenericAlias": _written,
-    "types.UnionType": _written,
-    "typing._BaseGenericAlias": _written,
-    "typing._SpecialForm": _written,
+    **dict.fromkeys(("types.GenericAlias", "types.UnionType"), _written),
+    **dict.fromkeys(("typing._BaseGenericAlias", "typing._SpecialForm"), _written),
     "collections.ChainMap": dict,
     "collections.UserDict": lambda value: value.data,
     "collections.UserList": lambda value: value.data,
     "collections.UserString": lambda value: value.data,
-    "array.array": lambda value: Parts("array", tuple(_numbers(value))),
+    "array.array": lambda value: Parts("array", tuple(value.tolist())),
     "pathlib.PureWindowsPath": lambda value: Parts("Windows path", (str(value).lower(),)),
     "pathlib.PurePath": lambda value: Parts("path", (str(value),)),
     "uuid.UUID": lambda value: Parts("UUID", (value.int,)),
-    "ipaddress._BaseAddress": _written,
-    "ipaddress._BaseNetwork": _written,
+    **dict.fromkeys(("ipaddress._BaseAddress", "ipaddress._BaseNetwork"), _written),
     "datetime.timezone": lambda value: Parts("time zone", (value.utcoffset(None),)),
     "zoneinfo.ZoneInfo": lambda value: Parts("time zone", (value.key,)),
     "re.Pattern": lambda value: Parts("pattern", (value.pattern, value.flags)),
@@ -241,10 +212,8 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "numpy.generic": lambda value: value.item(),
     "numpy.ndarray": lambda value: value.tolist(),
     "numpy.dtype": lambda value: Parts("dtype", (str(value),)),
-    "pandas.core.frame.DataFrame": _frame,  # up to pandas 2
-    "pandas.core.series.Series": _series,
-    "pandas.DataFrame": _frame,
-    "pandas.Series": _series,
+    **dict.fromkeys(("pandas.DataFrame", "pandas.core.frame.DataFrame"), _frame),  # the latter up to pandas 2
+    **dict.fromkeys(("pandas.Series", "pandas.core.series.Series"), _series),
 }
 
 
@@ -282,76 +251,39 @@ def _encode(value: Any, depth: int) -> bytes:
         by_name = _ENCODERS_BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
         if by_name is not None:
             return by_name(kind, value, depth + 1)
-    return _encode(plainer(value), depth + 1)
+    return _encode(_plainer(value), depth + 1)
 
 
-def _pack(tag: bytes, parts: list[bytes]) -> bytes:
+def _joined(tag: bytes, parts: list[bytes]) -> bytes:
     return tag + b"%d:" % len(parts) + b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
-def _encode_none(_: None, __: int) -> bytes:
-    return b"N"
-
-
-def _encode_int(value: Any, _: int) -> bytes:
-    return b"i%x" % int.__index__(value)
-
-
-def _encode_ratio(numerator: int, denominator: int) -> bytes:
+def _ratio(numerator: int, denominator: int) -> bytes:
     """A rational number in lowest terms; whatever its type, the same value has the same form."""
     return b"i%x" % numerator if denominator == 1 else b"f%x/%x" % (numerator, denominator)
 
 
-def _encode_float(value: Any, _: int) -> bytes:
+def _float(value: Any, _: int = 0) -> bytes:
     number = float.__float__(value)
     if math.isnan(number):
         raise NotPlainData("NaN is equal to nothing")
     if math.isinf(number):
         return b"inf" if number > 0 else b"-inf"
-    return _encode_ratio(*number.as_integer_ratio())
+    return _ratio(*number.as_integer_ratio())
 
 
-def _encode_complex(value: Any, depth: int) -> bytes:
+def _complex(value: Any, _: int) -> bytes:
     number = complex.__complex__(value)
-    real = _encode_float(number.real, depth)
-    return real if number.imag == 0 else _pack(b"c", [real, _encode_float(number.imag, depth)])
+    real = _float(number.real)
+    return real if number.imag == 0 else _joined(b"c", [real, _float(number.imag)])
 
 
-def _encode_str(value: Any, _: int) -> bytes:
-    return b"s" + str.encode(value, "utf-8", "surrogatepass")
+def _dict(value: Any, depth: int) -> bytes:
+    items = [_joined(b"", [_encode(k, depth), _encode(v, depth)]) for k, v in dict.items(value)]
+    return _joined(b"d", sorted(items))
 
 
-def _encode_bytes(value: Any, _: int) -> bytes:
-    return b"b" + bytes(memoryview(value))
-
-
-def _encode_list(value: Any, depth: int) -> bytes:
-    return _pack(b"l", [_encode(item, depth) for item in list.__iter__(value)])
-
-
-def _encode_tuple(value: Any, depth: int) -> bytes:
-    return _pack(b"t", [_encode(item, depth) for item in tuple.__iter__(value)])
-
-
-def _encode_set(value: Any, depth: int) -> bytes:
-    return _pack(b"S", sorted(_encode(item, depth) for item in set.__iter__(value)))
-
-
-def _encode_frozenset(value: Any, depth: int) -> bytes:
-    return _pack(b"S", sorted(_encode(item, depth) for item in frozenset.__iter__(value)))
-
-
-def _encode_view(value: Any, depth: int) -> bytes:
-    """The keys or the items of a dict: a set."""
-    return _pack(b"S", sorted(_encode(item, depth) for item in value))
-
-
-def _encode_dict(value: Any, depth: int) -> bytes:
-    items = [_pack(b"", [_encode(k, depth), _encode(v, depth)]) for k, v in dict.items(value)]
-    return _pack(b"d", sorted(items))
-
-
-def _encode_range(value: range, _: int) -> bytes:
+def _range(value: range, _: int) -> bytes:
     """Ranges are equal when they hold the same numbers."""
     if not value:
         return b"r"
@@ -359,18 +291,14 @@ def _encode_range(value: range, _: int) -> bytes:
     return b"r%d" % first if first == last else b"r%d,%d,%d" % (first, last, value.step)
 
 
-def _encode_decimal(kind: Any, value: Any, depth: int) -> bytes:
+def _decimal(kind: Any, value: Any, _: int) -> bytes:
     if kind.is_nan(value):
         raise NotPlainData("NaN is equal to nothing")
     if kind.is_infinite(value):
-        return _encode_float(float("-inf") if kind.is_signed(value) else float("inf"), depth)
+        return b"-inf" if kind.is_signed(value) else b"inf"
     if abs(kind.adjusted(value)) > _MAX_DECIMAL_EXPONENT:
         raise NotPlainData("a Decimal with too large an exponent")
-    return _encode_ratio(*kind.as_integer_ratio(value))
-
-
-def _encode_fraction(kind: Any, value: Any, _: int) -> bytes:
-    return _encode_ratio(*kind.as_integer_ratio(value))
+    return _ratio(*kind.as_integer_ratio(value))
 
 
 _DATE, _CLOCK = ("year", "month", "day"), ("hour", "minute", "second", "microsecond")
@@ -381,19 +309,16 @@ def _read(kind: Any, value: Any, *names: str) -> list[int]:
     return [getattr(kind, name).__get__(value) for name in names]
 
 
-def _encode_datetime(kind: Any, value: Any, _: int) -> bytes:
+def _datetime(kind: Any, value: Any, _: int) -> bytes:
     """With a time zone: the moment. Without: what the calendar and the clock show."""
     shown = kind(*_read(kind, value, *_DATE, *_CLOCK))
     zone, passed = kind.tzinfo.__get__(value), shown - kind(1, 1, 1)
     offset = zone and shown.replace(tzinfo=zone, fold=kind.fold.__get__(value)).utcoffset()
-    return b"D" + _timedelta_text(passed) if offset is None else b"Z" + _timedelta_text(passed - offset)
+    tag, passed = (b"D", passed) if offset is None else (b"Z", passed - offset)
+    return tag + b"%d,%d,%d" % (passed.days, passed.seconds, passed.microseconds)
 
 
-def _encode_date(kind: Any, value: Any, _: int) -> bytes:
-    return b"A%d" % kind(*_read(kind, value, *_DATE)).toordinal()
-
-
-def _encode_time(kind: Any, value: Any, _: int) -> bytes:
+def _time(kind: Any, value: Any, _: int) -> bytes:
     hour, minute, second, microsecond = _read(kind, value, *_CLOCK)
     seconds, offset = (hour * 60 + minute) * 60 + second, kind.utcoffset(value)
     if offset is None:
@@ -401,70 +326,59 @@ def _encode_time(kind: Any, value: Any, _: int) -> bytes:
     return b"U%d,%d" % (seconds - offset.days * 86400 - offset.seconds, microsecond)
 
 
-def _encode_timedelta(kind: Any, value: Any, _: int) -> bytes:
-    return b"T" + _timedelta_text(kind(*_read(kind, value, "days", "seconds", "microseconds")))
+def _timedelta(kind: Any, value: Any, _: int) -> bytes:
+    span = kind(*_read(kind, value, "days", "seconds", "microseconds"))
+    return b"T%d,%d,%d" % (span.days, span.seconds, span.microseconds)
 
 
-def _encode_timestamp(kind: Any, value: Any, depth: int) -> bytes:
+def _timestamp(kind: Any, value: Any, depth: int) -> bytes:
     """Of pandas: a datetime, or a timedelta, and nanoseconds."""
     base = next(one for one in kind.__mro__ if one.__module__ == "datetime")
-    if base.__name__ == "timedelta":
-        form, nanoseconds = _encode_timedelta(base, value, depth), kind.nanoseconds.__get__(value)
-    else:
-        form, nanoseconds = _encode_datetime(base, value, depth), kind.nanosecond.__get__(value)
+    encode, more = (_timedelta, "nanoseconds") if base.__name__ == "timedelta" else (_datetime, "nanosecond")
+    form, nanoseconds = encode(base, value, depth), getattr(kind, more).__get__(value)
     return form + b"+%d" % nanoseconds if nanoseconds else form
 
 
-def _encode_missing(*_: Any) -> bytes:
+def _missing(*_: Any) -> bytes:
     raise NotPlainData("NaT is equal to nothing")
 
 
-def _timedelta_text(value: Any) -> bytes:
-    return b"%d,%d,%d" % (value.days, value.seconds, value.microseconds)
-
-
-def _encode_deque(kind: Any, value: Any, depth: int) -> bytes:
-    return _pack(b"q", [_encode(item, depth) for item in kind.__iter__(value)])
-
-
-def _encode_items(value: Any, depth: int) -> bytes:
-    return _pack(b"g", [_encode(item, depth) for item in list.__iter__(value)])
-
-
-def _encode_parts(value: Parts, depth: int) -> bytes:
-    return _pack(b"k" + value.kind.encode(), [_encode(part, depth) for part in value.data])
-
-
 _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
-    type(None): _encode_none,
-    str: _encode_str,
-    int: _encode_int,
-    bool: _encode_int,
-    float: _encode_float,
-    list: _encode_list,
-    dict: _encode_dict,
-    tuple: _encode_tuple,
-    set: _encode_set,
-    frozenset: _encode_frozenset,
-    bytes: _encode_bytes,
-    bytearray: _encode_bytes,
-    complex: _encode_complex,
-    range: _encode_range,
-    type({}.keys()): _encode_view,
-    type({}.items()): _encode_view,
-    Items: _encode_items,
-    Parts: _encode_parts,
+    type(None): lambda *_: b"N",
+    str: lambda value, _: b"s" + str.encode(value, "utf-8", "surrogatepass"),
+    **dict.fromkeys((int, bool), lambda value, _: b"i%x" % int.__index__(value)),
+    float: _float,
+    list: lambda value, depth: _joined(b"l", [_encode(item, depth) for item in list.__iter__(value)]),
+    dict: _dict,
+    tuple: lambda value, depth: _joined(b"t", [_encode(item, depth) for item in tuple.__iter__(value)]),
+    set: lambda value, depth: _joined(b"S", sorted([_encode(item, depth) for item in set.__iter__(value)])),
+    frozenset: lambda value, depth: _joined(
+        b"S", sorted([_encode(item, depth) for item in frozenset.__iter__(value)])
+    ),
+    **dict.fromkeys((bytes, bytearray), lambda value, _: b"b" + bytes(memoryview(value))),
+    complex: _complex,
+    range: _range,
+    **dict.fromkeys(
+        (type({}.keys()), type({}.items())),
+        lambda value, depth: _joined(b"S", sorted([_encode(item, depth) for item in value])),
+    ),
+    Items: lambda value, depth: _joined(b"g", [_encode(item, depth) for item in list.__iter__(value)]),
+    Parts: lambda value, depth: _joined(
+        b"k" + value.kind.encode(), [_encode(item, depth) for item in value.data]
+    ),
 }
 
 _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of these is imported here
-    "decimal.Decimal": _encode_decimal,
-    "fractions.Fraction": _encode_fraction,
-    "pandas._libs.tslibs.nattype._NaT": _encode_missing,
-    "pandas._libs.tslibs.timestamps._Timestamp": _encode_timestamp,
-    "pandas._libs.tslibs.timedeltas._Timedelta": _encode_timestamp,
-    "datetime.datetime": _encode_datetime,
-    "datetime.date": _encode_date,
-    "datetime.time": _encode_time,
-    "datetime.timedelta": _encode_timedelta,
-    "collections.deque": _encode_deque,
+    "decimal.Decimal": _decimal,
+    "fractions.Fraction": lambda kind, value, _: _ratio(*kind.as_integer_ratio(value)),
+    "pandas._libs.tslibs.nattype._NaT": _missing,
+    "pandas._libs.tslibs.timestamps._Timestamp": _timestamp,
+    "pandas._libs.tslibs.timedeltas._Timedelta": _timestamp,
+    "datetime.datetime": _datetime,
+    "datetime.date": lambda kind, value, _: b"A%d" % kind(*_read(kind, value, *_DATE)).toordinal(),
+    "datetime.time": _time,
+    "datetime.timedelta": _timedelta,
+    "collections.deque": lambda kind, value, depth: _joined(
+        b"q", [_encode(item, depth) for item in kind.__iter__(value)]
+    ),
 }

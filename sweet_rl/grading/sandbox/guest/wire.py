@@ -12,7 +12,7 @@ write themselves.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -71,9 +71,14 @@ def _written(tree: Any) -> str:
 def _tree(value: Any, classes: Collection[str]) -> Any:
     value = settled(value)
     own = type(value)
-    if own.__module__ == MODULE and own.__qualname__ in classes:
-        return ["object", own.__qualname__, *_object(value, classes)]
-    return _plain_tree(value, classes)
+    if own.__module__ != MODULE or own.__qualname__ not in classes:
+        return _plain_tree(value, classes)
+    if any(f"{kind.__module__}.{kind.__qualname__}" == "enum.Enum" for kind in own.__mro__):
+        parts = None, _tree({"name": value._name_, "value": value._value_}, classes)
+    else:  # the data below an object's class, where it is a subclass of such a type, and its fields
+        below = any(kind in _WRITERS for kind in own.__mro__)
+        parts = _plain_tree(value, classes) if below else None, _tree(fields_of(value), classes)
+    return ["object", own.__qualname__, *parts]
 
 
 def _plain_tree(value: Any, classes: Collection[str]) -> Any:
@@ -92,23 +97,21 @@ def _plain_tree(value: Any, classes: Collection[str]) -> Any:
     raise NotPlainData(f"a {type(value).__name__} cannot be compared outside")
 
 
-def _object(value: Any, classes: Collection[str]) -> list[Any]:
-    """The data below an object's class, where it is a subclass of such a type, and its fields."""
-    kinds = type(value).__mro__
-    if any(f"{kind.__module__}.{kind.__qualname__}" == "enum.Enum" for kind in kinds):
-        return [None, _tree({"name": value._name_, "value": value._value_}, classes)]
-    below = next((kind for kind in kinds if kind in _WRITERS), None)
-    return [_plain_tree(value, classes) if below else None, _tree(fields_of(value), classes)]
+def _int(value: Any) -> Any:
+    number = int.__int__(value)
+    return number if -_SMALL < number < _SMALL else ["int", hex(number)]
+
+
+def _complex(value: Any) -> list[str]:
+    number = complex.__complex__(value)
+    return ["complex", number.real.hex(), number.imag.hex()]
 
 
 _WRITERS: dict[type, Callable[[Any], Any]] = {  # a tuple: a word and items
-    type(None): lambda value: value,
-    bool: lambda value: value,
-    int: lambda value: (
-        int.__int__(value) if -_SMALL < int.__int__(value) < _SMALL else ["int", hex(int.__int__(value))]
-    ),
+    **dict.fromkeys((type(None), bool), lambda value: value),
+    int: _int,
     float: lambda value: ["float", float.hex(value)],
-    complex: lambda value: ["complex", *_parts(complex.__complex__(value))],
+    complex: _complex,
     str: str.__str__,
     bytes: lambda value: ["bytes", bytes(memoryview(value)).hex()],
     bytearray: lambda value: ["bytearray", bytes(memoryview(value)).hex()],
@@ -118,12 +121,28 @@ _WRITERS: dict[type, Callable[[Any], Any]] = {  # a tuple: a word and items
     set: lambda value: ("set", set.__iter__(value)),
     frozenset: lambda value: ("frozenset", frozenset.__iter__(value)),
     dict: lambda value: ("dict", [part for pair in dict.items(value) for part in pair]),
-    type({}.keys()): lambda value: ("set", value),
-    type({}.items()): lambda value: ("set", value),
+    **dict.fromkeys((type({}.keys()), type({}.items())), lambda value: ("set", value)),
     type({}.values()): lambda value: ("list", value),
     range: lambda value: ["range", value.start, value.stop, value.step],
     type(...): lambda _: ["ellipsis"],
     type(NotImplemented): lambda _: ["not implemented"],
+}
+
+_READERS: dict[str, Callable[..., Any]] = {
+    "int": lambda text: int(text, 16),
+    "float": float.fromhex,
+    "complex": lambda real, imag: complex(float.fromhex(real), float.fromhex(imag)),
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "iterator": lambda *items: iter([*items]),
+    "list": lambda *items: [*items],
+    "tuple": lambda *items: items,
+    "set": lambda *items: {*items},
+    "frozenset": lambda *items: frozenset(items),
+    "dict": lambda *parts: dict(zip(*[iter(parts)] * 2, strict=True)),
+    "range": range,
+    "ellipsis": lambda: ...,
+    "not implemented": lambda: NotImplemented,
 }
 
 
@@ -134,15 +153,19 @@ def _called(name: str) -> Any:
     return getattr(sys.modules[module], last)
 
 
-def _dated(kind: Any, value: Any) -> list[Any]:
-    return [kind.isoformat(value)]
-
-
 def _new(name: str, method: str = "") -> Callable[..., Any]:
     def made(*parts: Any) -> Any:
         return (getattr(_called(name), method) if method else _called(name))(*parts)
 
     return made
+
+
+def _dated(name: str, method: str = "") -> tuple[_Apart, Callable[..., Any]]:
+    return lambda kind, value: [kind.isoformat(value)], _new(name, method)
+
+
+def _shown(name: str) -> tuple[_Apart, Callable[..., Any]]:
+    return lambda _, value: [str(value)], _new(name)
 
 
 def _series(kind: Any, value: Any) -> list[Any]:
@@ -166,17 +189,10 @@ def _read_series(items: list[Any], kind: str, index: list[Any], names: list[Any]
 
 
 def _read_frame(
-    columns: list[tuple[list[Any], str]],
-    names: list[Any],
-    levels: list[Any],
-    index: list[Any],
-    index_levels: list[Any],
+    columns: list[Any], names: list[Any], levels: list[Any], index: list[Any], its: list[Any]
 ) -> Any:
-    rows = _labels(index, index_levels)
-    series = {
-        at: _read_series(items, kind, index, index_levels, None) for at, (items, kind) in enumerate(columns)
-    }
-    frame = _called("pandas.DataFrame")(series, rows)
+    series = {at: _read_series(items, kind, index, its, None) for at, (items, kind) in enumerate(columns)}
+    frame = _called("pandas.DataFrame")(series, _labels(index, its))
     frame.columns = _labels(names, levels)
     return frame
 
@@ -193,15 +209,16 @@ _BY_NAME: dict[
     ),
     "pandas._libs.tslibs.nattype._NaT": (lambda *_: [], lambda: _called("pandas.NaT")),
     "pandas._libs.missing.C_NAType": (lambda *_: [], lambda: _called("pandas.NA")),
-    "pandas._libs.tslibs.timestamps._Timestamp": (_dated, _new("pandas.Timestamp")),
-    "pandas._libs.tslibs.timedeltas._Timedelta": (_dated, _new("pandas.Timedelta")),
-    "pandas.core.frame.DataFrame": (_frame, _read_frame),  # up to pandas 2
-    "pandas.core.series.Series": (_series, _read_series),
-    "pandas.DataFrame": (_frame, _read_frame),
-    "pandas.Series": (_series, _read_series),
-    "datetime.datetime": (_dated, _new("datetime.datetime", "fromisoformat")),
-    "datetime.date": (_dated, _new("datetime.date", "fromisoformat")),
-    "datetime.time": (_dated, _new("datetime.time", "fromisoformat")),
+    "pandas._libs.tslibs.timestamps._Timestamp": _dated("pandas.Timestamp"),
+    "pandas._libs.tslibs.timedeltas._Timedelta": _dated("pandas.Timedelta"),
+    **dict.fromkeys(("pandas.DataFrame", "pandas.core.frame.DataFrame"), (_frame, _read_frame)),
+    **dict.fromkeys(
+        ("pandas.Series", "pandas.core.series.Series"), (_series, _read_series)
+    ),  # up to pandas 2
+    **{
+        name: _dated(name, "fromisoformat")
+        for name in ("datetime.datetime", "datetime.date", "datetime.time")
+    },
     "datetime.timedelta": (
         lambda kind, value: [
             getattr(kind, part).__get__(value) for part in ("days", "seconds", "microseconds")
@@ -213,9 +230,9 @@ _BY_NAME: dict[
         lambda kind, value: list(kind.__iter__(value)),
         lambda *items: _called("collections.deque")(items),
     ),
-    "pathlib.PurePath": (lambda _, value: [str(value)], _new("pathlib.PurePath")),
-    "ipaddress._BaseAddress": (lambda _, value: [str(value)], _new("ipaddress.ip_address")),
-    "uuid.UUID": (lambda _, value: [str(value)], _new("uuid.UUID")),
+    "pathlib.PurePath": _shown("pathlib.PurePath"),
+    "ipaddress._BaseAddress": _shown("ipaddress.ip_address"),
+    "uuid.UUID": _shown("uuid.UUID"),
     "types.SimpleNamespace": (
         lambda _, value: [vars(value)],
         lambda fields: _called("types.SimpleNamespace")(**fields),
@@ -223,23 +240,15 @@ _BY_NAME: dict[
 }
 
 
-def _parts(number: complex) -> list[str]:
-    return [number.real.hex(), number.imag.hex()]
-
-
 def _value(tree: Any, names: Mapping[str, Any]) -> Any:
     if type(tree) is not list:
         return tree
-    word, parts = tree[0], tree[1:]
-    if word == "object":
+    if tree[0] == "object":
         return _rebuilt(tree, names)
+    word, *parts = [tree[0], *[_value(part, names) for part in tree[1:]]]
     if word == ARRAY:
-        return _called("numpy.asarray")(_value(parts[1], names), parts[0])[()]
-    if word in _BY_NAME:
-        return _BY_NAME[word][1](*[_value(part, names) for part in parts])
-    if word in _COLLECTIONS:
-        return _COLLECTIONS[word]([_value(part, names) for part in parts])
-    return _READERS[word](*parts)
+        return _called("numpy.asarray")(parts[1], parts[0])[()]
+    return (_BY_NAME[word][1] if word in _BY_NAME else _READERS[word])(*parts)
 
 
 def _rebuilt(tree: Any, names: Mapping[str, Any]) -> Any:
@@ -266,128 +275,74 @@ def _rebuilt(tree: Any, names: Mapping[str, Any]) -> Any:
 _STAND_INS: dict[str, type] = {}
 _FILLED = (list, dict, set, bytearray)  # which are empty until they are initialised
 
-_COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
-    "iterator": iter,
-    "list": list,
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": lambda parts: dict(zip(*[iter(parts)] * 2, strict=True)),
-}
-
-_READERS: dict[str, Callable[..., Any]] = {
-    "int": lambda text: int(text, 16),
-    "float": float.fromhex,
-    "complex": lambda real, imag: complex(float.fromhex(real), float.fromhex(imag)),
-    "bytes": bytes.fromhex,
-    "bytearray": bytearray.fromhex,
-    "range": range,
-    "ellipsis": lambda: ...,
-    "not implemented": lambda: NotImplemented,
-}
-
-
 CUT = "…"
 """The end of a text that was too long; no complete text ends so."""
 
-_SIMPLE = (str, bytes, bytearray, range)
 _MAX_DECIMAL_BITS = 13_000
 """An integer with more is written in hexadecimal, since Python refuses to write it in decimal."""
 
 
 def literal(value: Any, limit: int = 2000) -> str:
     """The text of a value that has a fingerprint, the same on every run; at most `limit` characters."""
-    pieces: list[str] = []
-    size = 0
-    for piece in _pieces(value, limit):
-        pieces.append(piece)
-        size += len(piece)
-        if size > limit:
-            return "".join(pieces)[: limit - 1] + CUT
-    return "".join(pieces)
+    text = _text(value, limit)
+    return text if len(text) <= limit else text[: limit - 1] + CUT
 
 
-def _pieces(value: Any, limit: int) -> Iterator[str]:
+def _text(value: Any, limit: int) -> str:
+    """The text, or more of it than `limit` characters."""
     if type(value) is str:  # the most frequent ones first: this runs for every test of every answer
-        yield repr(value[: limit + 1])
-        return
+        return repr(value[: limit + 1])
     kinds = type(value).__mro__
     if value is None or bool in kinds:
-        yield repr(value)
-    elif int in kinds:
+        return repr(value)
+    if int in kinds:
         number = int.__index__(value)
-        yield repr(number) if number.bit_length() < _MAX_DECIMAL_BITS else hex(number)
-    elif float in kinds:
-        yield _float(float.__float__(value))
-    elif type(value) is Items:
-        yield from _listed("iter([", list.__iter__(value), "])", limit)
-    elif list in kinds:
-        yield from _listed("[", list.__iter__(value), "]", limit)
-    elif tuple in kinds:
-        yield from _listed("(", tuple.__iter__(value), ",)" if tuple.__len__(value) == 1 else ")", limit)
-    elif dict in kinds:
-        yield from _dict(value, limit)
-    elif not _SETS.isdisjoint(kinds):
-        yield _set(value, "frozenset" if frozenset in kinds else "set", limit)
-    elif type(value).__qualname__ == "deque":
-        yield from _listed("deque([", iter(value), "])", limit)
-    else:
-        yield _simple(value, kinds, limit)
-
-
-def _listed(opening: str, items: Iterable[Any], closing: str, limit: int) -> Iterator[str]:
-    yield opening
-    for index, item in enumerate(items):
-        yield ", " if index else ""
-        yield from _pieces(item, limit)
-    yield closing
-
-
-def _dict(value: Any, limit: int) -> Iterator[str]:
-    yield "{"
-    for index, (key, item) in enumerate(dict.items(value)):
-        yield ", " if index else ""
-        yield from _pieces(key, limit)
-        yield ": "
-        yield from _pieces(item, limit)
-    yield "}"
-
-
-def _set(value: Any, name: str, limit: int) -> str:
-    items = sorted(
-        literal(item, limit) for item in value
-    )  # by their text: hashes are not the same everywhere
-    if not items:
-        return f"{name}()"
-    text = f"{{{', '.join(items)}}}"
-    return text if name == "set" else f"frozenset({text})"
-
-
-def _float(number: float) -> str:
-    return repr(number).replace("inf", "1e999")
-
-
-def _simple(value: Any, kinds: tuple[type, ...], limit: int) -> str:
+        return repr(number) if number.bit_length() < _MAX_DECIMAL_BITS else hex(number)
+    if float in kinds:
+        return repr(float.__float__(value)).replace("inf", "1e999")
+    if type(value) is Items:
+        return _listed("iter([", list.__iter__(value), "])", limit)
+    if list in kinds:
+        return _listed("[", list.__iter__(value), "]", limit)
+    if tuple in kinds:
+        closing = ",)" if tuple.__len__(value) == 1 else ")"
+        return _listed("(", tuple.__iter__(value), closing, limit)
+    if dict in kinds:
+        return _listed("{", dict.items(value), "}", limit, pairs=True)
+    if not _SETS.isdisjoint(kinds):  # by their text: hashes are not the same everywhere
+        items = ", ".join(sorted(literal(item, limit) for item in value))
+        text = f"{{{items}}}" if items else ""
+        return text if items and frozenset not in kinds else f"{'frozen' * (frozenset in kinds)}set({text})"
+    if type(value).__qualname__ == "deque":
+        return _listed("deque([", value, "])", limit)
     if complex in kinds:
         pair = complex.__complex__(value)
-        return f"complex({_float(pair.real)}, {_float(pair.imag)})"
-    for kind in _SIMPLE:
+        return f"complex({_text(pair.real, limit)}, {_text(pair.imag, limit)})"
+    for kind in (str, bytes, bytearray, range):
         if kind in kinds:
-            short = value[: limit + 1] if kind in {str, bytes, bytearray} else value
-            return kind.__repr__(short)
+            return kind.__repr__(value if kind is range else value[: limit + 1])
     names = {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
-    if not _NUMPYS.isdisjoint(names):
+    if not names.isdisjoint({"numpy.generic", ARRAY}):
         return literal(value.tolist(), limit)
     if type in kinds and value.__module__ == "builtins":
         return str(value.__qualname__)
-    if not _RATIOS.isdisjoint(names):
+    if not names.isdisjoint({"decimal.Decimal", "fractions.Fraction"}):
         with suppress(OverflowError):
-            number = float(value)
-            if number == value:
-                return literal(int(number) if number.is_integer() else number, limit)
+            short = float(value)
+            if short == value:
+                return literal(int(short) if short.is_integer() else short, limit)
     return repr(value)
 
 
-_NUMPYS = frozenset({"numpy.generic", "numpy.ndarray"})
-_RATIOS = frozenset({"decimal.Decimal", "fractions.Fraction"})
+def _listed(opening: str, items: Iterable[Any], closing: str, limit: int, *, pairs: bool = False) -> str:
+    found, size = [], 0
+    for item in items:
+        text = f"{_text(item[0], limit)}: {_text(item[1], limit)}" if pairs else _text(item, limit)
+        found.append(text)
+        size += len(text) + 2
+        if size > limit:
+            break
+    return opening + ", ".join(found) + closing
+
+
 _SETS = frozenset({set, frozenset, type({}.keys()), type({}.items())})
