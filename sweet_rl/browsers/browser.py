@@ -324,10 +324,7 @@ def _environment(home: Path) -> dict[str, str]:
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         **dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR"), str(home)),
-        "LANG": "en_US.UTF-8",
-        "LANGUAGE": "en_US",
-        "TZ": "UTC",
-        "FONTCONFIG_FILE": str(fonts),
+        **{"LANG": "en_US.UTF-8", "LANGUAGE": "en_US", "TZ": "UTC", "FONTCONFIG_FILE": str(fonts)},
         **dict.fromkeys(("DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS"), "disabled:"),
     }
 
@@ -368,12 +365,8 @@ def page_headers(settings: RenderSettings) -> dict[str, str]:
     policy = "sandbox allow-scripts" if settings.allow_scripts else "sandbox"
     if settings.network == "none":
         policy += "; connect-src 'none'; worker-src 'none'; object-src 'none'; webrtc 'block'"
-    return {
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": policy,
-        "X-DNS-Prefetch-Control": "off",
-        "Cache-Control": "no-store",
-    }
+    own = {"Content-Security-Policy": policy, "X-DNS-Prefetch-Control": "off", "Cache-Control": "no-store"}
+    return {"Content-Type": "text/html; charset=utf-8"} | own
 
 
 def asset_headers(asset: Asset) -> dict[str, str]:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from sweet_rl.browsers.assets import VERSION
@@ -172,9 +171,7 @@ class RenderService:
         """The service, which stops with the block."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop the browsers."""
         await self.close()
 
@@ -195,8 +192,7 @@ class RenderService:
     async def _cached(self, html: str, folder: Path) -> RenderedPage:
         """Read the page, or render and keep it; who asks for the same page meanwhile waits for that."""
         self._version = self._version or await asyncio.to_thread(_version_of, self._program)
-        settings = self.settings
-        window = asdict(settings.viewport)
+        settings, window = self.settings, asdict(self.settings.viewport)
         drawn_by = [self._version, VERSION, window, settings.allow_scripts, settings.max_height]
         key = digest([html, drawn_by], 32)  # all that decides about a picture
         path = folder / key[:2] / key

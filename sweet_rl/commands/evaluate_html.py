@@ -136,9 +136,8 @@ def _at_once(flags: PageGradingFlags) -> int:
 
 async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | None = None) -> None:
     """Grade, save, print and pair."""
-    from sweet_rl.grading.pages.grader import PageGrader, row_fields
+    from sweet_rl.grading.pages.grader import PageGrader, page_report, row_fields
     from sweet_rl.grading.pages.metrics import Looks
-    from sweet_rl.grading.pages.report import page_report
 
     with graded_file(job.saved_path, job.k, regrade=job.regrade) as file:
         missing = _missing(file, job)

@@ -123,17 +123,12 @@ def halves(expression: str, meaning: Meaning, whole: frozenset[Place] = frozense
         return Halves(expression, why_whole=str(error), places=frozenset({error.place}))
     if not divider.inside:
         return Halves(expression, why_whole="it calls no function that an answer has to define")
-    rests = (
-        "\n".join(dict.fromkeys(divider.imports)),
-        tuple(divider.given),
-        "",
-        frozenset(divider.places),
-        len(divider.inside),
-    )
-    if is_use:
-        return Halves(ast.unparse(divider.inside[0]) if divider.given else expression, None, *rests)
-    inside = "".join(f"{ast.unparse(piece)}, " for piece in divider.inside)
-    return Halves(f"({inside})", ast.unparse(rest), *rests)
+    inside, outside = ast.unparse(divider.inside[0]) if divider.given else expression, None
+    if not is_use:
+        inside = f"({''.join(f'{ast.unparse(piece)}, ' for piece in divider.inside)})"
+        outside = ast.unparse(rest)
+    imports, places = "\n".join(dict.fromkeys(divider.imports)), frozenset(divider.places)
+    return Halves(inside, outside, imports, tuple(divider.given), "", places, len(divider.inside))
 
 
 def around(expression: str, places: frozenset[Place], *, only_read: bool) -> frozenset[Place]:
@@ -197,9 +192,12 @@ class _Divider(ast.NodeTransformer):
             raise _NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning", node)
         if self.is_use(node):
             return self._take(node)
-        if self._is_handed_on(node) or self._interprets(node):
+        given = _given_to(node) if isinstance(node, ast.Call) else []
+        is_handed_on = any(isinstance(one, ast.Name) and self._is_answers(one) for one in given)
+        if is_handed_on or self._interprets(node):
             return self._take_all(node, may_judge=True)
-        if isinstance(node, _Scope) or _lambdas_of(node):
+        called = [node.func] if isinstance(node, ast.Call) else []
+        if isinstance(node, _Scope) or any(isinstance(one, ast.Lambda) for one in [*called, *given]):
             return self._parts_or_all(node)
         return super().generic_visit(node)
 
@@ -241,11 +239,9 @@ class _Divider(ast.NodeTransformer):
             arguments: list[str] = []
 
             def lifted(inner: ast.AST) -> ast.AST:
-                if (
-                    not isinstance(inner, ast.expr)
-                    or isinstance(inner, _NOT_ALONE)
-                    or self._needs_answer(inner)
-                ):
+                if not isinstance(inner, ast.expr) or isinstance(inner, _NOT_ALONE):
+                    return inner
+                if self._needs_answer(inner):
                     return inner
                 if not (_loaded(inner) & self._bound) - bound(inner):
                     return self._supplied(inner)
@@ -304,9 +300,8 @@ class _Divider(ast.NodeTransformer):
             self.given.append(text)
         place = f"{VALUES}[{self.given.index(text)}]"
         if kinds == {"class"}:  # by the answer's own class where it has one, as in `f(Node(1))`
-            has = " and ".join(
-                f"{name!r} in globals()" for name in sorted(names - self._meaning.imports.keys())
-            )
+            own = sorted(names - self._meaning.imports.keys())
+            has = " and ".join(f"{name!r} in globals()" for name in own)
             place = f"{text} if {has} else {place}"
         return _parsed(place)
 
@@ -323,12 +318,14 @@ class _Divider(ast.NodeTransformer):
             return False
         if self._meaning.kinds.get(name.id) in {"class", "object"}:
             return True
-        return isinstance(node, ast.Call) and _is_called(node.func)
-
-    def _is_handed_on(self, node: ast.expr) -> bool:
-        """A call of something else that is given a function of the answer's."""
-        given = _given_to(node) if isinstance(node, ast.Call) else []
-        return any(isinstance(one, ast.Name) and self._is_answers(one) for one in given)
+        called = (
+            node.func if isinstance(node, ast.Call) else None
+        )  # `f`, `a.f`, what a call has returned: `f(1)(2)`
+        while isinstance(called, ast.Attribute):
+            called = called.value
+            if isinstance(called, ast.Call):
+                return False
+        return isinstance(called, ast.Name | ast.Call)
 
     def _interprets(self, node: ast.expr) -> bool:
         """Whether somewhere in a chain of calls what an answer returns is taken for a name, format or program."""
@@ -343,11 +340,8 @@ class _Divider(ast.NodeTransformer):
                 if of_text or (call.func.attr in _OF_A_TABLE and given):
                     return True
             if isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id):
-                if (
-                    given
-                    and call.func.id in _INTERPRETERS
-                    and len(_given_to(call)) != (call.func.id == "type")
-                ):
+                of_one = call.func.id == "type"
+                if given and call.func.id in _INTERPRETERS and len(_given_to(call)) != of_one:
                     return True
                 if any(self._interprets(one) for one in given):
                     return True
@@ -401,24 +395,9 @@ def _chain(node: ast.AST) -> Iterator[ast.AST]:
         yield node
 
 
-def _lambdas_of(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and any(
-        isinstance(one, ast.Lambda) for one in [node.func, *_given_to(node)]
-    )
-
-
 def _given_to(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _loaded(node: ast.AST) -> frozenset[str]:
     return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
-
-
-def _is_called(node: ast.AST) -> bool:
-    """Whether a call of this is the answer's: of `f`, `a.f`, or of what a call has returned: `f(1)(2)`."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-        if isinstance(node, ast.Call):
-            return False
-    return isinstance(node, ast.Name | ast.Call)

@@ -66,24 +66,34 @@ _CONSTANTS: Mapping[str, str] = {"True": "true", "None": "null", "0": "0", "''":
 """What junk returns whatever it is asked, as source and as data. A task whose comparisons it passes grades nothing."""
 
 
+class Part(NamedTuple):
+    """How one test is evaluated.
+
+    Args:
+        test: its expression, divided.
+        crossing: classes of the reference's whose objects may cross, and `ARRAY` where arrays do.
+        given: what it has of the reference's for its arguments, as data; empty where that is none.
+        returned: where it is divided, what its calls of the reference's have given, as data.
+    """
+
+    test: Halves
+    crossing: frozenset[str] = frozenset()
+    given: str = ""
+    returned: str = ""
+
+
 class Plan(NamedTuple):
     """How a task's tests are evaluated.
 
     Args:
-        tests: each of them, divided.
+        parts: each of them.
         classes: names of the reference's classes.
-        crossing: for each test, those whose objects may cross, and `ARRAY` where arrays do.
-        given: for each test, what it has of the reference's for its arguments, as data; empty where none has any.
-        returned: for each test that is divided, what its calls of the reference's have given, as data.
         problem: why no answer can be graded by them, whatever the reference gives.
         junk: what the tests make of answers that return the same for everything, by what they return.
     """
 
-    tests: tuple[Halves, ...]
+    parts: tuple[Part, ...]
     classes: frozenset[str] = frozenset()
-    crossing: tuple[frozenset[str], ...] = ()
-    given: tuple[str, ...] = ()
-    returned: tuple[str, ...] = ()
     problem: str = ""
     junk: Mapping[str, tuple[bytes, ...]] = {}
 
@@ -111,42 +121,32 @@ def entry_point(task: Task) -> str:
 def plan_of(task: Task, sandbox: Sandbox) -> Plan:
     """How to evaluate the tests. Where they are more than calls, the reference is run to see what they mean."""
     expressions = list(task.test_cases.values())
+    whole = tuple(Part(Halves(expression)) for expression in expressions)
     if all(map(name_of_call, expressions)):
-        return Plan(tuple(map(Halves, expressions)))
+        return Plan(whole)
     try:
         return _plan(task, sandbox.trusted)
     except RecursionError:
-        return Plan(tuple(map(Halves, expressions)), problem="its tests are nested too deeply")
+        return Plan(whole, problem="its tests are nested too deeply")
 
 
 def _plan(task: Task, sandbox: Sandbox) -> Plan:
-    expressions, problem = list(task.test_cases.values()), ""
-    ask = partial(_asked, task, sandbox)
-    meaning = _meaning(task, ask)
+    meaning = _meaning(task, partial(_asked, task, sandbox))
     classes = frozenset(name for name, kind in meaning.kinds.items() if kind == "class")
     parts = _parts(task, meaning, classes, sandbox)
-    for name, (test, _, data, _) in zip(task.test_cases, parts, strict=True):
-        if not problem and (test.why_whole or not data):
-            why = test.why_whole or "an argument is no data, and only the reference has it"
-            problem = f"{name} would show the answer what is expected: {why}"
-    tests, crossing, given, returned = zip(*parts, strict=True)
-    plan = Plan(
-        tests, classes, crossing, given if any(test.given for test in tests) else (), returned, problem
+    for name, part in zip(task.test_cases, parts, strict=True):
+        if part.test.why_whole or not part.given:
+            why = part.test.why_whole or "an argument is no data, and only the reference has it"
+            return Plan(parts, classes, f"{name} would show the answer what is expected: {why}")
+    plan = Plan(parts, classes)
+    if all(_is_told(expression, meaning) for expression in task.test_cases.values()):
+        return plan._replace(junk={"True": (_TRUE,) * len(parts)})
+    return (
+        plan._replace(junk=_junk(task, plan, sandbox)) if all(part.test.outside for part in parts) else plan
     )
-    if problem:
-        return plan
-    if all(_is_told(expression, meaning) for expression in expressions):
-        return plan._replace(junk={"True": (_TRUE,) * len(tests)})
-    if all(test.outside for test in tests):
-        return plan._replace(junk=_junk(task, plan, sandbox))
-    return plan
 
 
-_Part = tuple[Halves, frozenset[str], str, str]
-"""A test, what may cross, what it is given, what the reference has returned."""
-
-
-def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandbox) -> list[_Part]:
+def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandbox) -> tuple[Part, ...]:
     """For each test the first way to divide it that changes nothing for the reference.
 
     Where there is none, the first way of all; nothing given where that cannot be.
@@ -154,34 +154,32 @@ def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandb
     expressions, ask = list(task.test_cases.values()), partial(_asked, task, sandbox)
     wanted = ask(expressions)
     ways = [_ways(expression, meaning, classes) for expression in expressions]
-    first: dict[int, _Part] = {}
-    found: dict[int, _Part] = {}
+    first: dict[int, Part] = {}
+    found: dict[int, Part] = {}
     while tried := {at: way for at in range(len(ways)) if at not in found and (way := next(ways[at], None))}:
-        texts = [text for test, _ in tried.values() for text in test.given]
-        data = iter(ask(texts, packed=dict.fromkeys(range(len(texts)), classes)))
+        given = [text for part in tried.values() for text in part.test.given]
+        data = iter(ask(given, packed=dict.fromkeys(range(len(given)), classes)))
         parts = {}
-        for at, (test, crossing) in tried.items():
-            given = [value.text for value in itertools.islice(data, len(test.given))]
-            parts[at] = test, crossing, _tuple(given) if all(given) else "", ""
+        for at, part in tried.items():
+            own = [value.text for value in itertools.islice(data, len(part.test.given))]
+            parts[at] = part._replace(given=_tuple(own) if all(own) else "")
         first |= {at: part for at, part in parts.items() if at not in first}
-        parts = {at: part for at, part in parts.items() if part[2] and not part[0].why_whole}
+        parts = {at: part for at, part in parts.items() if part.given and not part.test.why_whole}
         if not parts:
             continue
-        tests, every_crossing, every_given, _ = zip(*parts.values(), strict=True)
-        plan = Plan(tests, classes, every_crossing, every_given)
+        plan = Plan(tuple(parts.values()), classes)
         (results,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
         for at, value in zip(parts, finished([plan], results)[0], strict=True):
             if value.outcome is Outcome.VALUE and value.fingerprint == wanted[at].fingerprint:
-                found[at] = (*parts[at][:3], value.inside)
+                found[at] = parts[at]._replace(returned=value.inside)
     for at, part in first.items():
-        if has_value(wanted[at]) and part[2] and not part[0].why_whole:
-            first[at] = (part[0]._replace(why_whole="what it makes more of is no data"), *part[1:])
-    return [found.get(at) or first[at] for at in range(len(ways))]
+        if has_value(wanted[at]) and part.given and not part.test.why_whole:
+            test = part.test._replace(why_whole="what it makes more of is no data")
+            first[at] = part._replace(test=test)
+    return tuple(found.get(at) or first[at] for at in range(len(ways)))
 
 
-def _ways(
-    expression: str, meaning: Meaning, classes: frozenset[str]
-) -> Iterator[tuple[Halves, frozenset[str]]]:
+def _ways(expression: str, meaning: Meaning, classes: frozenset[str]) -> Iterator[Part]:
     """Ways to divide a test, each with what may cross beside plain data.
 
     First the calls alone; then with what is read of their values; then so that objects and arrays cross; then with
@@ -189,15 +187,15 @@ def _ways(
     """
     base = halves(expression, meaning)
     crossing = classes - meaning.under_test | {ARRAY}
-    yield base, frozenset()
+    yield Part(base)
     for only_read in (True, False):
         test, whole = base, frozenset[Place]()
         while more := around(expression, test.places, only_read=only_read) - whole:
             whole |= more
             test = halves(expression, meaning, whole)
-            yield test, frozenset() if only_read else crossing
+            yield Part(test) if only_read else Part(test, crossing)
         if only_read:
-            yield base, crossing
+            yield Part(base, crossing)
 
 
 def _tuple(texts: Sequence[str]) -> str:
@@ -232,9 +230,9 @@ _Ask = Callable[..., list[TestValue]]
 
 def _junk(task: Task, plan: Plan, sandbox: Sandbox) -> dict[str, tuple[bytes, ...]]:
     """Fingerprints of what the tests make of each constant in place of all that an answer returns."""
-    count, many = len(plan.tests), len(_CONSTANTS)
-    every = plan._replace(tests=plan.tests * many, returned=plan.returned * many)
-    data = [_tuple([text] * test.parts) for text in _CONSTANTS.values() for test in plan.tests]
+    count, many = len(plan.parts), len(_CONSTANTS)
+    every = plan._replace(parts=plan.parts * many)
+    data = [_tuple([text] * part.test.parts) for text in _CONSTANTS.values() for part in plan.parts]
     job = _outside_job([task], [every], [TestValue(Outcome.VALUE, text=text) for text in data])
     (found,) = sandbox.run([job] if job else [])
     made = [value.fingerprint for value in found]
@@ -328,22 +326,20 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
     What a test makes of its own of those values is evaluated afterwards, in another process; so the results
     are for `finished`.
     """
-    programs = [
-        Program(
-            source,
-            tuple(test.inside for test in plan.tests),
-            own_names(task),
-            imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
-            packed={
-                number: plan.crossing[number]
-                for number, test in enumerate(plan.tests)
-                if test.outside is not None
-            },
-            classes=plan.classes,
-            data=plan.given,
+    programs = []
+    for task, plan, source in zip(tasks, plans, sources, strict=True):
+        tests = [part.test for part in plan.parts]
+        programs.append(
+            Program(
+                source,
+                [test.inside for test in tests],
+                own_names(task),
+                imports="\n".join(dict.fromkeys(test.imports for test in tests if test.imports)),
+                packed={at: one.crossing for at, one in enumerate(plan.parts) if one.test.outside},
+                classes=plan.classes,
+                data=[part.given for part in plan.parts] if any(test.given for test in tests) else (),
+            )
         )
-        for task, plan, source in zip(tasks, plans, sources, strict=True)
-    ]
     is_divided = any(program.packed for program in programs)
     return Job("fixed", programs, then=partial(_outside_job, tasks, plans) if is_divided else None)
 
@@ -351,39 +347,28 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
 def _outside_job(tasks: Sequence[Task], plans: Sequence[Plan], values: Sequence[TestValue]) -> Job | None:
     left, programs = iter(values), []
     for task, plan in zip(tasks, plans, strict=True):
-        returned = plan.returned or ("",) * len(plan.tests)
         found = [
-            (test.outside, value.text, text)
-            for test, text, value in zip(
-                plan.tests, returned, itertools.islice(left, len(plan.tests)), strict=True
-            )
-            if test.outside is not None and value.outcome is Outcome.VALUE
+            (part.test.outside, value.text, part.returned)
+            for part, value in zip(plan.parts, itertools.islice(left, len(plan.parts)), strict=True)
+            if part.test.outside is not None and value.outcome is Outcome.VALUE
         ]
         if found:
-            expressions, data, returned = zip(*found, strict=True)
-            programs.append(
-                Program(
-                    task.ground_truth,
-                    expressions,
-                    classes=plan.classes,
-                    data=data,
-                    is_outside=True,
-                    returned=returned,
-                )
-            )
+            tests, data, returned = zip(*found, strict=True)
+            program = Program(task.ground_truth, tests, classes=plan.classes, data=data)
+            programs.append(program._replace(is_outside=True, returned=returned))
     return Job("fixed", programs) if programs else None
 
 
 def finished(plans: Sequence[Plan], results: Sequence[TestValue]) -> list[list[TestValue]]:
     """Values of all tests of each task, given the results of their `fixed_job`."""
     inside = iter(results)
-    outside = itertools.islice(results, sum(len(plan.tests) for plan in plans), None)
+    outside = itertools.islice(results, sum(len(plan.parts) for plan in plans), None)
     return [
         [
             replace(next(outside), inside=value.text)
-            if test.outside is not None and value.outcome is Outcome.VALUE
+            if part.test.outside is not None and value.outcome is Outcome.VALUE
             else value
-            for test, value in zip(plan.tests, inside, strict=False)
+            for part, value in zip(plan.parts, inside, strict=False)
         ]
         for plan in plans
     ]
@@ -391,7 +376,7 @@ def finished(plans: Sequence[Plan], results: Sequence[TestValue]) -> list[list[T
 
 def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> str:
     """Why no answer to this task can be graded, given what the reference gives; empty where one can."""
-    tests = list(zip(task.test_cases.items(), plan.tests, reference, strict=True))
+    tests = list(zip(task.test_cases.items(), plan.parts, reference, strict=True))
     for (name, expression), _, value in tests:
         if read(expression) is None and value.text.startswith("SyntaxError"):
             return f"{name} is no expression, as f(1) or f(1) == 2 is (without assert): {expression[:100]!r}"
@@ -401,13 +386,13 @@ def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> 
         (name, _), _, value = tests[0]
         return f"its reference has no value in any test ({name}: {value.text or value.outcome})"
     failed = [
-        (name, expression)
-        for (name, expression), test, value in tests
-        if test.outside is not None and value.outcome is Outcome.VALUE and value.text == _FALSE
+        f"{name}: {expression}"
+        for (name, expression), part, value in tests
+        if part.test.outside is not None and value.outcome is Outcome.VALUE and value.text == _FALSE
     ]
     if failed:
         count = f"{len(failed)} of {len(tests)} comparisons"
-        return f"its reference fails {count} that its tests make, as any junk does ({': '.join(failed[0])})"
+        return f"its reference fails {count} that its tests make, as any junk does ({failed[0]})"
     for what, found in plan.junk.items():
         if {*found, *(value.fingerprint for value in reference)} == {_TRUE}:
             return f"an answer that returns {what} whatever it is asked passes all of its tests"

@@ -26,13 +26,13 @@ _CODE: Final[Mapping[str, tuple[str, ...]]] = {
 """The files that decide about the grades of ours."""
 
 
-def graded_with(grader: str, settings: Mapping[str, Json]) -> dict[str, Json]:
-    """What rows say of a grader of ours, "tests" or "pages".
+@cache
+def _digest(grader: str) -> str:
+    return _of_files(sorted(path for pattern in _CODE[grader] for path in _HERE.glob(pattern)))
 
-    Args:
-        grader: its name.
-        settings: of it.
-    """
+
+def graded_with(grader: str, settings: Mapping[str, Json]) -> dict[str, Json]:
+    """What rows say of a grader of ours, "tests" or "pages", and its settings."""
     return {"grader": grader, "sweet_rl": __version__, "digest": _digest(grader), **settings}
 
 
@@ -46,16 +46,8 @@ def graded_with_own(name: str, grader: object) -> dict[str, Json]:
         return known
 
 
-@cache
-def _digest(grader: str) -> str:
-    return _of_files(sorted(path for pattern in _CODE[grader] for path in _HERE.glob(pattern)))
-
-
 def _of_files(paths: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
 
 
 _SHOWN_REASONS = 5
@@ -96,24 +88,19 @@ class Report:
         """The table that is printed; numbers in percent."""
         size = f"{self.trajectories} trajectories, {self.tasks} tasks{repeats_words(self.k)}"
         lines = [f"{title}: {size}{failed_words(self.failed)}", ""]
-        rows = [("tests passed", "tests_passed"), ("success", "success")]
+        rows = {"tests passed": "tests_passed", "success": "success"}
         if self.k is not None and self.k > 1:
-            rows += [
-                (f"tests passed, best of {self.k}", "best_of_k_tests_passed"),
-                (f"success, best of {self.k}", "best_of_k_success"),
-            ]
-        width = max(len(label) for label, _ in rows) + 4
-        header = "".join(f"{name:>24}" for name in self.columns)
-        lines.append(f"{'%, with 95 % interval':<{width}}{header}")
-        for label, attribute in rows:
-            cells = "".join(
-                f"{getattr(column, attribute) if column.rows else 'none'!s:>24}"
-                for column in self.columns.values()
-            )
-            lines.append(f"{label:<{width}}{cells}")
+            rows |= {f"{label}, best of {self.k}": f"best_of_k_{name}" for label, name in rows.items()}
+        width = max(map(len, rows)) + 4
+        table = {"%, with 95 % interval": list[object](self.columns)}
+        for label, name in rows.items():
+            values = self.columns.values()
+            table[label] = [getattr(column, name) if column.rows else "none" for column in values]
         if self.failed:
-            counts = "".join(f"{column.rows:>24}" for column in self.columns.values())
-            lines.append(f"{'rows in the means':<{width}}{counts}")
+            table["rows in the means"] = [column.rows for column in self.columns.values()]
+        lines += [
+            f"{label:<{width}}" + "".join(f"{cell!s:>24}" for cell in cells) for label, cells in table.items()
+        ]
         lines += ["", *(f"{count:>6}  {label}" for label, count in self.counts.items() if count)]
         if self.not_gradable:
             lines.append(f"{len(self.not_gradable):>6}  tasks that cannot be graded, in no mean:")
@@ -137,11 +124,12 @@ def summarise(
     graded = [[value for row in group if (value := known[row]) is not None] for group in groups]
     by_task = [task for task in graded if task]
     best = [[max(task)] for task in by_task]
+    right, best_right = ([[float(value == 1) for value in task] for task in some] for some in (by_task, best))
     return Column(
         tests_passed=mean_over_tasks(by_task, low=0, high=1),
-        success=share_over_tasks(_right(by_task)),
+        success=share_over_tasks(right),
         best_of_k_tests_passed=mean_over_tasks(best, low=0, high=1),
-        best_of_k_success=share_over_tasks(_right(best)),
+        best_of_k_success=share_over_tasks(best_right),
         not_graded=sum(values[row] is None for group in groups for row in group),
         rows=sum(map(len, by_task)),
     )
@@ -161,7 +149,3 @@ def repeats_words(k: int | None) -> str:
 def failed_words(failed: int) -> str:
     """What the title of a table says of episodes that are in none of its numbers."""
     return f"; {failed} failed and are in no number" if failed else ""
-
-
-def _right(tasks: Sequence[Sequence[float]]) -> list[list[float]]:
-    return [[float(value == 1) for value in task] for task in tasks]

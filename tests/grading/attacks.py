@@ -21,20 +21,10 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.types import Score, Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading import (
-    escapes,
-    exhaustion,
-    forgeries,
-    legal_answers,
-    machinery,
-    more_things,
-    named_things,
-    odd_answers,
-    peeking,
-)
+from tests.grading import made_answers, more_things, named_things
 from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS, Channel
 from tests.grading.environments import ENVIRONMENTS, enter, why_not
-from tests.grading.hostile_case import DOUBLE, Case
+from tests.grading.hostile_case import DOUBLE, Case, read_cases
 
 SECRET = "sesame-" + "opens-nothing"
 GOOD = Case("good", DOUBLE, 1.0)
@@ -45,28 +35,9 @@ def _is_slow(case: Case) -> bool:
     return any(package in case.reference + case.answer for package in ("numpy", "pandas"))
 
 
+_WRITTEN = read_cases("attacks.txt") | read_cases("legal_answers.txt")
 TABLE: dict[str, Sequence[Case]] = {
-    "read the reference": peeking.PEEKING,
-    "forge the result": forgeries.FORGERIES,
-    "kill the worker": peeking.KILLING,
-    "reach processes": escapes.PROCESSES,
-    "reach files": escapes.FILES,
-    "reach the network": escapes.NETWORK,
-    "raw system calls": peeking.SYSTEM_CALLS,
-    "end early": exhaustion.ENDINGS,
-    "use up time": exhaustion.TIME,
-    "use up memory": exhaustion.MEMORY,
-    "use the channel": machinery.CHANNEL,
-    "confuse the clock": machinery.CLOCK,
-    "end oddly": machinery.LIFE,
-    "see what is not shown": machinery.SIGHTS,
-    "odd values": odd_answers.VALUES,
-    "odd texts": odd_answers.TEXTS,
-    "legal: files": [*legal_answers.FILES, *legal_answers.SHARED_FILES],
-    "legal: threads": [*legal_answers.THREADS, *legal_answers.POOLS],
-    "legal: loops": legal_answers.LOOPS,
-    "legal: language": legal_answers.LANGUAGE,
-    "legal: library": legal_answers.LIBRARY,
+    **{name: [*made_answers.TABLE.get(name, ()), *cases] for name, cases in _WRITTEN.items()},
     # those that load numpy or pandas take longer than answers get here: test_named_things.py has them all
     **{
         name: [case for case in cases if not _is_slow(case)]

@@ -61,7 +61,7 @@ GUARDS = [
     _filtered("one's own cores only", "whether there is another process", "((204, 123), [_argument(0), *_one_of([0])])", "((204, 123), [_YES])"),
     _filtered("one's own limits only", "limits of its worker", "((302, 261), [_argument(0), *_one_of([0])])", "((302, 261), [_YES])", WITH),
     _filtered("no links where there are no mounts", "where its program lies", 'for name in ("readlink", "readlinkat")', "for name in ()", WITHOUT),
-    _filtered("private futexes", "waking by a page of a library file", "(_ANY_BIT, 0, 1, _FUTEX_PRIVATE), _YES]", "_YES]"),
+    _filtered("private futexes", "waking by a page of a library file", "(_ANY_BIT, 0, 1, _FUTEX_PRIVATE), _YES, ", "_YES, "),
     Guard("locks that seem to be got", "locks of a library file", (("guest.seccomp", "{command: [_answer(0)] for", "{command: [_YES] for"), ("guest.seccomp", "in (_GETFD, _SETFD, _GETFL)", "in (_GETFD, _SETFD, _GETFL, 5, 36)"))),
     _filtered("one's own clock only", "another one's processor time", "(_AT_LEAST, 0, 1, _CLOCKS), _answer(errno.EINVAL), _YES]", "_YES]", WITHOUT),
     Guard("hidden descriptors", "inode numbers of sockets", (("guest.seccomp", "shown = [_argument(0), (_AT_LEAST, 0, 1, HIDDEN), _NO, _YES]", "shown = [_YES]"), ("guest.seccomp", "shown_or_path = [_argument(0), (_AT_LEAST, 0, 2, HIDDEN), (_AT_LEAST, 1, 0, END), _NO, _YES]", "shown_or_path = [_YES]"))),

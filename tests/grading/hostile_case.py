@@ -1,4 +1,8 @@
-"""What a hostile or odd answer is in these tests. No tests here.
+"""What a hostile or odd answer is in these tests, and how the text files beside this one hold them. No tests here.
+
+In a file, `## NAME` begins a category and `=== NAME | KIND` a case, which its answer follows: all of it where the kind
+is a score (and the outcome of the first test, and the score in the published way), else what `KINDS` puts around it.
+`--- reference`, `--- tests` and `--- description` follow where they are not the usual ones.
 
 Marked words are replaced when an answer is used: @FILE@ (a secret file), @SECRET@ (what it and the environment
 hold), @PORT@ (somebody listens there), @PROJECT@ (where this project lies).
@@ -7,9 +11,12 @@ hold), @PORT@ (somebody listens there), @PROJECT@ (where this project lies).
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 DOUBLE = "def level(x):\n    return x * 2\n"
+_MARKED = "def level(x):\n    'zebra: the words of the reference'\n    return x * 2\n"
 
 
 class Case(NamedTuple):
@@ -29,21 +36,90 @@ class Case(NamedTuple):
     description: str = ""
 
 
+_SAYS = """import struct
+os = __import__('os')
+def say(outcome, value=b''):
+    message = b''.join(struct.pack('<IBII', n, outcome, len(value), 0) + value for n in range(2))
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, message)
+        except OSError:
+            pass
+"""
+_SENDS = """import ctypes, struct, time
+os = __import__('os')
+libc = ctypes.CDLL(None, use_errno=True)
+def header(number, value_size=0, text_size=0):
+    return struct.pack('<IBII', number, 2, value_size, text_size)
+"""
+_PEEKS = """import gc, inspect, traceback, types
+s = __import__('sys')
+os = __import__('os')
+"""
+_MODULE = """from dataclasses import dataclass, field
+import functools, enum, typing, collections, contextlib, abc
+"""
+
+
+def _level(before: str, body: str, after: str, indent: int = 4) -> str:
+    return f"{before}{textwrap.indent(body, ' ' * indent)}\n{after}"
+
+
+_TRY, _EXCEPT = (
+    "def level(x):\n    try:\n",
+    "    except Exception:\n        return 2 * x\n    return 'got through'\n",
+)
+_LOOK = "def level(x):\n    seen = ''\n    try:\n"
+_FOUND = (
+    "    except Exception as error:\n        seen = error\n"
+    "    return 'found' if ''.join(('zeb', 'ra')) in str(seen) else 2 * x\n"
+)
+
+KINDS: dict[str, Callable[[str], str]] = {
+    # it must raise, and then the value is right: full marks mean that it was held, and that the process lived on
+    "held": lambda body: _level(_TRY, body, _EXCEPT, 8),
+    # `seen` is set to whatever is found; full marks mean that the reference was not in it
+    "peek": lambda body: _level(_PEEKS + _LOOK, body, _FOUND, 8),
+    # it has to run without an error; then the value is right
+    "fine": lambda body: _level("os = __import__('os')\ndef level(x):\n", body, "    return 2 * x\n"),
+    "module": lambda body: f"{_MODULE}{body}\n",
+    # something is done with the channel; results are forged as `guest.run` sends them
+    "sends": lambda body: _level(f"{_SENDS}def level(x):\n", body, ""),
+    "says": lambda body: f"{_SAYS}{body}\n",
+}
+
+
 def held(name: str, attempt: str) -> Case:
-    """An attempt that is to fail: it must raise, and then the value is right.
+    """An attempt that is to fail."""
+    return Case(name, KINDS["held"](attempt), 1.0)
 
-    So full marks mean that it was held, and that the answer's process lived on.
-    """
-    body = textwrap.indent(textwrap.dedent(attempt).strip(), " " * 8)
-    return Case(
-        name,
-        "def level(x):\n    try:\n"
-        + body
-        + "\n    except Exception:\n        return 2 * x\n    return 'got through'\n",
-        1.0,
+
+def read_cases(file: str) -> dict[str, list[Case]]:
+    """All cases of a file, by category."""
+    found: dict[str, list[Case]] = {}
+    for category in f"\n{Path(__file__).with_name(file).read_text()}".split("\n## ")[1:]:
+        title, *texts = category.split("\n=== ")
+        found[title.strip()] = [_case(text) for text in texts]
+    return found
+
+
+def _case(text: str) -> Case:
+    heading, body = text.split("\n", 1)
+    name, kind = heading.split(" | ")
+    body, *more = body.rstrip().split("\n--- ")
+    parts = dict(one.split("\n", 1) for one in more)
+    words = kind.split()
+    make = KINDS[words.pop(0)] if words[0] in KINDS else "{}\n".format
+    published = next((float(word.split("=")[1]) for word in words if "=" in word), None)
+    score, outcome, *_ = [*(word for word in words if "=" not in word), None, None][:2]
+    usual = Case(
+        name, make(body), 1.0 if score is None else None if score == "None" else float(score), outcome
     )
-
-
-def code(text: str) -> str:
-    """A block as it stands in this file, moved to the left."""
-    return textwrap.dedent(text).lstrip("\n")
+    if kind == "peek":
+        usual = usual._replace(reference=_MARKED, tests=("level(2)",))
+    return usual._replace(
+        published=published,
+        reference=f"{parts['reference']}\n" if "reference" in parts else usual.reference,
+        tests=tuple(parts["tests"].split("\n")) if "tests" in parts else usual.tests,
+        description=parts.get("description", ""),
+    )

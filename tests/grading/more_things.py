@@ -274,72 +274,26 @@ LAST = [
     _row("a class of the answer's by an alias", "class Stack:\n    def __init__(self):\n        self.items = []\n    def push(self, x):\n        self.items.append(x)\n        return self\n    def size(self):\n        return len(self.items)", ("Stack().push(1).size() == 1", "Stack().push(1).push(2).items == [1, 2]"), "class _Base(list):\n    def push(self, x):\n        self.append(x)\n        return self\n    size = list.__len__\n    items = property(list)\nStack = _Base", "class Stack:\n    push = lambda s, x: s\n    size = lambda s: 'junk'\n    items = 'junk'"),
 ]  # fmt: skip
 
+_NO_GRADE = """
+    a comparison that is rightly false; a copy, not the same; a dataclass that is asked for; a library's judge in a
+    lambda; a list with links both ways, read by a helper; a long chain; a loop in a loop; a named zone; a sentinel;
+    a sum of many; a type that is returned; an array as an argument; flags; flags that are asked for; gathered by
+    asyncio; guarded by a condition; handed functions of the reference's; in an object; isinstance and issubclass of
+    the class; objects compared; only one object of a class; raises, by a lambda; raises, by the function; run by
+    asyncio, judged by a helper; the first that, without an end; the same object in two places; unittest's
+    assertRaises; unittest's own
+"""
 LIMITS: dict[str, float | None] = {
-    'a SimpleNamespace for a namedtuple': 0.0,
-    'a comparison that is rightly false': None,
-    'a comparison that is rightly false: junk': None,
-    'a copy, not the same': None,
-    'a copy, not the same: junk': None,
-    'a dataclass that is asked for': None,
-    'a dataclass that is asked for: junk': None,
-    "a library's judge in a lambda": None,
-    "a library's judge in a lambda: junk": None,
-    'a list in place of the tuple that gives always the first: junk': 0.0,
-    'a list with links both ways, read by a helper': None,
-    'a list with links both ways, read by a helper: junk': None,
-    'a long chain': None,
-    'a long chain: junk': None,
-    'a loop in a loop': None,
-    'a loop in a loop: junk': None,
-    'a method of what the answer is given': 0.0,
-    'a named zone': None,
-    'a named zone: junk': None,
-    'a sentinel': None,
-    'a sentinel: junk': None,
-    'a sum of many': None,
-    'a sum of many: junk': None,
-    'a type that is returned': None,
-    'a type that is returned: junk': None,
-    'an array as an argument': None,
-    'an array as an argument: junk': None,
-    'flags': None,
-    'flags that are asked for': None,
-    'flags that are asked for: junk': None,
-    'flags: junk': None,
-    'gathered by asyncio': None,
-    'gathered by asyncio: junk': None,
-    'guarded by a condition': None,
-    'guarded by a condition: junk': None,
-    "handed functions of the reference's": None,
-    "handed functions of the reference's: junk": None,
-    'in an object': None,
-    'in an object: junk': None,
-    'inherits from what a library has': 0.5,
-    'isinstance and issubclass of the class': None,
-    'isinstance and issubclass of the class: junk': None,
-    'no tuple but a dict of values: junk': 0.0,
-    'objects as keys': 0.5,
-    'objects compared': None,
-    'objects compared: junk': None,
-    'objects whose fields are found by a lie': 0.0,
-    'only one object of a class': None,
-    'only one object of a class: junk': None,
-    'raises, by a lambda': None,
-    'raises, by a lambda: junk': None,
-    'raises, by the function': None,
-    'raises, by the function: junk': None,
-    'run by asyncio, judged by a helper': None,
-    'run by asyncio, judged by a helper: junk': None,
-    'slots by inheritance': 0.5,
-    'the first that, without an end': None,
-    'the first that, without an end: junk': None,
-    'the same object in two places': None,
-    'the same object in two places: junk': None,
-    "unittest's assertRaises": None,
-    "unittest's assertRaises: junk": None,
-    "unittest's own": None,
-    "unittest's own: junk": None,
-}  # fmt: skip
+    **{one + end: None for one in " ".join(_NO_GRADE.split()).split("; ") for end in ("", ": junk")},
+    "a SimpleNamespace for a namedtuple": 0.0,
+    "a list in place of the tuple that gives always the first: junk": 0.0,
+    "a method of what the answer is given": 0.0,
+    "no tuple but a dict of values: junk": 0.0,
+    "objects whose fields are found by a lie": 0.0,
+    "inherits from what a library has": 0.5,
+    "objects as keys": 0.5,
+    "slots by inheritance": 0.5,
+}
 
 TABLE: dict[str, list[Case]] = {
     category: [case._replace(score=LIMITS.get(case.name, case.score)) for row in rows for case in row]

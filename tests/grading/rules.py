@@ -56,7 +56,8 @@ def table(tasks: Sequence[Task]) -> str:
     with Sandbox() as sandbox:
         for task in tasks:
             plan = plan_of(task, sandbox)
-            met = [rules_of(*pair) for pair in zip(task.test_cases.values(), plan.tests, strict=True)]
+            tests_of = zip(task.test_cases.values(), plan.parts, strict=True)
+            met = [rules_of(expression, part.test) for expression, part in tests_of]
             tests.update(rule for some in met for rule in some)
             touched.update({rule for some in met for rule in some})
         found = CodeGrader(sandbox).reference_outputs(tasks)

@@ -1,4 +1,4 @@
-"""Trajectories to grades: targets rendered, answers read, metrics computed, many tasks at once.
+"""Trajectories to grades: targets rendered, answers read, metrics computed, many tasks at once; their table.
 
 A task's repeats are graded together, so that its target is rendered and looked at once. Nothing here is
 asked twice of the same bytes: the renderer caches, and so do looks.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages import Draft, drafts_of
 from sweet_rl.grading.pages.embedding import Embedder, Tiles, Vector, cosine
 from sweet_rl.grading.pages.metrics import (
+    METRICS,
     WIDTH,
     BrokenPicture,
     Looks,
@@ -35,6 +36,8 @@ from sweet_rl.grading.pages.metrics import (
     scale,
     view_of,
 )
+from sweet_rl.grading.report import failed_words, repeats_words
+from sweet_rl.statistics import Estimate, mean_over_tasks
 from sweet_rl.types import NO_ANSWER, Failure, Json, Trajectory
 
 _MOST_BYTES = 200_000_000
@@ -319,3 +322,101 @@ def _failure(whose: str, error: RenderFailed | BrokenPicture) -> Failure:
     if isinstance(error, RenderFailed):
         return replace(error.failure, kind=f"{whose}_{error.failure.kind}")
     return Failure(f"{whose}_broken_picture", str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLine:
+    """One metric over all graded rows, over the best repeat of each task, and the floors over tasks."""
+
+    mean: Estimate
+    best_of_k: Estimate
+    floors: Mapping[str, float]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageReport:
+    """What `evaluate_html` prints and writes. `rewards` is about what the rows hold as reward."""
+
+    trajectories: int
+    tasks: int
+    k: int | None
+    metric: str
+    rewards: MetricLine
+    metrics: Mapping[str, MetricLine]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+
+    def to_json(self) -> dict[str, Json]:
+        """All numbers as a JSON object; fractions are in [0, 1]."""
+        return asdict(self)
+
+    def to_text(self, title: str) -> str:
+        """The table that is printed; numbers in percent."""
+        size = f"{self.trajectories} trajectories, {self.tasks} tasks{repeats_words(self.k)}"
+        lines = [f"{title}: {size}{failed_words(self.failed)}; the reward is {self.metric}", ""]
+        best = f"best of {self.k}" if self.k is not None and self.k > 1 else ""
+        header = f"{'%, with 95 % interval':<24}{'mean':>22}" + (f"{best:>22}" if best else "")
+        lines.append(header + "".join(f"{floor:>16}" for floor in FLOORS))
+        shown = {"reward": self.rewards} | dict(self.metrics)
+        for name, line in shown.items():
+            row = f"{name:<24}{line.mean!s:>22}" + (f"{line.best_of_k!s:>22}" if best else "")
+            row += "".join(f"{100 * line.floors[floor]:>16.1f}" for floor in FLOORS if floor in line.floors)
+            lines.append(row)
+        lines += ["", *(f"{count:>6}  {label}" for label, count in self.counts.items() if count)]
+        return "\n".join(lines).rstrip()
+
+
+def page_report(
+    rows: Sequence[Mapping[str, Json]],
+    groups: Sequence[Sequence[int]],
+    *,
+    k: int | None,
+    metric: str,
+    failed: int = 0,
+) -> PageReport:
+    """Fold graded rows into a report; rows without a number are left out."""
+
+    def line(values: Sequence[float | None], floors: Mapping[str, float]) -> MetricLine:
+        by_task = [[value for row in group if (value := values[row]) is not None] for group in groups]
+        known = [task for task in by_task if task]
+        mean, best = (
+            mean_over_tasks(some, low=0, high=1) for some in (known, [[max(task)] for task in known])
+        )
+        return MetricLine(mean, best, floors, sum(map(len, known)))
+
+    lines = {}
+    for name in METRICS:
+        values = [(row.get("grades") or {}).get(name) for row in rows]
+        if all(value is None for value in values):
+            continue
+        floors = {}  # means over tasks; every repeat of a task has the same
+        for floor in FLOORS:
+            found = [((rows[group[0]].get("floors") or {}).get(floor) or {}).get(name) for group in groups]
+            known = [value for value in found if value is not None]
+            if known:
+                floors[floor] = sum(known) / len(known)
+        lines[name] = line(values, floors)
+    rewards = line([row.get("reward") for row in rows], lines[metric].floors if metric in lines else {})
+    graded = [rows[row] for group in groups for row in group]
+    details = [row.get("grading_details") or {} for row in graded]
+    failures = [{failure["kind"] for failure in detail.get("failures") or []} for detail in details]
+    shown = [detail.get("picture") for detail in details]
+    unscored = [row for row in graded if row.get("reward") is None]
+    unknown = [row for row in graded if row.get("reward") is not None and not row.get("grades")]
+    not_again = [kinds for kinds in failures if any(kind.startswith("answer_") for kind in kinds)]
+    counts = {  # what a reader of the table should know
+        "rows without a reward: their target gives no picture; they are in no number above": len(unscored),
+        "rows with a stored reward of unknown grading": len(unknown),
+        "dialogues without a picture: a black one replaces it": shown.count("none"),
+        "pictures that are missing at the path in the row: black as well": shown.count("missing"),
+        "pictures that cannot be decoded: black as well": shown.count("broken"),
+        "pictures without a page in the dialogue: text and layout are 0": sum(
+            "no_html" in one for one in failures
+        ),
+        "pictures whose page could not be rendered again: text and layout are 0": len(not_again),
+        "dialogues with a failed request": sum(
+            bool(row.get("failures") or row.get("error")) for row in graded
+        ),
+    }
+    return PageReport(len(rows), len(groups), k, metric, rewards, lines, counts, failed)
