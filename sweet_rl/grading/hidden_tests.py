@@ -323,8 +323,7 @@ def _is_announced(name: str, task: Task) -> bool:
 def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[str]) -> Job:
     """Definitions (an answer, or references), and what of their tests is evaluated beside them.
 
-    What a test makes of its own of those values is evaluated afterwards, in another process; so the results
-    are for `finished`.
+    What a test makes of these values is evaluated afterwards, in another process; so the results are for `finished`.
     """
     programs = []
     for task, plan, source in zip(tasks, plans, sources, strict=True):

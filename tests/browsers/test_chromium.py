@@ -18,12 +18,10 @@ from PIL import Image
 from sweet_rl.browsers import RenderedPage, assets, browser, chromium
 from sweet_rl.browsers.assets import asset_for, tailwind
 from sweet_rl.errors import ServiceError
+from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-ROOT = Path(__file__).resolve().parents[2]
-TAILWIND = (
-    '<link href="https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">'
-)
+TAILWIND = '<link href="https://unpkg.com/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">'
 SHOP = f"""<html>{TAILWIND}<body class="bg-gray-100">
 <h1 class="bg-red-500 text-white text-2xl font-bold h-16">Shop</h1>
 <img src="https://picsum.photos/id/48/300/200"><p>words <b>bold</b> more</p>
@@ -185,11 +183,8 @@ REACHING = """<link rel=dns-prefetch href=http://HOST><link rel=preconnect href=
 @contextlib.contextmanager
 def listener():
     """A port of this machine, TCP and UDP; `seen` holds what came."""
-    tcp, udp, seen = (
-        socket.create_server(("127.0.0.1", 0)),
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
-        [],
-    )
+    tcp, seen = socket.create_server(("127.0.0.1", 0)), []
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind(tcp.getsockname())
     done = threading.Event()
 
@@ -255,9 +250,8 @@ def test_with_the_network_allowed_the_listener_sees_pages(services):
 
 def test_an_endless_script_ends_at_the_time_limit(scripted):
     started = time.monotonic()
-    results = scripted.render_all(
-        ["<body>a<script>for(;;);</script>", "<p>one", "<p>two<script>document.title='x'</script>"]
-    )
+    endless, short = "<body>a<script>for(;;);</script>", "<p>two<script>document.title='x'</script>"
+    results = scripted.render_all([endless, "<p>one", short])
     assert results[0].failure.kind == "timeout"
     assert [page.boxes[-1].text for page in results[1:]] == ["one", "two"]
     assert time.monotonic() - started < 40

@@ -15,48 +15,36 @@ from sweet_rl.browsers.assets import asset_for, join_rules, picture, read_rules,
 from sweet_rl.browsers.page import PLACEHOLDER, extract_html, normalise_urls
 
 
-def golden(shared, name):
-    return json.loads((shared / "goldens/sweet_rl/f_html/html.json").read_text())[name]
-
-
-def test_addresses_are_normalised_as_published(shared):
-    cases = golden(shared, "url_replacement")
-    assert cases
-    for case in cases:
-        assert normalise_urls(case["input"]) == case["output"]
-
-
-def test_pages_are_found_as_published(shared):
-    cases = golden(shared, "html_extraction")
-    assert cases
-    for case in cases:
-        assert extract_html(case["input"]) == (case["text"], case["html"])
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("name", "wanted", "found"),
     [
-        "", "no page", "<html>half", "half</html>", "</html><html>", "<html</html>", "<HTML>x</HTML>",
-        "<Body>x</Body>", "<html", "<",
-    ],
-)  # fmt: skip
-def test_what_is_no_page(text):
-    assert extract_html(text) == (text, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "page"),
-    [
-        ("<html>a</html><html>b</html>", "<html>a</html>"),
-        ("<body>a</body> <body>b</body>", "<body>a</body>"),
-        ("<html>open <body>whole</body>", "<body>whole</body>"),
-        ("<html>outer <html>inner</html></html>", "<html>outer <html>inner</html>"),
-        ("<htmlx>also</html>", "<htmlx>also</html>"),
-        ("<html </html>x</html>", "<html </html>x</html>"),
+        ("url_replacement", lambda case: case["output"], normalise_urls),
+        ("html_extraction", lambda case: (case["text"], case["html"]), extract_html),
     ],
 )
-def test_several_pages_give_the_first(text, page):
-    assert extract_html(text) == (text.replace(page, PLACEHOLDER), page)
+def test_addresses_are_normalised_and_pages_found_as_published(shared, name, wanted, found):
+    cases = json.loads((shared / "goldens/sweet_rl/f_html/html.json").read_text())[name]
+    assert cases
+    assert [found(case["input"]) for case in cases] == list(map(wanted, cases))
+
+
+NO_PAGES = [
+    "", "no page", "<html>half", "half</html>", "</html><html>", "<html</html>", "<HTML>x</HTML>", "<Body>x</Body>", "<html", "<",
+]  # fmt: skip
+PAGES = {
+    "<html>a</html><html>b</html>": "<html>a</html>",
+    "<body>a</body> <body>b</body>": "<body>a</body>",
+    "<html>open <body>whole</body>": "<body>whole</body>",
+    "<html>outer <html>inner</html></html>": "<html>outer <html>inner</html>",
+    "<htmlx>also</html>": "<htmlx>also</html>",
+    "<html </html>x</html>": "<html </html>x</html>",
+}
+
+
+@pytest.mark.parametrize("text", [*NO_PAGES, *PAGES])
+def test_several_pages_give_the_first_and_others_none(text):
+    page = PAGES.get(text)
+    assert extract_html(text) == (text.replace(page, PLACEHOLDER) if page else text, page)
 
 
 def test_a_million_half_tags_take_no_time():
@@ -69,9 +57,8 @@ def test_a_million_half_tags_take_no_time():
 @given(st.lists(st.sampled_from(["<html", "<body", ">", "</html>", "</body>", "a", "\n", " "]), max_size=14))
 def test_pages_are_what_the_pattern_finds(parts):
     text = "".join(parts)
-    found = re.search(r"<html.*?>.*?</html>", text, re.DOTALL) or re.search(
-        r"<body.*?>.*?</body>", text, re.DOTALL
-    )
+    patterns = r"<html.*?>.*?</html>", r"<body.*?>.*?</body>"
+    found = next(filter(None, (re.search(pattern, text, re.DOTALL) for pattern in patterns)), None)
     assert extract_html(text)[1] == (found and found.group())
 
 
@@ -125,11 +112,7 @@ def test_nothing_else_exists(url):
 def test_tailwind_is_the_published_file(url, exact):
     asset = asset_for(url)
     assert asset.body is tailwind()
-    assert asset.content_type == "text/css"
-    assert (asset.note == "") is exact
-
-
-def test_tailwind_is_that_of_its_package():
+    assert (asset.content_type, asset.note == "") == ("text/css", exact)
     assert len(tailwind()) == 2_934_019
     assert tailwind().startswith(b"/*! tailwindcss v2.2.19 | MIT License")
 
@@ -163,20 +146,17 @@ PAGE = """<div class="md:w-1/2 HOVER:text-white group"><p class='-mt-2 w-0.5 x&a
 <b class=text-3xl><i class="group-hover:underline space-y-4 sm:container">"""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "md:w-1/2", "hover:text-white", "-mt-2", "w-0.5", "text-3xl", "group-hover:underline", "space-y-4",
-        "sm:container",
-    ],
-)  # fmt: skip
-def test_a_page_gets_the_rules_of_its_classes(name):
-    wanted = [rule for rule in read_rules(tailwind().decode()) if any(name in a for a in rule.alternatives)]
-    served = read_rules(tailwind_for(PAGE).decode())
+CLASSES = "md:w-1/2 hover:text-white -mt-2 w-0.5 text-3xl group-hover:underline space-y-4 sm:container"
+
+
+def test_a_page_gets_the_rules_of_its_classes():
+    rules, served = read_rules(tailwind().decode()), read_rules(tailwind_for(PAGE).decode())
     known = {(rule.text, rule.conditions) for rule in served}
-    mine = [rule for rule in wanted if any(a <= {name, "group"} for a in rule.alternatives)]
-    assert mine
-    assert all((rule.text, rule.conditions) in known for rule in mine)
+    for name in CLASSES.split():
+        wanted = [rule for rule in rules if any(name in one for one in rule.alternatives)]
+        mine = [rule for rule in wanted if any(one <= {name, "group"} for one in rule.alternatives)]
+        assert mine, name
+        assert all((rule.text, rule.conditions) in known for rule in mine), name
 
 
 def test_and_no_others_but_those_that_need_none():

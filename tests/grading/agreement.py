@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -78,10 +77,7 @@ def _line(label: str, grades: Sequence[Grades]) -> str:
     line = f"{label:<38}{len(values):>8}"
     for column in zip(*values, strict=True):
         known = [value for value in column if value is not None]
-        mean, success = (
-            sum(known) / max(len(known), 1),
-            sum(value == 1 for value in known) / max(len(known), 1),
-        )
+        mean, success = sum(known) / max(len(known), 1), known.count(1) / max(len(known), 1)
         line += f"{100 * mean:>12.1f}{100 * success:>9.1f}" if known else f"{'-':>12}{'-':>9}"
     return line + f"{sum(len(set(row)) == 1 for row in values):>9}"
 
@@ -92,20 +88,14 @@ def main() -> None:
     parser.add_argument("--tasks", default="mini:families:test")
     parser.add_argument("--limit", type=int, default=100, help="so many tasks, at most")
     parser.add_argument("--every", type=int, default=1, help="of each task only every so many kinds")
-    parser.add_argument("--answers", help="where the answers and their grades go, one row each")
     arguments = parser.parse_args()
     tasks = [one for one in load_tasks(arguments.tasks, num_tasks=arguments.limit) if is_stable(one)]
     kinds, trajectories = zip(*made(tasks, arguments.every), strict=True)
-    grades = grade(kinds, trajectories)
-    print(f"{len(tasks)} tasks of {Path(arguments.tasks).name}", *table(kinds, grades), sep="\n")
-    if arguments.answers:
-        with Path(arguments.answers).open("w") as file:
-            for kind, one, grade_ in zip(kinds, trajectories, grades, strict=True):
-                values = {way: getattr(grade_, way).value for way in WAYS}
-                file.write(
-                    json.dumps({"kind": kind, "task": dict(one.task.row), "answer": one.answer} | values)
-                    + "\n"
-                )
+    print(
+        f"{len(tasks)} tasks of {Path(arguments.tasks).name}",
+        *table(kinds, grade(kinds, trajectories)),
+        sep="\n",
+    )
 
 
 if __name__ == "__main__":

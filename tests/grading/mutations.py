@@ -11,7 +11,7 @@ import random
 import re
 import textwrap
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Material(NamedTuple):
@@ -41,18 +41,16 @@ def _fenced(tag: str, before: str = "", after: str = "") -> Kind:
     return lambda m: f"{before}```{tag}\n{m.source}\n```{after}"
 
 
-def _changed(change: Callable[[ast.AST, random.Random], ast.AST | None]) -> Kind:
+def _changed(change: Callable[[Any], ast.AST | None]) -> Kind:
     """One place in the reference, chosen by chance among those that can be changed, is changed."""
 
     def make(material: Material) -> str | None:
-        count = sum(change(node, material.rng) is not None for node in ast.walk(ast.parse(material.source)))
-        if not count:
+        tree = ast.parse(material.source)
+        places = [node for node in ast.walk(tree) if change(node) is not None]
+        if not places:
             return None
-        tree, wanted = ast.parse(material.source), material.rng.randrange(count)
-        places = (node for node in ast.walk(tree) if change(node, random.Random(0)) is not None)
-        old = next(node for number, node in enumerate(places) if number == wanted)
-        new = change(old, random.Random(0))
-        assert new is not None
+        old = places[material.rng.randrange(len(places))]
+        new = change(old)
         vars(old).clear()
         old.__class__ = new.__class__
         vars(old).update(vars(new))
@@ -65,36 +63,34 @@ _OTHER = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Fl
 _OTHER_COMPARISON = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}  # fmt: skip
 
 
-def _operator(node: ast.AST, _: random.Random) -> ast.AST | None:
-    if isinstance(node, ast.BinOp) and type(node.op) in _OTHER:
-        return ast.BinOp(node.left, _OTHER[type(node.op)](), node.right)
-    return None
+def _operator(node: Any) -> ast.AST | None:
+    is_known = isinstance(node, ast.BinOp) and type(node.op) in _OTHER
+    return ast.BinOp(node.left, _OTHER[type(node.op)](), node.right) if is_known else None
 
 
-def _comparison(node: ast.AST, _: random.Random) -> ast.AST | None:
-    if isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER_COMPARISON:
-        return ast.Compare(
-            node.left, [_OTHER_COMPARISON[type(node.ops[0])](), *node.ops[1:]], node.comparators
-        )
-    return None
+def _comparison(node: Any) -> ast.AST | None:
+    if not isinstance(node, ast.Compare) or type(node.ops[0]) not in _OTHER_COMPARISON:
+        return None
+    other = _OTHER_COMPARISON[type(node.ops[0])]()
+    return ast.Compare(node.left, [other, *node.ops[1:]], node.comparators)
 
 
-def _constant(node: ast.AST, _: random.Random) -> ast.AST | None:
-    if isinstance(node, ast.Constant) and type(node.value) in {int, float}:
-        return ast.Constant(node.value + 1)
-    return None
+def _constant(node: Any) -> ast.AST | None:
+    is_number = isinstance(node, ast.Constant) and type(node.value) in {int, float}
+    return ast.Constant(node.value + 1) if is_number else None
 
 
-def _text_constant(node: ast.AST, _: random.Random) -> ast.AST | None:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
-        return ast.Constant(node.value.swapcase() + ".")
-    return None
+def _text_constant(node: Any) -> ast.AST | None:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value
+    return ast.Constant(node.value.swapcase() + ".") if is_text else None
 
 
-def _condition(node: ast.AST, _: random.Random) -> ast.AST | None:
-    if isinstance(node, ast.If):
-        return ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
-    return None
+def _condition(node: Any) -> ast.AST | None:
+    return (
+        ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
+        if isinstance(node, ast.If)
+        else None
+    )
 
 
 def _parameters(material: Material) -> list[str]:

@@ -106,7 +106,7 @@ _NO = _answer(errno.EPERM)
 
 
 def filters(*, numbered: bool, writable: bool) -> tuple[Step, Step]:
-    """Two filters for this machine, each put over the calling process, for good, by calling it.
+    """Two filters for this machine, each put over the calling process, for good, by calling it; or OSError.
 
     The long one holds for the worker and is inherited by every child; what only the worker needs (to fork, to
     wait, to kill, to hand over channels) is taken from a child by the short one. Loading a filter costs the
@@ -115,9 +115,6 @@ def filters(*, numbered: bool, writable: bool) -> tuple[Step, Step]:
     Args:
         numbered: every child has the same process number. Else it gets none.
         writable: a child has a folder of its own, and mounts keep it from all others. Else it writes nothing.
-
-    Raises:
-        OSError: there is no table for this machine, or the kernel has no seccomp.
     """
     machine = os.uname().machine
     if os.uname().sysname != "Linux" or machine not in _MACHINES:

@@ -46,11 +46,7 @@ class Items(list[Any]):
 
 
 def settled(value: Any) -> Any:
-    """The value, or the items of an iterator, which can be had only once.
-
-    Raises:
-        NotPlainData: there are too many.
-    """
+    """The value, or the items of an iterator, which can be had only once; NotPlainData where they are too many."""
     if not (hasattr(type(value), "__next__") and hasattr(type(value), "__iter__")):
         return value
     items = Items(islice(value, MAX_ITEMS + 1))
@@ -225,11 +221,7 @@ _MAX_DECIMAL_EXPONENT = 10_000  # as a fraction, Decimal("1e999999999") would fi
 
 
 def fingerprint(value: Any) -> bytes:
-    """The canonical form of `value`, or its digest where that is long.
-
-    Raises:
-        NotPlainData: the value is equal to nothing.
-    """
+    """The canonical form of `value`, or its digest where that is long; NotPlainData: it is equal to nothing."""
     form = _encode(value, 0)
     return form if len(form) <= MAX_SHORT else b"#" + blake2b(form, digest_size=32).digest()
 

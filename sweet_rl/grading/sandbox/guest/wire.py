@@ -25,13 +25,10 @@ ARRAY = "numpy.ndarray"
 
 
 def pack(value: Any, classes: Collection[str] = ()) -> str:
-    """The text of plain data; a subclass counts by its base, read through the base's methods.
+    """The text of plain data, or NotPlainData; a subclass counts by its base, read through the base's methods.
 
     An object whose class is the answer's own and has one of the names of `classes` is its fields. An array of
     numpy's is the list of its items, unless that is one of these names.
-
-    Raises:
-        NotPlainData: there is no plain data in it, not only, too much, or it holds itself.
     """
     try:
         text = _written(_tree(value, classes))
@@ -43,11 +40,7 @@ def pack(value: Any, classes: Collection[str] = ()) -> str:
 
 
 def unpack(text: str, names: Mapping[str, Any] | None = None) -> Any:
-    """The data again. An object gets the class that `names` has for it, else one that only holds its fields.
-
-    Raises:
-        Exception: the text is not what `pack` writes.
-    """
+    """The data again. An object gets the class that `names` has for it, else one that only holds its fields."""
     import json  # seldom needed, and every page that a worker has costs time
 
     return _value(json.loads(text, parse_constant=_no_number), names or {})
