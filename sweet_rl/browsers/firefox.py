@@ -149,7 +149,10 @@ class Firefox(Browser):
         if (own or settings.network == "allow") and not main:
             wire.send("network.continueRequest", request=request)
             return
-        problems = tab.problems if tab is not None else self._problems_of_frame()
+        owner = tab  # of a frame: its page, if only one page is on its way
+        if tab is None and len(self._tabs) == 1:
+            (owner,) = self._tabs.values()
+        problems = owner.problems if owner is not None else common.Problems()
         if main:
             problems.add(f"blocked navigation to {url}")
         page = tab.html if tab is not None and not settings.allow_scripts else None
@@ -160,11 +163,6 @@ class Firefox(Browser):
             wire.send("network.failRequest", request=request)
         else:
             self._provide(request, common.asset_headers(asset), asset.body)
-
-    def _problems_of_frame(self) -> common.Problems:
-        """Where a frame's troubles are noted: its page's, if only one page is on its way."""
-        only = next(iter(self._tabs.values())) if len(self._tabs) == 1 else None
-        return only.problems if only is not None else common.Problems()
 
     def _provide(self, request: str, headers: dict[str, str], body: bytes) -> None:
         self.wire.send(

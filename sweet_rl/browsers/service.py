@@ -28,7 +28,6 @@ StartBrowser = Callable[[], Awaitable[Browser]]
 WATCH_S = 1.0
 """How often a browser's memory is looked at."""
 
-
 TABS = 2
 """Pages that one browser renders at once: while one waits, the other computes."""
 
@@ -59,9 +58,8 @@ class Seat:
                 return await running.browser.render(html)
             finally:
                 running.in_flight -= 1
-                if running.pages >= self._pages or not running.browser.alive:
+                if running.retired or running.pages >= self._pages or not running.browser.alive:
                     self._retire(running)
-                self._end_if_idle(running)
         finally:
             self.in_flight -= 1
 
@@ -92,17 +90,15 @@ class Seat:
                 break
             if memory_mb > self._memory_mb:
                 self._retire(running)
-                self._end_if_idle(running)
         self._retire(running)
         self._end(running)
 
     def _retire(self, running: _Running) -> None:
+        """It gets no more pages, and ends with those that it has."""
         running.retired = True
         if self._current is running:
             self._current = None
-
-    def _end_if_idle(self, running: _Running) -> None:
-        if running.retired and running.in_flight == 0:
+        if running.in_flight == 0:
             self._end(running)
 
     def _end(self, running: _Running) -> None:

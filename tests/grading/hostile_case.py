@@ -106,20 +106,23 @@ def read_cases(file: str) -> dict[str, list[Case]]:
 def _case(text: str) -> Case:
     heading, body = text.split("\n", 1)
     name, kind = heading.split(" | ")
-    body, *more = body.rstrip().split("\n--- ")
+    answer, *more = body.rstrip().split("\n--- ")
     parts = dict(one.split("\n", 1) for one in more)
-    words = kind.split()
-    make = KINDS[words.pop(0)] if words[0] in KINDS else "{}\n".format
-    published = next((float(word.split("=")[1]) for word in words if "=" in word), None)
-    score, outcome, *_ = [*(word for word in words if "=" not in word), None, None][:2]
-    usual = Case(
-        name, make(body), 1.0 if score is None else None if score == "None" else float(score), outcome
-    )
-    if kind == "peek":
-        usual = usual._replace(reference=_MARKED, tests=("level(2)",))
-    return usual._replace(
-        published=published,
-        reference=f"{parts['reference']}\n" if "reference" in parts else usual.reference,
-        tests=tuple(parts["tests"].split("\n")) if "tests" in parts else usual.tests,
+    wrap, *words = kind.split() if kind.split()[0] in KINDS else ["", *kind.split()]
+    published = [float(word.partition("=")[2]) for word in words if word.startswith("published=")]
+    score, outcome = [*words[: len(words) - len(published)], None, None][:2]
+    case = Case(
+        name,
+        KINDS[wrap](answer) if wrap else f"{answer}\n",
+        score=None if score == "None" else float(score or 1),
+        outcome=outcome,
+        reference=_MARKED
+        if wrap == "peek"
+        else f"{parts['reference']}\n"
+        if "reference" in parts
+        else DOUBLE,
+        published=published[0] if published else None,
         description=parts.get("description", ""),
     )
+    tests = "level(2)" if wrap == "peek" else parts.get("tests", "level(2)\nlevel(3)")
+    return case._replace(tests=tuple(tests.split("\n")))

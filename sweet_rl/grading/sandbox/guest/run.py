@@ -220,8 +220,6 @@ def _describe(value: Any) -> Result:
     try:
         value = settled(value)
         return Result(VALUE, fingerprint(value), literal(value))
-    except NotPlainData as error:
-        return Result(NOT_PLAIN, text=str(error)[:200])
     except RecursionError:
         return Result(NOT_PLAIN, text="nested too deeply")
 
