@@ -91,36 +91,33 @@ def observation(*turns):
 
 
 @pytest.mark.parametrize("make", ENVS.values(), ids=ENVS)
-def test_world(make, tmp_path):
-    async def main():
-        env = make(tmp_path)
-        await env.close()  # may come at any time
-        first = await env.reset(TASK, seed=7)
-        assert [m.role for m in first.messages] == ["user"]
-        assert (first.seed, first.task_id, first.turn) == (7, TASK.task_id, 0)
-        assert TASK.ground_truth not in repr(first)  # nothing hidden in what an agent sees
-        seen = first
-        for turn in range(1, 4):
-            step = await env.step(f"Question {turn}?")
-            assert (step.terminated, step.truncated, step.stop_reason) == (False, False, None)
-            assert step.observation.messages[: len(seen.messages)] == seen.messages
-            assert step.observation.turn == turn
-            assert step.observation.messages[-1].role == "user"
-            seen = step.observation
-        last = await env.step("no answer, but the turns are used up")
-        assert (last.terminated, last.truncated, last.observation) == (False, True, None)
-        assert last.stop_reason is StopReason.TURN_LIMIT
-        assert last.stop_reason.truncated
-        after = await env.step("more")
-        assert after.observation is None
-        again = await env.reset(TASKS[1], seed=8)  # nothing of the first episode is left
-        assert again.messages[0].content == TASKS[1].problem_description
-        end = await env.step("I WANT TO ANSWER:\nx")
-        assert (end.terminated, end.truncated, end.stop_reason) == (True, False, StopReason.ANSWERED)
-        await env.close()
-        await env.close()
-
-    asyncio.run(main())
+async def test_world(make, tmp_path):
+    env = make(tmp_path)
+    await env.close()  # may come at any time
+    first = await env.reset(TASK, seed=7)
+    assert [m.role for m in first.messages] == ["user"]
+    assert (first.seed, first.task_id, first.turn) == (7, TASK.task_id, 0)
+    assert TASK.ground_truth not in repr(first)  # nothing hidden in what an agent sees
+    seen = first
+    for turn in range(1, 4):
+        step = await env.step(f"Question {turn}?")
+        assert (step.terminated, step.truncated, step.stop_reason) == (False, False, None)
+        assert step.observation.messages[: len(seen.messages)] == seen.messages
+        assert step.observation.turn == turn
+        assert step.observation.messages[-1].role == "user"
+        seen = step.observation
+    last = await env.step("no answer, but the turns are used up")
+    assert (last.terminated, last.truncated, last.observation) == (False, True, None)
+    assert last.stop_reason is StopReason.TURN_LIMIT
+    assert last.stop_reason.truncated
+    after = await env.step("more")
+    assert after.observation is None
+    again = await env.reset(TASKS[1], seed=8)  # nothing of the first episode is left
+    assert again.messages[0].content == TASKS[1].problem_description
+    end = await env.step("I WANT TO ANSWER:\nx")
+    assert (end.terminated, end.truncated, end.stop_reason) == (True, False, StopReason.ANSWERED)
+    await env.close()
+    await env.close()
 
 
 @pytest.mark.parametrize("make", USERS.values(), ids=USERS)

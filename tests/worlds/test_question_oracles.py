@@ -184,21 +184,18 @@ def test_a_gradio_server_that_is_not_there_ends_the_run():
         assert "No oracle answers at http://127.0.0.1:9 (4 attempts" in str(error)
 
 
-def test_closing_cancels_who_still_waits():
+async def test_closing_cancels_who_still_waits():
     async def slow(_request):
         await asyncio.sleep(5)
 
-    async def main():
-        async with serving(slow) as url:
-            oracle = GradioOracle(OBJECTS, url)
-            asked = [asyncio.create_task(oracle.reply(QUESTION)) for _ in range(2)]
-            await asyncio.sleep(0.05)
-            await oracle.close()
-            await oracle.close()
-            results = await asyncio.gather(*asked, return_exceptions=True)
-            assert all(isinstance(result, asyncio.CancelledError) for result in results)
-
-    asyncio.run(main())
+    async with serving(slow) as url:
+        oracle = GradioOracle(OBJECTS, url)
+        asked = [asyncio.create_task(oracle.reply(QUESTION)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        await oracle.close()
+        await oracle.close()
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
 
 
 def test_an_openai_server_is_asked_one_question_at_a_time():
@@ -335,7 +332,7 @@ def test_seq2seq_weights_that_do_not_fit(t5, weights, message):
         Seq2SeqOracle(OBJECTS, t5, weights=t5 / weights)
 
 
-def test_opening_an_oracle(t5, monkeypatch):
+async def test_opening_an_oracle(t5, monkeypatch):
     monkeypatch.setenv("MY_KEY", "k")
     oracles = [
         open_oracle(OBJECTS, "seq2seq", str(t5)),
@@ -346,11 +343,8 @@ def test_opening_an_oracle(t5, monkeypatch):
     names = [str(t5), str(t5 / "other.pt"), "m", "gradio http://127.0.0.1:7860"]
     assert [oracle.name for oracle in oracles] == names
 
-    async def main():
-        for oracle in oracles:
-            await oracle.close()
-
-    asyncio.run(main())
+    for oracle in oracles:
+        await oracle.close()
 
 
 @pytest.mark.parametrize(
