@@ -9,9 +9,9 @@ import importlib.util
 import pytest
 
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
-from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Completion, Generation, Message, StopReason, UserContext
 from sweet_rl.worlds import load_tasks, names, world_of
+from tests.worlds.playing import rolled
 
 ACTIONS = {
     "twenty_questions": ["Is it alive?", "Is it bigger than a car?", "Is it made of metal?"],
@@ -145,20 +145,8 @@ class Looper:
 def test_many_episodes_at_once_and_their_rows(game):
     tasks = tasks_of(game)[:3]
 
-    async def work(make):
-        done = []
-
-        async def keep(trajectory):
-            done.append(trajectory)
-
-        episodes = schedule(tasks, 4)
-        await rollout(
-            episodes, make_env=make, policy=Looper(game), on_finished=keep, concurrency=len(episodes)
-        )
-        return done
-
-    done = in_world(game, work, max_turns=4)
-    assert len({trajectory.key for trajectory in done}) == len(done) == 4 * len(tasks)
+    done = in_world(game, lambda make: rolled(make, Looper(game), tasks, 4), max_turns=4)
+    assert len(done) == 4 * len(tasks)
     for trajectory in done:
         assert trajectory.error is None
         turns = [message for message in trajectory.dialogue_history if message.role == "assistant"]

@@ -14,7 +14,6 @@ import pytest
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.mini.lantern import LanternEnv, lantern_tasks, solve
 from sweet_rl.records import task_from_row
-from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation, StopReason
 from sweet_rl.worlds.adventures import (
     REFUSAL,
@@ -33,6 +32,7 @@ from sweet_rl.worlds.detective.world import (
     find_story,
     open_detective,
 )
+from tests.worlds.playing import played
 
 TASK = task_from_row(detective_tasks()[0])
 ROUTE = (
@@ -331,35 +331,20 @@ def test_game_file_may_be_named_by_the_environment(shared, monkeypatch):
 ISLANDS = [task_from_row(row) for row in lantern_tasks("test")]
 
 
-def played(policy, tasks=ISLANDS, samples=1):
-    finished = {}
-
-    async def keep(trajectory):
-        finished[trajectory.key] = trajectory
-
-    asyncio.run(
-        rollout(
-            schedule(tasks, samples), make_env=LanternEnv, policy=policy, on_finished=keep, concurrency=16
-        )
-    )
-    return finished
-
-
 def test_walkthrough_is_the_ceiling():
-    finished = played(
-        WalkthroughPolicy({task.task_id: solve(task.extra["variant"]) for task in ISLANDS})
-    ).values()
+    ways = WalkthroughPolicy({task.task_id: solve(task.extra["variant"]) for task in ISLANDS})
+    finished = played(LanternEnv, ways, ISLANDS)
     assert {(one.reward, one.stop_reason) for one in finished} == {(100.0, StopReason.ENDED)}
     assert all(one.extra["game"]["won"] for one in finished)
 
 
 def test_random_is_the_floor_takes_what_is_listed_and_repeats():
-    first, again = played(RandomAdventurer(), samples=3), played(RandomAdventurer(), samples=3)
+    first, again = (played(LanternEnv, RandomAdventurer(), ISLANDS, 3) for _ in range(2))
     assert first == again
-    assert 0 <= sum(one.reward for one in first.values()) / len(first) < 20
-    histories = {tuple(m.content for m in one.dialogue_history) for one in first.values()}
+    assert 0 <= sum(one.reward for one in first) / len(first) < 20
+    histories = {tuple(m.content for m in one.dialogue_history) for one in first}
     assert len(histories) == len(first)  # every episode its own
-    said = first[ISLANDS[0].task_id, 0].dialogue_history
+    said = first[0].dialogue_history
     for seen, action in zip(said[::2], said[1::2], strict=False):
         assert action.content in listed_actions(seen.content)
 

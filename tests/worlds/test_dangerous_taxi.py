@@ -14,7 +14,6 @@ from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
 from sweet_rl.reflect_data.jobs import JobFile, collect
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
-from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Failure, Message, Observation, StopReason
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.dangerous_taxi.data import hint_of, play_taxi, taxi_request, taxi_texts
@@ -37,6 +36,7 @@ from sweet_rl.worlds.dangerous_taxi.game import (
 )
 from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver, taxi_row, thought
 from sweet_rl.worlds.text_games import TextGameEnv
+from tests.worlds.playing import played
 
 HEAD = "\nThe actions you can take now is:"
 
@@ -301,21 +301,7 @@ def test_rows():
 
 
 def driven(policy, source, repeats=1, **settings):
-    done = []
-
-    async def keep(trajectory):
-        done.append(trajectory)
-
-    asyncio.run(
-        rollout(
-            schedule(load_tasks(source), repeats),
-            make_env=lambda: TextGameEnv(lambda: TaxiGame(**settings)),
-            policy=policy,
-            on_finished=keep,
-            concurrency=16,
-        )
-    )
-    return done
+    return played(lambda: TextGameEnv(lambda: TaxiGame(**settings)), policy, load_tasks(source), repeats)
 
 
 @pytest.mark.parametrize("with_history", [False, True])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sweet_rl.chat.reflect_format import CHOICES, offered_commands
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.repositories import make_repository
-from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands, step_cost
@@ -33,6 +32,7 @@ from sweet_rl.worlds.auto_explore.repositories import (
 from sweet_rl.worlds.auto_explore.sandbox import PIECES, Sandbox, bytes_shown, truncate
 from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer, current_folder
 from sweet_rl.worlds.text_games import TextGameEnv
+from tests.worlds.playing import played
 
 from .goldens import CharacterCounter, load, shop_folder, tagged, task
 
@@ -368,20 +368,8 @@ PLANNER = PlanningExplorer({task.task_id: task.ground_truth for task in TASKS})
 
 
 def explored(policy, tasks=TASKS, **settings):
-    done, library = [], Library()
-
-    async def keep(trajectory):
-        done.append(trajectory)
-
-    asyncio.run(
-        rollout(
-            schedule(tasks, 1),
-            make_env=lambda: TextGameEnv(lambda: ExploreGame(library, **settings)),
-            policy=policy,
-            on_finished=keep,
-            concurrency=8,
-        )
-    )
+    library = Library()
+    done = played(lambda: TextGameEnv(lambda: ExploreGame(library, **settings)), policy, tasks)
     assert all(trajectory.error is None for trajectory in done)
     return done
 

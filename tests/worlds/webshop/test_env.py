@@ -10,12 +10,12 @@ from aiohttp import web
 
 from sweet_rl.errors import DataError, EpisodeError
 from sweet_rl.mini.shop import EmbeddedShop
-from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, StopReason, Task
 from sweet_rl.worlds.webshop.pages import CLOSED, Address, PageKind, ShopTranscript, shop_instruction
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
 from tests.chat.test_formats import RULES, dialogue
+from tests.worlds.playing import played
 from tests.worlds.webshop.conftest import GivenPages, serving, task_of
 
 START = "<html><h4>Instruction: <br>buy it</h4><button>Search</button></html>"
@@ -297,20 +297,8 @@ def test_episodes_in_the_embedded_shop_side_by_side():
         clicks = [goal.asin, *goal.options.values(), "Buy Now"]
         return f"search[{title}]" if observation.turn == 0 else f"click[{clicks[observation.turn - 1]}]"
 
-    trajectories = []
-
-    async def finished(trajectory):
-        trajectories.append(trajectory)
-
-    asyncio.run(
-        rollout(
-            schedule([task_from_row(row) for row in rows], 2),
-            make_env=lambda: WebShopEnv(LocalShop(shop.get)),
-            policy=TeacherPolicy(say),
-            on_finished=finished,
-            concurrency=32,
-        )
-    )
+    tasks = [task_from_row(row) for row in rows]
+    trajectories = played(lambda: WebShopEnv(LocalShop(shop.get)), TeacherPolicy(say), tasks, 2)
     assert [trajectory.reward for trajectory in trajectories] == [1.0] * 80
     for trajectory in trajectories:
         assert trajectory.stop_reason is StopReason.ENDED

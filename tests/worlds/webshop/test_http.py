@@ -14,11 +14,11 @@ from sweet_rl.mini.shop import EmbeddedShop
 from sweet_rl.mini.shopper import ShopperPolicy
 from sweet_rl.openai_client import RetryPolicy
 from sweet_rl.records import task_from_row
-from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import StopReason
 from sweet_rl.worlds.webshop.pages import Address, OddPage, PageKind, read_page
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
+from tests.worlds.playing import rolled
 from tests.worlds.webshop.conftest import serving, task_of
 
 QUICK = RetryPolicy(attempts=3, timeout_s=0.3, first_wait_s=0.0)
@@ -29,20 +29,9 @@ def shop_at(url, **differs):
 
 
 async def play(shop, tasks):
-    trajectories = []
-
-    async def finished(trajectory):
-        trajectories.append(trajectory)
-
-    await rollout(
-        schedule(tasks, 1),
-        make_env=lambda: WebShopEnv(shop),
-        policy=ShopperPolicy("careful"),
-        on_finished=finished,
-        concurrency=4,
-    )
+    trajectories = await rolled(lambda: WebShopEnv(shop), ShopperPolicy("careful"), tasks)
     await shop.close()
-    return sorted(trajectories, key=lambda trajectory: trajectory.task.task_id)
+    return trajectories
 
 
 async def test_over_a_socket_everything_is_the_same():

@@ -27,11 +27,11 @@ from sweet_rl.mini.shop import (
 )
 from sweet_rl.mini.shopper import ShopperPolicy
 from sweet_rl.records import task_from_row
-from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.webshop.shops import LocalShop
 from sweet_rl.worlds.webshop.world import WORLD, WebShopEnv, webshop_tasks
+from tests.worlds.playing import played
 
 
 @pytest.fixture(scope="module")
@@ -278,30 +278,16 @@ TASKS = [task_from_row(row) for row in webshop_tasks(2000, 2040, shop=SHOP)]
 
 
 def play(strategy):
-    trajectories = []
-
-    async def finished(trajectory):
-        trajectories.append(trajectory)
-
-    asyncio.run(
-        rollout(
-            schedule(TASKS, 1),
-            make_env=lambda: WebShopEnv(LocalShop(SHOP.get)),
-            policy=ShopperPolicy(strategy),
-            on_finished=finished,
-            concurrency=8,
-        )
-    )
-    return trajectories
+    return played(lambda: WebShopEnv(LocalShop(SHOP.get)), ShopperPolicy(strategy), TASKS)
 
 
 def test_floor_middle_and_ceiling():
-    played = {strategy: play(strategy) for strategy in ("random", "buyer", "careful")}
-    rewards = {strategy: mean(one.reward for one in done) for strategy, done in played.items()}
+    games = {strategy: play(strategy) for strategy in ("random", "buyer", "careful")}
+    rewards = {strategy: mean(one.reward for one in done) for strategy, done in games.items()}
     assert rewards["random"] < 0.2
     assert 0.4 < rewards["buyer"] < 0.7
     assert rewards["careful"] > 0.9
-    said = {turn.content for done in played.values() for one in done for turn in one.dialogue_history}
+    said = {turn.content for done in games.values() for one in done for turn in one.dialogue_history}
     assert "Invalid action!" not in said
 
 
