@@ -121,7 +121,7 @@ async def test_world(make, tmp_path):
 
 
 @pytest.mark.parametrize("make", USERS.values(), ids=USERS)
-def test_human(make, server):
+async def test_human(make, server):
     context = PageContext(  # what a human without eyes knows is part of it
         TASK.problem_description,
         TASK.hidden_information,
@@ -130,14 +130,10 @@ def test_human(make, server):
         draw("<html><h1>Cakes</h1></html>"),
     )
 
-    async def main():
-        user = make(server)
-        assert user.name
-        replies = await asyncio.gather(*(user.reply(context) for _ in range(5)))
-        await user.close()
-        return replies
-
-    replies = asyncio.run(main())
+    user = make(server)
+    assert user.name
+    replies = await asyncio.gather(*(user.reply(context) for _ in range(5)))
+    await user.close()
     assert all(isinstance(reply, UserReply) and reply.failure is None for reply in replies)
     assert len({reply.content for reply in replies}) == 1  # no state of one episode reaches another
     assert replies[0].content.strip()
@@ -165,16 +161,12 @@ def test_both_humans_are_the_same_person(server):
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
-def test_agent(make, server):
-    async def main():
-        policy = make(server)
-        assert policy.name
-        turns = [observation(), observation("Why?", "Because.")]
-        generations = await asyncio.gather(*(policy.act(turn) for turn in turns for _ in range(2)))
-        await policy.close()
-        return generations
-
-    generations = asyncio.run(main())
+async def test_agent(make, server):
+    policy = make(server)
+    assert policy.name
+    turns = [observation(), observation("Why?", "Because.")]
+    generations = await asyncio.gather(*(policy.act(turn) for turn in turns for _ in range(2)))
+    await policy.close()
     assert all(isinstance(generation, Generation) for generation in generations)
     for first, second in (generations[:2], generations[2:]):
         assert first == second  # the same observation, the same turn

@@ -160,7 +160,7 @@ def test_many_episodes_at_once_and_their_rows(game):
 
 
 @pytest.mark.parametrize("game", QUESTION_GAMES)
-def test_embedded_oracle(game):
+async def test_embedded_oracle(game):
     task = tasks_of(game)[5]
     context = UserContext(
         task.problem_description,
@@ -168,15 +168,11 @@ def test_embedded_oracle(game):
         (Message("user", task.problem_description), Message("assistant", "Is it very old?")),
     )
 
-    async def main():
-        oracle = world_of(game).user.make()
-        assert oracle.name
-        replies = await asyncio.gather(*(oracle.reply(context) for _ in range(5)))
-        await oracle.close()
-        await oracle.close()
-        return replies
-
-    replies = asyncio.run(main())
+    oracle = world_of(game).user.make()
+    assert oracle.name
+    replies = await asyncio.gather(*(oracle.reply(context) for _ in range(5)))
+    await oracle.close()
+    await oracle.close()
     assert all(reply.failure is None and reply.content.strip() for reply in replies)
     assert len({reply.content for reply in replies}) == 1  # no state of one episode reaches another
     assert task.ground_truth.split(",")[0].lower() not in replies[0].content.lower()

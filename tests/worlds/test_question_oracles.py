@@ -9,6 +9,7 @@ from aiohttp import web
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+from sweet_rl.serving import listening
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import world_of
 from sweet_rl.worlds.question_games.game import question_of
@@ -35,13 +36,8 @@ async def serving(handler):
     """A server on a free port; yields its address."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with listening(app, "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_the_published_prompts():
@@ -86,35 +82,27 @@ class Gradio:
 
 
 @pytest.mark.parametrize("generation", ["5", "4", "3"])
-def test_gradio_servers_of_every_generation(generation):
-    async def main():
-        fake = Gradio(generation)
-        async with serving(fake.handle) as url:
-            oracle = GradioOracle(OBJECTS, url)
-            first = await oracle.reply(QUESTION)
-            assert fake.batches == [["The object is soccer ball.Is it round?Yes or No"]]
-            tried = len(fake.paths)
-            second = await oracle.reply(about("dog", "Is it,,,,,, alive?"))
-            assert fake.batches[1] == ["The object is dog.Is it, alive?Yes or No"]
-            assert len(fake.paths) - tried == (1 if generation == "3" else 2)  # no route is tried again
-            await oracle.close()
-            return first, second
-
-    replies = asyncio.run(main())
-    assert [(reply.content, reply.failure) for reply in replies] == [("No", None)] * 2
+async def test_gradio_servers_of_every_generation(generation):
+    fake = Gradio(generation)
+    async with serving(fake.handle) as url:
+        oracle = GradioOracle(OBJECTS, url)
+        first = await oracle.reply(QUESTION)
+        assert fake.batches == [["The object is soccer ball.Is it round?Yes or No"]]
+        tried = len(fake.paths)
+        second = await oracle.reply(about("dog", "Is it,,,,,, alive?"))
+        assert fake.batches[1] == ["The object is dog.Is it, alive?Yes or No"]
+        assert len(fake.paths) - tried == (1 if generation == "3" else 2)  # no route is tried again
+        await oracle.close()
+    assert [(reply.content, reply.failure) for reply in (first, second)] == [("No", None)] * 2
 
 
-def test_questions_that_wait_for_gradio_share_a_batch():
-    async def main():
-        fake = Gradio("3", answer=lambda items: ",,,,,".join(item.split("?")[0][-1] for item in items))
-        async with serving(fake.handle) as url:
-            oracle = GradioOracle(CITIES, url, max_batch=4)
-            replies = await asyncio.gather(*(oracle.reply(about("Oslo", f"{n}?")) for n in range(10)))
-            await oracle.close()
-            return fake, [reply.content for reply in replies]
-
-    fake, texts = asyncio.run(main())
-    assert texts == [str(n) for n in range(10)]
+async def test_questions_that_wait_for_gradio_share_a_batch():
+    fake = Gradio("3", answer=lambda items: ",,,,,".join(item.split("?")[0][-1] for item in items))
+    async with serving(fake.handle) as url:
+        oracle = GradioOracle(CITIES, url, max_batch=4)
+        replies = await asyncio.gather(*(oracle.reply(about("Oslo", f"{n}?")) for n in range(10)))
+        await oracle.close()
+    assert [reply.content for reply in replies] == [str(n) for n in range(10)]
     assert [len(batch) for batch in fake.batches] == [4, 4, 2]
     assert fake.batches[0][0] == "Your home town is Oslo.0?"
 
@@ -139,37 +127,29 @@ def ACCEPTED():
     ],
 )
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_what_a_gradio_server_does_wrong_is_tried_again_and_then_recorded(troubles, kind, attempts):
-    async def main():
-        fake = Gradio("5")
-        fake.troubles = list(troubles)
-        async with serving(fake.handle) as url:
-            oracle = GradioOracle(OBJECTS, url, retry=RetryPolicy(attempts=attempts), sleep=no_wait)
-            reply = await oracle.reply(QUESTION)
-            await oracle.close()
-            return reply
-
-    reply = asyncio.run(main())
+async def test_what_a_gradio_server_does_wrong_is_tried_again_and_then_recorded(troubles, kind, attempts):
+    fake = Gradio("5")
+    fake.troubles = list(troubles)
+    async with serving(fake.handle) as url:
+        oracle = GradioOracle(OBJECTS, url, retry=RetryPolicy(attempts=attempts), sleep=no_wait)
+        reply = await oracle.reply(QUESTION)
+        await oracle.close()
     if attempts == 1:
         assert (reply.failure.kind, reply.content) == (kind, "No response.")
     else:
         assert (reply.failure, reply.content) == (None, "No")
 
 
-def test_a_gradio_server_that_is_slow():
+async def test_a_gradio_server_that_is_slow():
     async def slow(_request):
         await asyncio.sleep(5)
 
-    async def main():
-        async with serving(slow) as url:
-            patience = RetryPolicy(attempts=2, timeout_s=0.05)
-            oracle = GradioOracle(OBJECTS, url, retry=patience, sleep=no_wait)
-            reply = await oracle.reply(QUESTION)
-            await oracle.close()
-            return reply.failure
-
-    failure = asyncio.run(main())
-    assert (failure.kind, failure.attempts) == ("timeout", 2)
+    async with serving(slow) as url:
+        patience = RetryPolicy(attempts=2, timeout_s=0.05)
+        oracle = GradioOracle(OBJECTS, url, retry=patience, sleep=no_wait)
+        reply = await oracle.reply(QUESTION)
+        await oracle.close()
+    assert (reply.failure.kind, reply.failure.attempts) == ("timeout", 2)
 
 
 def test_a_gradio_server_that_is_not_there_ends_the_run():
@@ -221,19 +201,16 @@ def test_an_openai_server_is_asked_one_question_at_a_time():
     assert "Is it alive?" not in message["content"]
 
 
-def test_an_openai_server_that_fails_is_a_recorded_failure():
+async def test_an_openai_server_that_fails_is_a_recorded_failure():
     async def refuse(_request):
         return web.json_response({"error": {"message": "overloaded"}}, status=503)
 
-    async def main():
-        async with serving(refuse) as url:
-            client = OpenAIClient([url], retry=RetryPolicy(attempts=2), sleep=no_wait)
-            oracle = OpenAIOracle(CITIES, client, "m", prompt="{hidden} {question}")
-            reply = await oracle.reply(about("Oslo, Norway", "Is it cold?"))
-            await oracle.close()
-            return reply.failure
-
-    failure = asyncio.run(main())
+    async with serving(refuse) as url:
+        client = OpenAIClient([url], retry=RetryPolicy(attempts=2), sleep=no_wait)
+        oracle = OpenAIOracle(CITIES, client, "m", prompt="{hidden} {question}")
+        reply = await oracle.reply(about("Oslo, Norway", "Is it cold?"))
+        await oracle.close()
+        failure = reply.failure
     assert (failure.kind, failure.status, failure.attempts) == ("server_error", 503, 2)
     with pytest.raises(UsageError, match=r"lacks \{question\}"):
         OpenAIOracle(CITIES, OpenAIClient(["http://x"]), "m", prompt="{hidden}")

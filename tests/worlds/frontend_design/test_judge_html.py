@@ -23,6 +23,7 @@ from sweet_rl.grading.pages.judge import (
     win_rate,
 )
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+from sweet_rl.serving import listening
 from sweet_rl.worlds.frontend_design.judging import NO_TARGET, Comparison
 from sweet_rl.worlds.frontend_design.stages import judge_html
 from tests.browsers.fake_renderer import FakeRenderer, draw
@@ -53,13 +54,8 @@ async def serving(answer):
 
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1", asked
-    finally:
-        await runner.cleanup()
+    async with listening(app, "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}/v1", asked
 
 
 def sees(target, first, second):

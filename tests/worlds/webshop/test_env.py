@@ -216,18 +216,15 @@ def test_the_published_client_quotes_as_requests_does(query, path):
 
 
 @pytest.mark.parametrize("query", ["", "/", "?", "forest/green", "what?", "#1"])
-def test_published_queries_that_no_route_has_show_the_shops_error(query):
+async def test_published_queries_that_no_route_has_show_the_shops_error(query):
     """They are a turn, a request, and a page without products; the shop goes on."""
     shop = EmbeddedShop(0, 50)
 
-    async def main():
-        env = WebShopEnv(LocalShop(shop.get), published=True)
-        await env.reset(task_of("fixed_1"), seed=0)
-        lost = await env.step(f"search[{query}]")
-        back = await env.step("click[Back to Search]")
-        return lost, back
-
-    lost, back = asyncio.run(main())
+    env = WebShopEnv(LocalShop(shop.get), published=True)
+    await env.reset(task_of("fixed_1"), seed=0)
+    lost = await env.step(f"search[{query}]")
+    back = await env.step("click[Back to Search]")
+    lost, back = lost, back
     assert "Page 1" not in lost.observation.messages[-1].content
     assert lost.observation.messages[-1].content != "Invalid action!"
     assert not lost.over
