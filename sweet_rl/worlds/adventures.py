@@ -48,11 +48,8 @@ _LIST = re.compile(r"\[[^\[\]]*\]\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One observation of a text game.
-
-    `look` and `inventory` are what those commands would say now; `narrative` is what the last action brought;
-    `actions` are commands that change something here. Both ways to join them end with the list of actions.
-    """
+    """One observation: what `look` and `inventory` would say, what the last action brought, commands that
+    change something here."""
 
     look: str
     inventory: str
@@ -107,12 +104,9 @@ class AdventureStep:
 
 
 class AdventureEnv:
-    """One episode of a text game; subclasses write `_begin` and `_play`, which raise EpisodeError without a game.
-
-    Args:
-        compat: "published" joins the parts of an observation as published and lets the agent type more of the
-            game's own commands (see `is_refused`); "fixed" keeps both apart.
-    """
+    """One episode of a text game; subclasses write `_begin` and `_play`, which raise EpisodeError without a
+    game. As published, the parts of an observation are joined with nothing between, and more may be typed
+    (`is_refused`)."""
 
     max_score: ClassVar[int]
 

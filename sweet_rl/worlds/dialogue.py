@@ -128,17 +128,8 @@ class Dialogue(World):
 
 class DialogueEnv:
     """One episode between an agent and a human; worlds fill in `_begin`, `_consider`, `_hand_in`, `_context`.
-
-    Args:
-        user: who answers; shared by many episodes.
-        max_turns: agent turns at most; the last one ends the episode whatever it says.
-        parser: how the agent's text is read, one of `PARSERS`.
-        stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
-            published "No response.".
-
-    Attributes:
-        reply_limit: Unicode characters of a reply that the agent gets to see.
-    """
+    The last turn ends it whatever it says. A human who cannot be asked ends it, or says the published "No
+    response.". Of a reply the agent gets to see `reply_limit` Unicode characters."""
 
     reply_limit: ClassVar[int]
 

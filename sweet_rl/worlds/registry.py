@@ -172,7 +172,7 @@ def load_tasks(
     """Tasks from a file, the hub, or a world's own list.
 
     Args:
-        source: path to a JSON Lines file in ColBench's format, the list of a world (`World.sources`) with
+        source: path to a JSON Lines file in ColBench's format, the list of a world (`World.tasks`) with
             what it wants behind a colon (`mini:test`, say), or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
         num_tasks: how many at most, from the first on; None for all of them.

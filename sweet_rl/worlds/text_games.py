@@ -59,12 +59,8 @@ class TextGameWorld(World):
 class TextGameEnv:
     """One episode of a text game: one user message a step has the whole text of the state.
 
-    The published games set "terminated" and "truncated" as they like; here an
-    episode that was won or lost is terminated, and only one that ran out of steps is truncated. The row's
-    field `game` is the last step's `info`, with `cost`, the sum of the costs.
-
-    Args:
-        threaded: the game waits for files or processes: it works in a thread, other episodes continue.
+    What was won or lost is terminated, and only what ran out of steps is truncated, however a game sets the
+    two; the row's field `game` is the last `info`, with `cost`. `threaded`: the game works in a thread.
     """
 
     def __init__(self, make_game: Callable[[], TextGame], *, threaded: bool = False) -> None:

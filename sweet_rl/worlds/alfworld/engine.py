@@ -57,11 +57,9 @@ class Engine(Protocol):
 
 
 class Household(WorkerPool):
-    """A pool of engines: an `Engine` that may be asked from many threads. Close it after the run.
+    """A pool of engines, four processes at most by default: an `Engine` that many threads may ask.
 
-    Args:
-        workers: processes; None for one for each core, four at most.
-        timeout_s: of one step; as published.
+    Close it after the run.
     """
 
     def __init__(

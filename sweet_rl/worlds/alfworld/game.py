@@ -39,12 +39,9 @@ def blacklist_name(place: str | Path) -> str:
 class HouseholdGame:
     """One game; a `sweet_rl.text_game.TextGame`.
 
-    A task's row names the game by `game`: an embedded game's name, or a problem's folder. `GameStep.info` has
-    `outcome` ("acted", "no_such_action", "over"), `command` (None where no label was on offer) and `won`.
-
-    Args:
-        engine: shared by many games, which it outlives.
-        blacklist: with `compat="published"` a problem that the engine fails at is added to this file.
+    A task's row names it by `game`: an embedded game's name, or a problem's folder. `info` has `outcome`
+    ("acted", "no_such_action", "over"), `command` and `won`. As published, a problem that the engine fails at
+    is added to the file `blacklist`.
     """
 
     head = ACTION_HEAD

@@ -78,15 +78,8 @@ def look(plan: Sequence[str], text: str) -> Look | None:
 
 
 class HouseholdPlayer(ScriptedPolicy):
-    """With probability `skill` takes the planner's next command, else any that is on offer.
-
-    The seeker looks for what the plan needs where it has not been told of it (`look`). The same episode seed draws
-    the same steps.
-
-    Args:
-        plan: the planner; never asked by one without skill.
-        skill: how often it plans, 0 to 1; None for what its name says.
-    """
+    """With probability `skill` takes the planner's next command, else any that is on offer; the seeker looks
+    for what the plan needs (`look`). The same episode seed draws the same steps."""
 
     def __init__(
         self,

@@ -64,13 +64,9 @@ def to_copy(source: Path, target: Path) -> list[Path]:
 def filter_repositories(
     source: Path, target: Path, *, compat: Compat = "fixed"
 ) -> tuple[int, int, Counter[str]]:
-    """Copy the suitable files of every sub-folder of `source` to `target`; files directly in `source` are left out.
-
-    Files of an earlier run are overwritten or kept. Links and special files are never followed, so that a loop or a device in
-    a repository does no harm; there is no recursion: a tree may be deeper than Python's stack.
-
-    Returns: how many repositories and files were copied, and how many entries left out, by reason.
-    """
+    """Copy the suitable files of every sub-folder; how many repositories and files, and how many entries were
+    left out, by reason. Links and special files are never followed; there is no recursion: a tree may be
+    deeper than Python's stack."""
     repositories = to_copy(source, target)
     tracking.writes(target)  # beside it: a file in there could be taken for a repository
     files, left_out = 0, Counter[str]()
@@ -341,14 +337,9 @@ _LEFTOVERS: Final = frozenset(
 def clean_tasks(
     tasks: Iterable[Mapping[str, Json]], repositories: Path, *, compat: Compat = "fixed"
 ) -> tuple[list[dict[str, Json]], Counter[str]]:
-    """Drop what cannot be asked, bring the paths into the form that is played, and join duplicates.
-
-    A later task with the repository, file and question of an earlier one only adds its trajectories to it.
-    Where one question was asked about several files of a repository, all of them are right: each task then
-    lists them in `targets`.
-
-    Returns: the tasks that stay, and how many went, by reason.
-    """
+    """Drop what cannot be asked, bring paths into the form that is played, join duplicates; the tasks that
+    stay, and how many went, by reason. Where one question was asked about several files of a repository,
+    all are right: each task then lists them in `targets`."""
     dropped = Counter[str]()
     first: dict[tuple[str, str, str], dict[str, Json]] = {}
     for given in tasks:

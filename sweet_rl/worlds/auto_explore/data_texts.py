@@ -46,13 +46,10 @@ class Turn(NamedTuple):
 
 
 class ExploreTalk:
-    """One teacher in one game.
+    """One teacher in one game that has begun.
 
-    Args:
-        game: begun; the talk takes its steps.
-        teacher: who is asked. The embedded one sees what a model sees, and of a file that it opened it knows
-            whether that is right.
-        markov: a model is shown nothing of earlier steps.
+    The embedded one sees what a model sees, and of a file that it opened it knows whether that is right;
+    `markov`: a model is shown nothing of earlier steps.
     """
 
     def __init__(

@@ -45,15 +45,12 @@ FIRST_STEP_BONUS: Final = 100
 
 
 class ExploreGame:
-    """One game over shared repositories; the core that batched rollouts and data generation drive.
+    """One game over shared repositories.
 
-    Args:
-        leaveout_prob: with which each file and folder that leads to no target or clue is left out (0.5 is the
-            published share for training, 0 for everything else).
-        easy: the question is replaced by the name of one target, drawn, and no other file is right.
-        first_step: only one step is played, and judged by the first command of the task's `optimal_path`.
-        compat: "published": no charge for errors and warnings, running out of steps counts as an end of the
-            world's own, quotes for blanks only, one random stream, a folder that offers too much raises.
+    `easy`: the question is replaced by the name of one target, drawn, and no other file is right.
+    `first_step`: only one step is played, and judged by the first command of the task's `optimal_path`.
+    Published: no charge for errors and warnings, running out of steps is an end of the world's own, quotes
+    for blanks only, one random stream, a folder that offers too much raises.
     """
 
     head = ACTION_HEAD

@@ -77,11 +77,7 @@ class ExploreOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ExploreLearning(ExploreOptions, Levels):
-    """Options of AutoExplore where an agent learns in it.
-
-    Args:
-        first_step: only the first step is played.
-    """
+    """Options of AutoExplore where an agent learns in it."""
 
     place: str | None = flag(
         "data/auto_explore/repos_filtered/",

@@ -81,14 +81,10 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RepositoryIndex:
-    """One repository. Paths are relative to it, with `/` between names; the repository itself is "".
+    """One repository; paths are relative to it, "" for itself.
 
-    Attributes:
-        name: what tasks call it (`root` in their rows).
-        root: its folder; None where the files are in memory.
-        folders: entries of every folder by its path, sorted by name in the order of code points: labels
-            depend on the order, so it must not depend on the file system.
-        refused: what is not shown.
+    `name` is what tasks call it, `root` its folder (None where files are in memory); `folders` has the
+    entries of every folder, sorted by code points, as labels depend on the order.
     """
 
     name: str
@@ -229,11 +225,8 @@ def read_file(root: Path, path: str, limit: int, *, from_end: bool = False) -> H
 
 
 class Library:
-    """Repositories by the names that tasks have for them; each is looked through once, when it is first asked for.
-
-    Args:
-        folder: its sub-folders are the repositories; None for the embedded ones, which live in memory.
-    """
+    """Repositories by the names that tasks have for them, looked through when first asked for; without a
+    folder the embedded ones."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self._folder = None if folder is None else Path(folder).expanduser()

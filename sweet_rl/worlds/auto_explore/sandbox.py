@@ -118,16 +118,10 @@ class OutsideError(CommandError):
 class Sandbox:
     """One episode's view of a repository.
 
-    A folder's entries are drawn when it is first looked at, from the seed and its path alone, so that the size of the
-    repository does not matter.
-
-    Args:
-        seed: draws what is left out; a `Random` is drawn from for the whole repository at once, as published.
-        leaveout_prob: with which each file or folder that leads to none of `keep` is left out.
-        keep: paths that stay with what leads to them. Published: whatever one of them begins with stays, letter by
-            letter: `src` keeps `s`.
-        compat: "published": the published messages (they also name `python` and `pip`, which are not run here), and what
-            is kept as published.
+    A folder's entries are drawn when it is first looked at, from the seed and its path alone; `keep` stays
+    with what leads to it. A `Random` is drawn from for the whole repository at once, as published; there
+    whatever one of `keep` begins with stays, letter by letter (`src` keeps `s`), and messages name `python`
+    and `pip`, which are not run here.
     """
 
     def __init__(

@@ -166,13 +166,8 @@ def _read(file: Path) -> list[Record]:
 def levels_of(
     tasks: Iterable[Task], flags: Levels, *, easy: bool = False, compat: Compat = "fixed"
 ) -> list[list[Task]]:
-    """Tasks in the order in which they are learned: one level, or levels by the depth of the files asked for.
-
-    The depth of a task is that of its shallowest file; published: it is filed under the depth of each of its files.
-
-    Args:
-        easy: tasks without a question stay.
-    """
+    """Tasks as they are learned: one level, or levels by the depth of their shallowest files; as published,
+    of each of their files. `easy`: tasks without a question stay."""
     asked = [task for task in tasks if easy or task.problem_description.strip()]
     if not flags.depth_curriculum:
         return [asked]

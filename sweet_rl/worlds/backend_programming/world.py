@@ -118,12 +118,8 @@ def plan_questions(description: str, seed: int) -> tuple[str, ...]:
 
 
 class QuestionerPolicy(scripted.ScriptedPolicy):
-    """Asks template questions, varied by the episode's seed, then hands in a stub of the wanted signature.
-
-    Args:
-        num_questions: turns spent on asking; must be below the turn limit for the answer to be heard.
-        system_prompt: recorded as part of the input; changes nothing else.
-    """
+    """Asks `num_questions` template questions, varied by the episode's seed, then hands in a stub of the
+    wanted signature."""
 
     name = "questioner"
 

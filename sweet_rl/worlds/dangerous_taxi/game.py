@@ -224,13 +224,9 @@ _OFFERED: Final = dict(zip(LABELS, ACTION_NAMES, strict=True))
 class TaxiGame:
     """One game; a `sweet_rl.text_game.TextGame`.
 
-    A task's row may name `start` (of `START_STATES`; else the seed draws one) and `curriculum` (of
-    `CURRICULA`). `GameStep.info` has `outcome`: "moved", "picked_up" (where that pays), "delivered",
-    "no_effect" or "no_such_action", and `won`: whether the curriculum's goal was reached with this step.
-
-    Args:
-        compat: "published": the first step may change nothing without ending the game, and the history of
-            `dropoff` begins before the oracle's drive, of which it says nothing else.
+    A task's row may name `start` (else the seed draws one) and `curriculum`. `info` has `outcome` ("moved",
+    "picked_up" where that pays, "delivered", "no_effect", "no_such_action") and `won`. As published, the
+    first step may change nothing, and the history of `dropoff` begins before the oracle's drive.
     """
 
     head = ACTION_HEAD

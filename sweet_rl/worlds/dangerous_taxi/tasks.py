@@ -87,10 +87,7 @@ def taxi_row(name: str, start: int | None = None) -> dict[str, Json]:
 class TaxiDriver(ScriptedPolicy):
     """Reads the last picture; with probability `skill` takes the oracle's next step, else any of the six.
 
-    The picture tells everything, so nothing hidden is needed. The same episode seed draws the same steps.
-
-    Args:
-        skill: how often it plans, 0 to 1; None for what its name says.
+    The same episode seed draws the same steps.
     """
 
     def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:

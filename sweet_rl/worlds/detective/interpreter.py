@@ -159,11 +159,8 @@ _UNKNOWN = re.compile(r"not a verb I recognise|can't see any such thing|didn't u
 
 
 class ActionFinder:
-    """Finds and remembers the valid actions of positions in one interpreter.
-
-    Args:
-        frotz: a jericho `FrotzEnv`; left in the state that it had.
-    """
+    """Finds and remembers the valid actions of positions in one interpreter, which is left in the state that
+    it had."""
 
     def __init__(self, frotz: Any) -> None:
         self._frotz = frotz

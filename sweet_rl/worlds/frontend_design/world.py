@@ -40,10 +40,8 @@ from sweet_rl.worlds.options import AgentRequest, Answers, Options, Scores, Task
 class PictureFolder:
     """The pictures of a run: PNG files in one folder, named so that a resumed run finds its own again.
 
-    Args:
-        folder: where the files go; made when the first one comes.
-        beside: the folder that paths in rows are relative to; None: they are whole.
-        samples: which repeat an episode is, by task and seed; names of unknown ones have the seed instead.
+    Paths in rows are relative to `beside`, or whole; `samples` says which repeat an episode is, by task and
+    seed.
     """
 
     def __init__(

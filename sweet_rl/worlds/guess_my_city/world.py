@@ -72,16 +72,9 @@ def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[
 
 
 class GuessMyCityEnv(QuestionGameEnv):
-    """Solved when a question names the city, whatever the answer. An answer that names it is replaced by `REFUSAL`.
-
-    The repaired rules look for whole words, know the city's other names, and do not take
-    a list of cities for a guess; the published ones look for the name anywhere in the text.
-
-    Args:
-        cities: all names of every city that may be hidden (`city_names()`): a question
-            that names two cities is no guess. Without them any question that names the right one is.
-        rules: those of `QuestionGameEnv`.
-    """
+    """Solved when a question names the city, whatever the answer; an answer that names it is replaced by
+    `REFUSAL`. By the repaired rules a question that names two of the `cities` is no guess; the published
+    ones look for the name anywhere in the text."""
 
     _no_answer = REFUSAL
 

@@ -119,15 +119,9 @@ def as_it_is(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How a model that is the oracle of a game is asked.
-
-    Attributes:
-        premise: what the published models were fine-tuned to read before the question, with `{hidden}` for the
-            hidden thing. Nothing stands between it and the question.
-        max_new_tokens: of an answer.
-        template: the packaged prompt for models that follow instructions.
-        suffix: stands behind each question at the published gradio server, with nothing between.
-    """
+    """How a model that is the oracle of a game is asked: what the published ones read before the question,
+    with `{hidden}`; the length of an answer; the packaged prompt of those that follow instructions; what
+    stands behind a question at the published gradio server."""
 
     premise: str
     max_new_tokens: int
@@ -164,13 +158,10 @@ class QuestionTranscript:
 
 
 class QuestionGameEnv:
-    """One game; subclasses say what an answer is and when the game is solved (`_judge`).
+    """One game; subclasses say what an answer is and when it is solved (`_judge`).
 
-    Args:
-        oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
-        max_turns: questions at most. The last one is still answered.
-        read_action: the agent's raw text to its question, for agents that write more than the question
-            (`decode_question`). The dialogue shows the question; the record keeps both.
+    `read_action` finds the question in what the agent wrote: the dialogue shows the question, the record
+    keeps both.
     """
 
     _no_answer: str
@@ -270,11 +261,7 @@ class QuestionGameEnv:
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionOptions(Options):
-    """Options of question games.
-
-    Args:
-        reads_json: the agent writes its question as JSON, as chat models are instructed to.
-    """
+    """Options of question games."""
 
     reads_json: bool = no_flag(False)
 
@@ -287,11 +274,8 @@ def written_question(action: str, options: Options) -> str:
 
 
 class QuestionGame(World):
-    """Subclasses say which game it is.
-
-    Attributes:
-        player: `module:FUNCTION` that makes a scripted agent of a name, the secrets that there are, and settings.
-    """
+    """Subclasses say which game it is; `player` is `module:FUNCTION` that makes a scripted agent of a name,
+    the secrets, and settings."""
 
     max_turns = 20
     options = QuestionOptions

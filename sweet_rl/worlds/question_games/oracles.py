@@ -78,12 +78,8 @@ def open_oracle(
 
 
 class OpenAIOracle:
-    """Asks a model each question by itself, without the dialogue before it, as the published oracles are.
-
-    Args:
-        prompt: one of your own, with `{hidden}` and `{question}`.
-        max_tokens: of an answer; models that think before they speak need more.
-    """
+    """Asks a model each question by itself, as the published oracles are; a prompt of one's own has
+    `{hidden}` and `{question}`."""
 
     def __init__(
         self,
@@ -121,9 +117,7 @@ class OpenAIOracle:
 class Seq2SeqOracle:
     """Answers greedily with the published prompt; calls that wait together become one batch.
 
-    Args:
-        weights: a torch file with the key `model_state_dict`, put over the model's own. It is read as data:
-            a file that would run code is refused.
+    A file of weights (`model_state_dict`) is read as data: one that would run code is refused.
     """
 
     def __init__(

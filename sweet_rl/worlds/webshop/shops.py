@@ -62,11 +62,7 @@ class LocalShop:
 
 
 class HttpShop:
-    """A shop's server: one pool of connections for all episodes, every request tried again if that may help.
-
-    Args:
-        max_connections: connections open at once; a request that waits for one spends its own time.
-    """
+    """A shop's server: one pool of connections for all episodes, every request tried again if that may help."""
 
     def __init__(
         self,

@@ -136,12 +136,11 @@ class Visit:
 
 
 class WebShopEnv:
-    """One visit. The task's row names the shop's session (`"session": "fixed_2000"`).
+    """One visit of the session that the task's row names.
 
-    The first observation is the start page, with the instruction in it; later ones what the shop says to an
-    action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`.
-    As published, the turn limit is noticed one turn too late: an episode cut short has one turn more, which
-    does nothing.
+    The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`. As
+    published, the turn limit is noticed one turn too late: an episode cut short has one turn more, which does
+    nothing.
     """
 
     def __init__(self, shop: Shop, *, max_turns: int = 10, published: bool = False) -> None:
