@@ -11,13 +11,7 @@ from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
-from sweet_rl.worlds.guess_my_city.world import (
-    REFUSAL,
-    GuessMyCityEnv,
-    city_names,
-    guess_my_city_tasks,
-    guesses_city,
-)
+from sweet_rl.worlds.guess_my_city.world import REFUSAL, GuessMyCityEnv, guess_my_city_tasks, guesses_city
 from sweet_rl.worlds.question_games.game import QuestionTranscript, decode_question, words_of
 from sweet_rl.worlds.twenty_questions.world import (
     INVALID_QUESTION,
@@ -34,6 +28,7 @@ from tests.chat.test_formats import RULES, dialogue
 
 OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
 TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]
+CITIES = [row["aliases"] for row in guess_my_city_tasks()]
 BY_NAME = {task.ground_truth: task for task in (*OBJECTS, *TOWNS)}
 
 
@@ -95,7 +90,7 @@ def test_splits_share_nothing_and_miss_nothing(tasks, total, held_out, first, wr
 
 
 def test_no_two_cities_share_a_name():
-    names = [name for city in city_names() for name in city]
+    names = [name for city in CITIES for name in city]
     assert len(names) == len(set(names)) == 91 + 23
 
 
@@ -403,8 +398,8 @@ def test_a_model_that_writes_more_than_the_question():
     ],
 )
 def test_guessing_a_city(town, question, right):
-    assert guesses_city(question, BY_NAME[town].row["aliases"], city_names()) is right
-    (step,) = play(GuessMyCityEnv(Teller("Hm."), cities=city_names()), BY_NAME[town], [question])
+    assert guesses_city(question, BY_NAME[town].row["aliases"], CITIES) is right
+    (step,) = play(GuessMyCityEnv(Teller("Hm."), cities=CITIES), BY_NAME[town], [question])
     assert step.terminated is right
 
 

@@ -52,11 +52,6 @@ def guess_my_city_tasks(split: str = "") -> Rows:
     return split_of(rows, split, "guess-my-city", ("train", "test"))
 
 
-def city_names() -> list[list[str]]:
-    """Every name of every city, one list for each, by which `GuessMyCityEnv` finds guesses."""
-    return [row["aliases"] for row in guess_my_city_tasks()]
-
-
 def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[str]]) -> bool:
     """Whether a question names the city, and no other one that could be meant.
 
@@ -119,7 +114,7 @@ class GuessMyCity(QuestionGame):
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
         """What makes a fresh game."""
-        cities = city_names()
+        cities = [row["aliases"] for row in guess_my_city_tasks()]
         return lambda: GuessMyCityEnv(oracle, cities=cities, **rules)
 
 
