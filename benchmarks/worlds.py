@@ -144,9 +144,9 @@ async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def guess_my_city(_flags: argparse.Namespace) -> AsyncIterator[World]:
     from sweet_rl.mini.cities.oracle import CityOracle
-    from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, city_names
+    from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
 
-    oracle, cities = CityOracle(), city_names()
+    oracle, cities = CityOracle(), [row["aliases"] for row in guess_my_city_tasks()]
     yield World(
         load_tasks("guess-my-city"),
         lambda: GuessMyCityEnv(oracle, cities=cities),
