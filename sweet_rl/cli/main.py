@@ -66,8 +66,8 @@ COMMANDS = {
     "reflect supervised_pretrain": "commands.reflect_train: Reflect-RL: fine-tune the policy or the reflection model on texts.",
     "reflect rl_finetune": "commands.reflect_train: Reflect-RL: train the policy online, beside a frozen model that reflects.",
     "reflect evaluate": "commands.reflect_evaluate: Reflect-RL: measure checkpoints by sampled episodes.",
-    "reflect plot": "commands.reflect_plot: Reflect-RL: draw success, cost and loss of online runs.",
-    "reflect ensemble_logs": "commands.reflect_plot: Reflect-RL: merge the logs of runs that went on from each other.",
+    "reflect plot": "commands.reflect_evaluate: Reflect-RL: draw success, cost and loss of online runs.",
+    "reflect ensemble_logs": "commands.reflect_evaluate: Reflect-RL: merge the logs of runs that went on from each other.",
 }
 """Name of a stage to the module (below `sweet_rl`) of the function of that name, and its summary; `stages` has those of worlds, too."""
 

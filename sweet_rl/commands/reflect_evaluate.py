@@ -1,9 +1,9 @@
-"""Evaluation of checkpoints: success rates with intervals, printed and as JSON."""
+"""Evaluation of checkpoints: success rates with intervals, printed and as JSON; runs as pictures and as one log."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,11 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Options
 from sweet_rl.cli.progress import progress, silence_libraries
-from sweet_rl.cli.stage import recorded
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.reflect_train import reflect_stage, teller, with_tiny_models
-from sweet_rl.errors import EpisodeError, ServiceError, UsageError, no_such
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package, no_such
 from sweet_rl.flags import flag
-from sweet_rl.flags.shared import Compatible, MaxFailed, Overwriting, Quiet, ReportPath, Tasks, WorldName
+from sweet_rl.flags.shared import (
+    Compatible,
+    MaxFailed,
+    OutputDir,
+    Overwriting,
+    Quiet,
+    ReportPath,
+    Tasks,
+    WorldName,
+)
 from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.records import replace_file
 from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
@@ -343,3 +352,111 @@ def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -
             known = set(file.read().splitlines())  # a run that goes on has its episodes of before
             file.writelines(f"{one}\n" for one in lines if one not in known)
     print(f"{line}\nThat is in {folder / 'result.txt'}, every episode in {folder / 'result_episode.txt'}")
+
+
+# -- runs -------------------------------------------------------------------------------------------------
+
+PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotFlags(Output, Overwriting, Compatible):
+    """The flags of this stage."""
+
+    window: int = flag(99, "iterations over which a point is a mean.", at_least=1)
+
+
+@recorded("reflect plot")
+@stage(
+    defaults={"output": "visualization"},
+    helps={
+        "output": "the files' name; .pdf and .png are appended.",
+        "compat": "fixed, or published: its offsets and means, by which a loss that there is not counts as 0.",
+    },
+)
+def plot(flags: PlotFlags, /, *runs: str) -> None:
+    """Draw success rate, cost and loss of runs, those that they went on from included, as PDF and PNG.
+
+    Args:
+        flags: of this stage.
+        runs: folders such as results/003_rl_finetune.
+    """
+    from sweet_rl.online.reflect.runs import ensemble_logs, moving_average
+
+    folders, output = _folders(runs), Path(flags.output).expanduser()
+    targets = [output.with_name(output.name + suffix) for suffix in (".pdf", ".png")]
+    for target in targets:
+        new_file(target, "output", overwrite=flags.overwrite)
+    logs = [ensemble_logs(folder, compat=flags.compat) for folder in folders]
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing_package("matplotlib", "plots", needed_for="reflect plot") from error
+    figure = Figure(figsize=(13, 3.6), dpi=150, layout="constrained")
+    for axes, (key, title) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
+        for label, entries in zip(labels(runs), logs, strict=True):
+            iters, values = [entry["iter"] for entry in entries], [entry[key] for entry in entries]
+            iters, means = moving_average(iters, values, window=flags.window, compat=flags.compat)
+            known = [float("nan") if mean is None else mean for mean in means]
+            axes.plot(iters, known, label=label, linewidth=1.4)
+        axes.set_title(title)
+        axes.set_xlabel("iteration")
+        axes.grid(alpha=0.3)
+    figure.axes[0].legend(fontsize="small")
+    for target in targets:
+        tracking.writes(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target)
+        print(f"The picture is in {target}")
+
+
+def _folders(runs: Sequence[str]) -> list[Path]:
+    if not runs:
+        raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
+    folders = [Path(name).expanduser() for name in runs]
+    for name in runs:
+        tracking.reads("runs", name)
+    return folders
+
+
+def labels(runs: Sequence[str]) -> list[str]:
+    """The folders' own names; of those that share one, the whole path."""
+    names = [Path(run).expanduser().resolve().name for run in runs]
+    return [run if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleLogsFlags(OutputDir, Overwriting, Compatible):
+    """The flags of this stage."""
+
+
+@recorded("reflect ensemble_logs")
+@stage(
+    defaults={"output_dir": "."},
+    helps={
+        "output_dir": "where the files go.",
+        "compat": "fixed, or published: its offsets, by which runs may overlap.",
+    },
+)
+def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
+    """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.
+
+    Iterations of a run that pools n trainer calls (--gradient_accumulation_steps) count 1/n each.
+
+    Args:
+        flags: of this stage.
+        runs: folders such as results/003_rl_finetune.
+    """
+    from sweet_rl.online.reflect.runs import ensemble_logs as merged
+
+    folders = _folders(runs)
+    targets = [Path(flags.output_dir).expanduser() / f"{folder.resolve().name}.json" for folder in folders]
+    if len(set(targets)) < len(targets):
+        raise UsageError("Two of the runs have the same name, and their files would be the same; rename one.")
+    for target in targets:
+        new_file(target, "output_dir", overwrite=flags.overwrite)
+    for folder, target in zip(folders, targets, strict=True):
+        logs = merged(folder, compat=flags.compat)
+        tracking.writes(target)
+        replace_file(target, [json.dumps(logs).encode()])
+        print(f"{len(logs)} iterations are in {target}")

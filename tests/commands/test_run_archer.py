@@ -594,37 +594,10 @@ def test_every_setting_is_explained():
         assert not line or line.startswith("#") or " # " in line, line
 
 
-def test_two_processes_learn_what_one_does(tmp_path):
-    more = ["dtype=float64", "iterations=2"]
-    debug(tmp_path / "one", *more)
+def launched(folder, *more, stop=None):
+    """run_archer in two processes; killed, all at once, when `stop` exists."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     script = [str(ROOT / "scripts/run.py"), "--config-name", "archer_debug"]
-    done = subprocess.run(
-        [*command, *script, *options("archer_debug", tmp_path / "two"), *more],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    one, two = (load_state(tmp_path / name / "checkpoint-2") for name in ("one", "two"))
-    for part in ("model_state_dict", "critic_state_dict", "target_critic_state_dict"):
-        for name, weights in one[part].items():
-            assert (weights - two[part][name]).abs().max() < 1e-6, name
-    games = [
-        [row["dialogue_history"] for _, row in read_rows(tmp_path / name / "trajectories.jsonl")]
-        for name in ("one", "two")
-    ]
-    assert [[turn["content"] for turn in game] for game in games[0]] == [
-        [turn["content"] for turn in game] for game in games[1]
-    ]
-
-
-def launched(folder, *more, stop=None):
-    """run_archer in two processes with a divided policy; killed, all at once, when `stop` exists."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(ROOT / "scripts/run.py"), "--config-name", "archer_debug", "shard_with=fsdp2"]
     process = subprocess.Popen(
         [*command, *script, *options("archer_debug", folder), *more],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -643,13 +616,31 @@ def launched(folder, *more, stop=None):
             process.wait(20)
 
 
+def test_two_processes_learn_what_one_does(tmp_path):
+    more = ["dtype=float64", "iterations=2"]
+    debug(tmp_path / "one", *more)
+    launched(tmp_path / "two", *more)
+    one, two = (load_state(tmp_path / name / "checkpoint-2") for name in ("one", "two"))
+    for part in ("model_state_dict", "critic_state_dict", "target_critic_state_dict"):
+        for name, weights in one[part].items():
+            assert (weights - two[part][name]).abs().max() < 1e-6, name
+    games = [
+        [
+            [turn["content"] for turn in row["dialogue_history"]]
+            for _, row in read_rows(tmp_path / name / "trajectories.jsonl")
+        ]
+        for name in ("one", "two")
+    ]
+    assert games[0] == games[1]
+
+
 def test_a_divided_policy_learns_what_a_whole_one_does_and_goes_on_in_any_number(tmp_path):
     exact = ["dtype=float64", "use_baseline=true", "iterations=3"]
     debug(tmp_path / "one", *exact)
-    launched(tmp_path / "two", *exact, "epochs=2", stop=tmp_path / "two" / "checkpoint-1")
+    launched(tmp_path / "two", *exact, "shard_with=fsdp2", "epochs=2", stop=tmp_path / "two" / "checkpoint-1")
     assert not (tmp_path / "two" / "final").exists()
     shutil.copytree(tmp_path / "two", tmp_path / "then_one")
-    launched(tmp_path / "two", *exact)
+    launched(tmp_path / "two", *exact, "shard_with=fsdp2")
     debug(tmp_path / "then_one", *exact)
     one, *others = (load_state(tmp_path / name / "checkpoint-3") for name in ("one", "two", "then_one"))
     for other in others:
@@ -666,8 +657,3 @@ def test_a_divided_policy_learns_what_a_whole_one_does_and_goes_on_in_any_number
         assert (tmp_path / "two/final" / name).stat().st_size == (
             tmp_path / "one/final" / name
         ).stat().st_size
-
-
-def test_a_divided_policy_needs_several_processes(tmp_path):
-    with pytest.raises(UsageError, match="this is the only one"):
-        debug(tmp_path, "shard_with=fsdp2")

@@ -8,7 +8,7 @@ import yaml
 
 from sweet_rl.cli import help_text, load
 from sweet_rl.cli.parse import read
-from sweet_rl.commands.reflect_plot import labels
+from sweet_rl.commands.reflect_evaluate import labels
 from sweet_rl.commands.reflect_train import own_flags, reflect_stage
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flags_of
