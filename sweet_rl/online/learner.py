@@ -63,6 +63,9 @@ class Learner:
         self.settings, self.policy, self._format = settings, policy, chat_format
         self._say: Say = say or (lambda _phase, _done, _total: None)
         self._updates = 0
+        self.learns_words = settings.agent_type != "chai"
+        if not self.learns_words:
+            policy.model.requires_grad_(requires_grad=False)
         first_pass(policy)
         self._modules = nn.ModuleDict({"model": policy.model})
         if policy.value_head is not None:
@@ -70,7 +73,6 @@ class Learner:
         broadcast_parameters([self._modules])
         names = [field.name for field in fields(StepSettings) if field.init]
         self.steps = StepSettings(**{name: getattr(settings, name) for name in names})
-        self.learns_words = settings.agent_type != "chai"  # CHAI's policy is frozen
         if critic is not None:
             broadcast_parameters([critic])
             self.critic, self.target = critic, copied(critic)
