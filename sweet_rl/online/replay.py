@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -149,12 +150,8 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
 
 def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]:
     """The return from each step on, discounted: sum over k of gamma^k r_(t+k)."""
-    returns: list[float] = []
-    coming = 0.0
-    for reward in reversed(rewards):
-        coming = reward + gamma * coming
-        returns.append(coming)
-    return returns[::-1]
+    found = accumulate(reversed(rewards), lambda coming, reward: reward + gamma * coming, initial=0.0)
+    return [*found][:0:-1]
 
 
 class Ring(ABC, Generic[Item]):

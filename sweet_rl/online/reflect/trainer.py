@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -374,12 +375,8 @@ def q_values(costs: Sequence[float], entropies: Sequence[float], entropy_coef: f
 
     Q_t = sum over u >= t of (cost_u - entropy_coef x entropy_u). Entropy is a constant here: no gradient.
     """
-    found: list[float] = []
-    to_come = 0.0
-    for cost, entropy in zip(reversed(costs), reversed(entropies), strict=True):
-        to_come += cost - entropy_coef * entropy
-        found.append(to_come)
-    return found[::-1]
+    steps = zip(reversed(costs), reversed(entropies), strict=True)
+    return [*accumulate(cost - entropy_coef * entropy for cost, entropy in steps)][::-1]
 
 
 def policy_gradient_loss(logps_S: Tensor, advantages_S: Tensor) -> Tensor:
