@@ -145,12 +145,12 @@ def test_what_was_played_is_on_disk_and_not_in_memory(tmp_path):
     learner.on_update = look
     tracemalloc.start()
     try:
-        play(tmp_path, learner, iterations=9, rollout_size=40, capacity=50, eval_freq=100)
+        play(tmp_path, learner, iterations=6, rollout_size=30, capacity=50, eval_freq=100)
     finally:
         tracemalloc.stop()
-    a_game = (seen[-1] - seen[2]) / (40 * (len(seen) - 3))
+    a_game = (seen[-1] - seen[2]) / (30 * (len(seen) - 3))
     assert a_game < 500
-    assert (tmp_path / "trajectories.jsonl").stat().st_size / 360 > 2000
+    assert (tmp_path / "trajectories.jsonl").stat().st_size / 180 > 2000
 
 
 def test_a_run_that_goes_on_reads_its_games_from_the_file(tmp_path):
