@@ -76,8 +76,10 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
         overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
     """
     name = flags.config_name or str(world_of(first_for("archer")).archer.config)
-    act = list_settings if flags.settings else run
-    act(name, overrides, flags.config_dir)
+    if flags.settings:
+        print(described(load_config(name, overrides, flags.config_dir)))
+    else:
+        run(name, overrides, flags.config_dir)
 
 
 TINY = "tiny"  # models that are made here, from the seed
@@ -102,11 +104,6 @@ _ONLY: Final = {
 _READS: Final = "tasks eval_tasks policy_lm critic_lm checkpoint_path env_load_path agent_prompt_path".split()
 # Templates by name: a world's for models that follow instructions, and a policy's tokenizer's for dialogues.
 OWN_TEMPLATE, CHAT_TEMPLATE = "own", "chat"
-
-
-def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> None:
-    """Print every setting, its value, and what it means."""
-    print(described(load_config(name, overrides, folder)))
 
 
 def run(

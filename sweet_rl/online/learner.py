@@ -215,9 +215,9 @@ def actor_step(
 ) -> dict[str, float]:
     """One step of REINFORCE: this process's observations and utterances, and what they gain."""
     advantages_S = weights_S = advantages_S.to(policy.device, policy.dtype)
-    if settings.normalize_advantages:
+    if settings.normalize_advantages and len(rows) > 1:  # over all rows of the step; one alone keeps its own
         all_R = of_all_rows([advantages_S], len(rows), policy.model)[0]
-        weights_S = losses.normalized(all_R)[own_rows(len(rows))]
+        weights_S = ((all_R - all_R.mean()) / (all_R.std() + 1e-8))[own_rows(len(rows))]
     width = policy.max_new_tokens if policy.value_head is not None else 0
 
     def columns(numbers: list[int], scores: TokenScores) -> Tensor:

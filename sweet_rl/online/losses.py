@@ -63,13 +63,6 @@ def advantages(values: CriticValues) -> Tensor:
     return torch.minimum(values.q1_B, values.q2_B) - torch.minimum(values.v1_B, values.v2_B)
 
 
-def normalized(advantages_R: Tensor) -> Tensor:
-    """Advantages of all rows of a step with mean 0 and deviation 1, as [R]; one row alone keeps its own."""
-    if len(advantages_R) < 2:
-        return advantages_R
-    return (advantages_R - advantages_R.mean()) / (advantages_R.std() + 1e-8)
-
-
 class BaselineLosses(NamedTuple):
     """With a value for each token: losses by row, each as [B], and the rest of the advantage [B, T]."""
 

@@ -501,11 +501,13 @@ def test_a_configuration_of_ones_own_builds_on_the_packaged_ones(tmp_path):
 
 
 def test_settings_are_listed_with_their_meaning(capsys):
-    archer.list_settings("archer_20q", ["gamma=0.5"], None)
+    run_archer("gamma=0.5", config_name="archer_20q", settings=True)
     listed = capsys.readouterr().out
     assert "gamma=0.5" in listed
     assert "(published) how far the target critic moves" in listed
-    archer.list_settings("archer_debug", ["world=dangerous_taxi", "max_turns=9", "with_prompt=true"], None)
+    run_archer(
+        "world=dangerous_taxi", "max_turns=9", "with_prompt=true", config_name="archer_debug", settings=True
+    )
     assert "dangerous_taxi\n  with_prompt=True\n  with_history=False" in capsys.readouterr().out
 
 
