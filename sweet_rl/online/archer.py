@@ -16,7 +16,7 @@ import random
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -116,13 +116,6 @@ class FilteredBCLearner(Learner):
         return losses.means(infos)
 
 
-class Sampled(NamedTuple):
-    """A turn as it was before the update: its tokens' log-probabilities and values, each as [T]."""
-
-    logps_T: Tensor
-    values_T: Tensor
-
-
 class OnPolicyLearner(Learner):
     """PPO, or REINFORCE: `actor_epochs` steps on the turns of the newest iteration, drawn with replacement.
 
@@ -162,18 +155,17 @@ class OnPolicyLearner(Learner):
         return losses.means(infos)
 
     @torch.no_grad()
-    def _before(self, rows: Sequence[Transition]) -> dict[int, Sampled]:
-        """Every turn that is drawn, once, by its identity."""
+    def _before(self, rows: Sequence[Transition]) -> dict[int, tuple[Tensor, Tensor]]:
+        """Log-probabilities and values [T] of every turn that is drawn, by its identity."""
         distinct = list({id(row): row for row in rows}.values())
         observations, said = spoken(self.policy, distinct)
-        found: dict[int, Sampled] = {}
+        found = {}
         for numbers in self.policy.batches(observations, said):
             scores = self.policy.scores([observations[n] for n in numbers], [said[n] for n in numbers])
             values_BT = _known(scores.values_BT)
             for place, number in enumerate(numbers):
                 length = int(scores.mask_BT[place].sum())
-                one = Sampled(scores.logps_BT[place, :length], values_BT[place, :length])
-                found[id(distinct[number])] = one
+                found[id(distinct[number])] = scores.logps_BT[place, :length], values_BT[place, :length]
         return found
 
 
@@ -181,7 +173,7 @@ def clipped_step(
     policy: TokenPolicy,
     optimizer: torch.optim.Optimizer,
     rows: Sequence[Transition],
-    before: dict[int, Sampled],
+    before: dict[int, tuple[Tensor, Tensor]],
     clip_range: float,
     settings: StepSettings,
 ) -> dict[str, float]:
@@ -189,7 +181,7 @@ def clipped_step(
     mine = [rows[number] for number in own_rows(len(rows))]
     mean, deviation = 0.0, 1.0
     if settings.normalize_advantages:
-        known = torch.cat([row.mc_return - before[id(row)].values_T for row in rows])
+        known = torch.cat([row.mc_return - before[id(row)][1] for row in rows])
         if len(known) > 1:  # one token alone keeps its advantage
             mean, deviation = known.mean().item(), known.std().item() + 1e-8
 

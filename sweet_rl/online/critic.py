@@ -15,7 +15,7 @@ import inspect
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -40,17 +40,11 @@ Pooling = Literal["pooler", "first", "last", "mean"]
 _WORTH = {"cpu": 256, "cuda": 4096}
 
 
-class Distinct(NamedTuple):
+def distinct(texts: Sequence[str]) -> tuple[list[str], list[int]]:
     """Unique texts in the order of their first appearance, and the index among them of each requested text."""
-
-    texts: list[str]
-    places: list[int]
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> Distinct:
-        numbers: dict[str, int] = {}
-        places = [numbers.setdefault(text, len(numbers)) for text in texts]
-        return cls(list(numbers), places)
+    numbers: dict[str, int] = {}
+    places = [numbers.setdefault(text, len(numbers)) for text in texts]
+    return list(numbers), places
 
 
 class TextEncoder:
@@ -177,9 +171,9 @@ class DoubleCritic(nn.Module):
 
     def encode(self, texts: Sequence[str], max_tokens: int = 4096) -> Tensor:
         """Vectors of texts, each distinct one encoded once, as [N, H]."""
-        distinct = Distinct.of(texts)
-        features = self.encoder(distinct.texts, max_tokens)
-        return features[torch.tensor(distinct.places, device=features.device)]
+        once, places = distinct(texts)
+        features = self.encoder(once, max_tokens)
+        return features[torch.tensor(places, device=features.device)]
 
     def q(self, states_BH: Tensor, actions_BH: Tensor) -> tuple[Tensor, Tensor]:
         """Q1 and Q2 of encoded observations and actions, each as [B]."""
@@ -263,11 +257,11 @@ def critic_step(
     weight = next(critic.parameters())
     table = torch.zeros(8, len(mine), device=weight.device, dtype=weight.dtype)  # values, then errors
     if mine:
-        actions = Distinct.of([row.action for row in mine])
-        held = HeldFeatures(critic.encoder, actions.texts, settings.max_tokens_per_batch)
+        actions, places = distinct([row.action for row in mine])
+        held = HeldFeatures(critic.encoder, actions, settings.max_tokens_per_batch)
         for numbers in row_batches(critic.encoder, mine, settings.max_tokens_per_batch):
             states = critic.encode([mine[n].observation for n in numbers], settings.max_tokens_per_batch)
-            spoken = held.features[torch.tensor([actions.places[n] for n in numbers], device=weight.device)]
+            spoken = held.features[torch.tensor([places[n] for n in numbers], device=weight.device)]
             values: CriticValues = critic(states, spoken)
             errors = losses.critic_losses(values, CriticTargets(*(tensor[numbers] for tensor in targets)))
             torch.autograd.backward(torch.stack(errors).sum() / settings.batch_size)
@@ -348,9 +342,9 @@ class HeldFeatures:
 
 def row_batches(encoder: TextEncoder, rows: Sequence[Transition], max_tokens: int) -> Iterator[list[int]]:
     """Numbers of rows in micro-batches; rows with the same observation stay together, lengths are similar."""
-    observations = Distinct.of([row.observation for row in rows])
-    members: list[list[int]] = [[] for _ in observations.texts]
-    for number, place in enumerate(observations.places):
+    observations, places = distinct([row.observation for row in rows])
+    members: list[list[int]] = [[] for _ in observations]
+    for number, place in enumerate(places):
         members[place].append(number)
-    for batch in encoder.batches(observations.texts, max_tokens):
+    for batch in encoder.batches(observations, max_tokens):
         yield [number for place in batch for number in members[place]]

@@ -225,10 +225,12 @@ def actor_step(
         if scores.values_BT is None:
             losses_B = -scores.logps_B * weights_S[numbers]
             return torch.stack([losses_B, torch.zeros_like(losses_B), *known])
-        found = losses.baseline_losses(scores.logps_BT, scores.values_BT, scores.mask_BT, weights_S[numbers])
+        policy_B, value_B, _ = losses.baseline_losses(
+            scores.logps_BT, scores.values_BT, scores.mask_BT, weights_S[numbers]
+        )
         padding = (0, width - scores.mask_BT.shape[1])
         tokens = [nn.functional.pad(one, padding).T for one in (scores.values_BT.detach(), scores.mask_BT)]
-        return torch.cat([torch.stack([found.policy_B, found.value_B, *known]), *tokens])
+        return torch.cat([torch.stack([policy_B, value_B, *known]), *tokens])
 
     table = policy_step(policy, optimizer, turns, rows, settings, 4 + 2 * width, columns)
     infos = []

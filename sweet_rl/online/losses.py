@@ -63,18 +63,10 @@ def advantages(values: CriticValues) -> Tensor:
     return torch.minimum(values.q1_B, values.q2_B) - torch.minimum(values.v1_B, values.v2_B)
 
 
-class BaselineLosses(NamedTuple):
-    """With a value for each token: losses by row, each as [B], and the rest of the advantage [B, T]."""
-
-    policy_B: Tensor
-    value_B: Tensor
-    residuals_BT: Tensor
-
-
 def baseline_losses(
     logps_BT: Tensor, values_BT: Tensor, mask_BT: Tensor, advantages_B: Tensor, *, over_padding: bool = False
-) -> BaselineLosses:
-    """REINFORCE token by token with a learnt baseline.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """REINFORCE token by token with a learnt baseline: losses of policy and values, as [B], and what is left of advantages [B, T].
 
     `over_padding` is the published mean of squared errors, over all T places, which depends on the longest
     utterance of the batch. Repaired: over the row's own tokens.
@@ -84,7 +76,7 @@ def baseline_losses(
     squares_B = ((residuals_BT * mask_BT) ** 2).sum(dim=1)
     counts_B = mask_BT.sum(dim=1).clamp(min=1)
     value_B = squares_B / (mask_BT.shape[1] if over_padding else counts_B)
-    return BaselineLosses(policy_B, value_B, residuals_BT)
+    return policy_B, value_B, residuals_BT
 
 
 def clipped_losses(

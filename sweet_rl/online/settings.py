@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
@@ -24,8 +24,6 @@ PUBLISHED_TOP_K = 50  # Of so many likeliest tokens one is sampled, as published
 ShardWith = Literal["fsdp2"]  # What divides a policy over processes
 
 DTypeName = Literal["auto", "float32", "bfloat16", "float64"]
-
-AGENT_TYPES: tuple[str, ...] = get_args(AgentType)
 
 
 @dataclass(frozen=True)

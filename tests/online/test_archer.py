@@ -20,7 +20,7 @@ from sweet_rl.online.archer import LEARNERS, make_learner
 from sweet_rl.online.models import load_actor, load_weights
 from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.replay import ReplayBuffer, transitions
-from sweet_rl.online.settings import AGENT_TYPES, ON_POLICY, ArcherSettings
+from sweet_rl.online.settings import ON_POLICY, ArcherSettings
 from sweet_rl.policies.weights import device_of
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import Message, Observation
@@ -45,7 +45,7 @@ TINY = ArcherSettings(
     lm_lr=1e-3,
     seed=5,
 )
-KINDS = [kind for kind in AGENT_TYPES if kind != "archer_llm"]  # which is ArCHer
+KINDS = [kind for kind in LEARNERS if kind != "archer_llm"]  # which is ArCHer
 WITHOUT_CRITIC = ("online_filteredbc", "ppo", "reinforce")
 CRITIC_KEYS = {f"{name}.loss" for name in ("q1", "q2", "v1", "v2")} | {
     f"{name}.{key}"
@@ -392,8 +392,8 @@ def turn_of(learner):
 
 @pytest.mark.parametrize(
     ("kind", "compat"),
-    [(kind, "fixed") for kind in AGENT_TYPES]
-    + [(kind, "published") for kind in AGENT_TYPES if kind not in ON_POLICY],
+    [(kind, "fixed") for kind in LEARNERS]
+    + [(kind, "published") for kind in LEARNERS if kind not in ON_POLICY],
 )
 def test_every_learner_plays_learns_and_goes_on(folders, tmp_path, kind, compat):
     settings = settings_of(folders, agent_type=kind, compat=compat)

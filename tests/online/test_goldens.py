@@ -159,16 +159,18 @@ def test_7_token_baseline(goldens):
     logps = torch.tensor(given["token_log_prob_masked"], dtype=torch.float64, requires_grad=True)
     values = torch.tensor(given["values"], dtype=torch.float64, requires_grad=True)
     mask, advantages = (torch.tensor(given[key], dtype=torch.float64) for key in ("mask", "advantage"))
-    found = losses.baseline_losses(logps, values, mask, advantages, over_padding=True)
+    policy_B, value_B, residuals_BT = losses.baseline_losses(
+        logps, values, mask, advantages, over_padding=True
+    )
     info = losses.actor_metrics(
-        found.policy_B,
+        policy_B,
         advantages[:, None].expand_as(values),  # its statistics are over tokens, too
-        value_losses_B=found.value_B,
+        value_losses_B=value_B,
         values=values,
-        residuals=found.residuals_BT,
+        residuals=residuals_BT,
     )
     assert info == pytest.approx(expected["info"], **EXACT)
-    (found.policy_B.mean() + found.value_B.mean()).backward()
+    (policy_B.mean() + value_B.mean()).backward()
     close(values.grad, expected["grad_values"])
     close(logps.grad, expected["grad_log_prob"])
 
