@@ -162,10 +162,12 @@ class OnPolicyLearner(Learner):
         found = {}
         for numbers in self.policy.batches(observations, said):
             scores = self.policy.scores([observations[n] for n in numbers], [said[n] for n in numbers])
-            values_BT = _known(scores.values_BT)
             for place, number in enumerate(numbers):
                 length = int(scores.mask_BT[place].sum())
-                found[id(distinct[number])] = scores.logps_BT[place, :length], values_BT[place, :length]
+                found[id(distinct[number])] = (
+                    scores.logps_BT[place, :length],
+                    scores.values_BT[place, :length],
+                )
         return found
 
 
@@ -197,7 +199,7 @@ def clipped_step(
             scores.logps_BT, old_logps_BT, weights_BT, scores.mask_BT, clip_range
         )
         counts_B = scores.mask_BT.sum(dim=1)
-        errors_BT = (returns_B1 - _known(scores.values_BT)) ** 2 * scores.mask_BT
+        errors_BT = (returns_B1 - scores.values_BT) ** 2 * scores.mask_BT
         return torch.stack(
             [policy_B, errors_BT.sum(dim=1) / counts_B, (residuals_BT * scores.mask_BT).sum(dim=1) / counts_B]
         )
@@ -207,12 +209,6 @@ def clipped_step(
         losses.actor_metrics(policy_B, advantages_B, value_losses_B=value_B)
         for policy_B, value_B, advantages_B in torch.split(table, settings.batch_size, dim=1)
     )
-
-
-def _known(values_BT: Tensor | None) -> Tensor:
-    if values_BT is None:
-        raise RuntimeError("PPO's policy has a value head")
-    return values_BT
 
 
 LEARNERS: Final[dict[str, type[Learner]]] = {

@@ -222,7 +222,7 @@ def actor_step(
 
     def columns(numbers: list[int], scores: TokenScores) -> Tensor:
         known = [advantages_S[numbers], weights_S[numbers]]
-        if scores.values_BT is None:
+        if policy.value_head is None:
             losses_B = -scores.logps_B * weights_S[numbers]
             return torch.stack([losses_B, torch.zeros_like(losses_B), *known])
         policy_B, value_B, _ = losses.baseline_losses(
@@ -302,5 +302,5 @@ def shared_passes(
         yield batch, policy.scores([observations[n] for n in batch], [utterances[n] for n in batch])
     for _ in range(passes - len(batches)):
         scores = policy.scores(["a"], [policy.utterance("a", "a")])
-        found = [scores.logps_BT, *([scores.values_BT] if scores.values_BT is not None else [])]
+        found = [scores.logps_BT, *([scores.values_BT] if policy.value_head is not None else [])]
         torch.autograd.backward(found, [torch.zeros_like(one) for one in found])

@@ -115,11 +115,11 @@ class Prompt(NamedTuple):
 
 
 class TokenScores(NamedTuple):
-    """Log-probabilities of utterances' tokens, padded with 0; the baseline's values where there is one."""
+    """Log-probabilities of utterances' tokens, padded with 0; the baseline's values, 0 where there is none."""
 
     logps_BT: Tensor
     mask_BT: Tensor
-    values_BT: Tensor | None
+    values_BT: Tensor
 
     @property
     def logps_B(self) -> Tensor:
@@ -342,11 +342,11 @@ class TokenPolicy:
         where_BT = torch.tensor([[*at, *[0] * (width - len(at))] for at in places], device=self.device)
         mask_BT = torch.tensor([[1.0] * len(at) + [0.0] * (width - len(at)) for at in places])
         mask_BT = mask_BT.to(self.device)
-        values_BT = None
-        if self.value_head is not None:
-            hidden_KH = seen[-1].flatten(0, 1)[question["predictors_K"]].detach().to(self.dtype)
-            values_BT = self.value_head(hidden_KH)[:, 0][where_BT]
-        return TokenScores(logps_K[where_BT].where(mask_BT > 0, 0.0), mask_BT, values_BT)
+        logps_BT = logps_K[where_BT].where(mask_BT > 0, 0.0)
+        if self.value_head is None:
+            return TokenScores(logps_BT, mask_BT, torch.zeros_like(logps_BT))
+        hidden_KH = seen[-1].flatten(0, 1)[question["predictors_K"]].detach().to(self.dtype)
+        return TokenScores(logps_BT, mask_BT, self.value_head(hidden_KH)[:, 0][where_BT])
 
     def _logprobs_of(self, logits_KV: Tensor, tokens_K: Tensor) -> Tensor:
         """Under temperature and top-k; a token that was sampled is among the k whatever rounding says."""
