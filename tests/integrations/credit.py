@@ -1,19 +1,12 @@
-"""Dialogues by their sampled tokens, and a tiny critic, for other people's trainers."""
+"""Dialogues by their sampled tokens, for other people's trainers."""
 
 from sweet_rl.records import task_from_row
 from sweet_rl.types import AgentTurn, FinishReason, Message, Trajectory
 from tests.conftest import ROOT
 from tests.docs.test_tutorials import blocks
-from tests.tiny_models import save_tiny_llama, tiny_tokenizer
+from tests.tiny_models import tiny_tokenizer
 
 SAID = ("What should it return?", "A list.", "Which numbers?", "An empty list counts.")
-
-
-def models(folder):
-    """A critic, a reference and a policy in folders; the weights of the last two are the same."""
-    for name, seed in (("critic", 1), ("reference", 0), ("policy", 0)):
-        save_tiny_llama(folder / name, seed=seed)
-    return folder
 
 
 def sampled(messages, text, tokenizer, *, cut=False):
@@ -52,6 +45,11 @@ def episodes(tasks=2, repeats=2):
 
 def hidden(some):
     return [one.task.ground_truth for one in some]
+
+
+def changed(rows, factor):
+    """Rows whose credit has become something else."""
+    return [row | {"credit": [factor(value) for value in row["credit"]]} for row in rows]
 
 
 def shown(title):

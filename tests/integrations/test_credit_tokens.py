@@ -5,22 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-import sweet_rl
 from sweet_rl.commands.credit import credit
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export import export_credit
-from sweet_rl.integrations.tokens import agent_turns, centred, credited_rows, on_tokens, runs, token_rows
+from sweet_rl.integrations.tokens import agent_turns, centred, on_tokens, runs, token_rows
 from sweet_rl.preferences.ranking import encoding_by
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.types import AgentTurn
 from tests.commands.test_step_stages import rows_of
-from tests.integrations.credit import episode, episodes, hidden, models
+from tests.integrations.credit import episode, episodes, hidden
 from tests.tiny_models import save_tiny_gpt2, tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -50,9 +44,8 @@ def test_a_prompt_that_does_not_begin_with_what_was_said_begins_a_row():
     assert tuple(rows[1].response_ids) == last.token_ids
 
 
-def test_a_critic_reads_in_tokens_what_it_reads_in_dialogues(folder):
+def test_a_critic_reads_in_tokens_what_it_reads_in_dialogues(critic):
     some, tokenizer = episodes(), tiny_tokenizer()
-    critic = sweet_rl.Critic(folder / "critic", reference_model=folder / "reference")
     encoding = encoding_by(tokenizer)
     rows = [token_rows(one, tokenizer)[0] for one in some]
     taken = [agent_turns(row.prompt_ids, row.response_ids, row.mask, encoding) for row in rows]
@@ -78,7 +71,7 @@ def test_tokens_that_are_missing_or_anothers_are_refused(turn, words):
         token_rows(replace(one, dialogue_history=(first, turn(said), *rest)), tiny_tokenizer())
 
 
-def test_a_special_token_within_a_turn_is_its_own(folder):
+def test_a_special_token_within_a_turn_is_its_own():
     tokenizer, one = tiny_tokenizer(), episode(0, 0)
     first, said, *_ = one.dialogue_history
     odd = (said.token_ids[0], tokenizer.convert_tokens_to_ids("<|header|>"), *said.token_ids[1:])
@@ -103,7 +96,7 @@ def test_credit_is_compared_within_a_task():
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_a_file_of_credit_becomes_columns(folder, tmp_path, capsys, ending):
+def test_a_file_of_credit_becomes_columns(folder, rows, tmp_path, capsys, ending):
     if ending == "parquet":
         pytest.importorskip("datasets", reason="needs the extra `datasets`")
     some = episodes()
@@ -113,22 +106,16 @@ def test_a_file_of_credit_becomes_columns(folder, tmp_path, capsys, ending):
     credit(tmp_path / "run.jsonl", output_path=scores, **flags, quiet=True)
     export_credit(tmp_path / "run.jsonl", scores, output, tokenizer=str(folder / "policy"))
     assert "8 turns of 4 dialogues are in" in capsys.readouterr().out
-    critic = sweet_rl.Critic(folder / "critic", reference_model=folder / "reference")
-    values = critic.credit_many(hidden(some), [one.dialogue_history for one in some])
-    wanted = credited_rows(some, values, tiny_tokenizer())
     if ending == "jsonl":
         found = rows_of(output)
     else:
         from datasets import Dataset
 
         found = Dataset.from_parquet(str(output), cache_dir=str(tmp_path)).to_list()
-    assert [row["credit"] for row in found] == [pytest.approx(row["credit"], abs=1e-5) for row in wanted]
-    assert [row["advantages"] for row in found] == [
-        pytest.approx(row["advantages"], abs=1e-5) for row in wanted
-    ]
-    assert [(row["task_id"], row["sample_index"], row["env_mask"]) for row in found] == [
-        (row["task_id"], row["sample_index"], row["env_mask"]) for row in wanted
-    ]
+    for row, wanted in zip(found, rows, strict=True):
+        for name in ("credit", "advantages"):
+            assert row[name] == pytest.approx(wanted[name], abs=1e-5)
+        assert all(row[name] == wanted[name] for name in ("task_id", "sample_index", "env_mask"))
     for task in ("t0", "t1"):  # each turn once, less the mean of the task's
         first = [
             row["advantages"][at]

@@ -4,9 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import sweet_rl
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import episodes, hidden, models, shown
+from tests.integrations.credit import changed, episodes, hidden, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("trl", reason="needs the extra `trl`")
@@ -16,29 +15,11 @@ import trl
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sweet_rl.integrations.tokens import agent_turns, credited_rows, runs, token_rows
+from sweet_rl.integrations.tokens import agent_turns, runs, token_rows
 from sweet_rl.integrations.trl import CreditReward, Replay, TurnCreditTrainer
 from sweet_rl.preferences.ranking import encoding_by
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # of what TRL still does
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def critic(folder):
-    return sweet_rl.Critic(folder / "critic", reference_model=folder / "reference")
-
-
-@pytest.fixture(scope="module")
-def rows(critic):
-    some = episodes()
-    return credited_rows(
-        some, critic.credit_many(hidden(some), [one.dialogue_history for one in some]), tiny_tokenizer()
-    )
 
 
 SETTINGS = {
@@ -79,10 +60,6 @@ def replayed(rows, folder, output, **more):
     before = [value.detach().clone() for value in trainer.model.parameters()]
     trainer.train()
     return trainer, [new.detach() - old for new, old in zip(trainer.model.parameters(), before, strict=True)]
-
-
-def changed(rows, factor):
-    return [row | {"credit": [factor(value) for value in row["credit"]]} for row in rows]
 
 
 def logprob(model, row, turn):

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-import sweet_rl
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import episodes, models, shown
+from tests.integrations.credit import episodes, hidden, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
@@ -18,12 +17,6 @@ from sweet_rl.errors import UsageError
 from sweet_rl.integrations.tokens import centred, token_rows
 from sweet_rl.integrations.verifiers import credit_run
 from sweet_rl.types import AgentTurn
-
-
-@pytest.fixture(scope="module")
-def critic(tmp_path_factory):
-    folder = models(tmp_path_factory.mktemp("models"))
-    return sweet_rl.Critic(folder / "critic", reference_model=folder / "reference")
 
 
 def trace(episode, **differs):
@@ -85,9 +78,7 @@ def read(critic, tmp_path):
 
 def test_every_sampled_token_has_the_credit_of_its_turn(read, critic):
     some = episodes()
-    values = critic.credit_many(
-        [one.task.ground_truth for one in some], [one.dialogue_history for one in some]
-    )
+    values = critic.credit_many(hidden(some), [one.dialogue_history for one in some])
     wanted = centred(values, [one.task.task_id for one in some])
     for trace, own, less in zip(read, values, wanted, strict=True):
         assert trace.info["turn_credit"] == {"credit": pytest.approx(own, abs=1e-4)} | critic.facts
@@ -145,15 +136,13 @@ def test_a_message_that_two_branches_share_is_credited_once(critic, tmp_path):
     assert [len(set(node.advantages)) for node in found.nodes if node.sampled] == [1, 1, 1]
 
 
-def test_what_the_page_shows_is_the_same(read, critic, tmp_path):
+def test_what_the_page_shows_is_the_same(read, folder, tmp_path):
     some = episodes()
     replace_rows(tmp_path / "tasks.jsonl", [dict(one.task.row) for one in some[::2]])
-    folder = saved(tmp_path / "again", map(trace, some))
-    names = [str(tmp_path / name) for name in ("critic", "reference")]
-    models(tmp_path)
-    assert (
-        shown("traces.py")["credit"](folder, tmp_path / "other", *names, str(tmp_path / "tasks.jsonl")) == 4
-    )
+    run = saved(tmp_path / "again", map(trace, some))
+    names = [str(folder / name) for name in ("critic", "reference")]
+    count = shown("traces.py")["credit"](run, tmp_path / "other", *names, str(tmp_path / "tasks.jsonl"))
+    assert count == 4
     found = [one for episode in read_episodes(tmp_path / "other", WireTrace) for one in episode.traces]
     assert [node.advantages for one in found for node in one.nodes] == [
         node.advantages and pytest.approx(node.advantages, abs=2e-4) for one in read for node in one.nodes

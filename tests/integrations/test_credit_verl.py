@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-import sweet_rl
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import episodes, hidden, models, shown
+from tests.integrations.credit import changed, episodes, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("verl", reason="needs the extra `verl`")
@@ -18,37 +17,14 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 from verl.utils.torch_functional import logprobs_from_logits
 from verl.workers.config import ActorConfig
 
-from sweet_rl.integrations.tokens import credited_rows, runs
+from sweet_rl.integrations.tokens import runs
 from sweet_rl.integrations.verl_credit import batch_of, credited, scored
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # of what verl still does
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def critic(folder):
-    return sweet_rl.Critic(folder / "critic", reference_model=folder / "reference")
-
-
-@pytest.fixture(scope="module")
-def rows(critic):
-    some = episodes()
-    some[1] = episodes(1, 2)[1]
-    return credited_rows(
-        some, critic.credit_many(hidden(some), [one.dialogue_history for one in some]), tiny_tokenizer()
-    )
-
-
 def batch(rows):
     return batch_of(rows, pad_id=tiny_tokenizer().eos_token_id)
-
-
-def changed(rows, factor):
-    return [row | {"credit": [factor(value) for value in row["credit"]]} for row in rows]
 
 
 def logprobs(model, data):
