@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -68,23 +69,12 @@ def data(study: Study) -> Chain:
 
 
 def _tasks(study: Study) -> Chain:
-    return tuple(
-        call(
-            "generate_tasks",
-            (tasks := study.path(f"{name}.jsonl")),
-            (str(tasks),),
-            {
-                "source": f"mini:{study.world}:{split}",
-                "num_tasks": number,
-                "seed": study.seed,
-                "overwrite": True,
-            },
-        )
-        for name, split, number in (
-            ("train", "train", study.train_tasks),
-            ("test", study.test_split, study.test_tasks),
-        )
-    )
+    steps, splits = [], {"train": ("train", study.train_tasks), "test": (study.test_split, study.test_tasks)}
+    for name, (split, number) in splits.items():
+        tasks, fixed = study.path(f"{name}.jsonl"), {"seed": study.seed, "overwrite": True}
+        flags = {"source": f"mini:{study.world}:{split}", "num_tasks": number, **fixed}
+        steps.append(call("generate_tasks", tasks, (str(tasks),), flags))
+    return tuple(steps)
 
 
 def _offline(study: Study) -> Chain:
@@ -114,20 +104,12 @@ def first_round(study: Study) -> list[Chain]:
 def second_round(study: Study) -> list[Chain]:
     """The policies of each way of SWEET-RL; the longest first."""
     ways = sorted((way for way in SWEETS if way.name in study.ways), key=lambda way: way.given != "wrong")
-    return [
-        *([two_rounds(study)] if TWO_ROUNDS in study.ways else []),
-        *(sweet(study, way) for way in ways),
-        *(
-            _measure(
-                study,
-                chosen_by(critic, turns),
-                study.agent,
-                {"agent_best_of_n": turns, "critic": study.critic(critic), "critic_sees": sees},
-            )
-            for turns in study.best_of
-            for critic, sees in CHOOSERS.items()
-        ),
-    ]
+    chains = [two_rounds(study)] if TWO_ROUNDS in study.ways else []
+    chains += [sweet(study, way) for way in ways]
+    for turns, (critic, sees) in product(study.best_of, CHOOSERS.items()):
+        flags = {"agent_best_of_n": turns, "critic": study.critic(critic), "critic_sees": sees}
+        chains.append(_measure(study, chosen_by(critic, turns), study.agent, flags))
+    return chains
 
 
 def two_rounds(study: Study) -> Chain:
@@ -151,15 +133,10 @@ def two_rounds(study: Study) -> Chain:
 def _looked_at(study: Study, name: str, model: str) -> Chain:
     """Some test dialogues of the agent, with the critic's view of every turn."""
     sampled, ranked = f"{name}.seen.sampled.jsonl", study.path(f"{name}.seen.jsonl")
-    return (
-        _sample(study, model, study.measured(name), sampled, min(1.0, 24 / study.test_tasks)),
-        call(
-            "rank_best_of_n",
-            ranked,
-            (str(study.path(sampled)), str(ranked), str(study.path("critic"))),
-            {"advantage": "paper", "reference_model": study.agent, **_RESUMED},
-        ),
-    )
+    words = (str(study.path(sampled)), str(ranked), str(study.path("critic")))
+    flags = {"advantage": "paper", "reference_model": study.agent, **_RESUMED}
+    some = _sample(study, model, study.measured(name), sampled, min(1.0, 24 / study.test_tasks))
+    return some, call("rank_best_of_n", ranked, words, flags)
 
 
 def _simulate(
@@ -195,16 +172,8 @@ def _measure(study: Study, name: str, model: str | None = None, flags: Flags | N
 
 
 def _train(study: Study, stage: str, name: str, dataset: Path, flags: Flags, **first: Any) -> Step:
-    output = study.path(name)
-    of_all = {
-        "pretrain": study.agent,
-        "dataset": dataset,
-        **first,
-        "save_path": output,
-        "seed": study.seed,
-        **TRAIN,
-    }
-    return call(stage, output, flags={**of_all, **flags})
+    output, given = study.path(name), {"pretrain": study.agent, "dataset": dataset, **first}
+    return call(stage, output, flags={**given, "save_path": output, "seed": study.seed, **TRAIN, **flags})
 
 
 def critic(study: Study, name: str, settings: Flags = CRITIC, *, hidden: bool) -> Chain:
@@ -234,14 +203,8 @@ def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> C
 
 
 def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float) -> Step:
-    output = study.path(name)
-    flags = {
-        "best_of_n": study.candidates,
-        "data_fraction": fraction,
-        **_SAMPLING,
-        "seed": study.seed,
-        **_RESUMED,
-    }
+    output, drawn = study.path(name), {"best_of_n": study.candidates, "data_fraction": fraction}
+    flags = {**drawn, **_SAMPLING, "seed": study.seed, **_RESUMED}
     return call("sample_best_of_n", output, (str(dialogues), str(output), model), flags)
 
 
