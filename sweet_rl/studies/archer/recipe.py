@@ -103,14 +103,8 @@ class OnlineStudy:
         """Overrides of a run beside its configuration; of `START`, what a policy needs to play."""
         policy = quoted(self.run(START, seed) / "policy")
         own = self.methods[method] if method != START else {"agent_type": "online_filteredbc"}
-        overrides = {
-            **own,
-            "seed": seed,
-            "policy_lm": policy,
-            "critic_lm": policy,
-            "save_path": quoted(self.run(method, seed)),
-            "quiet": "true",
-        }
+        overrides = {**own, "seed": seed, "policy_lm": policy, "critic_lm": policy}
+        overrides |= {"save_path": quoted(self.run(method, seed)), "quiet": "true"}
         if self.iterations is not None:
             overrides["iterations"] = self.iterations
         return tuple(f"{name}={value}" for name, value in overrides.items())
@@ -123,16 +117,10 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
         games, start = study.teacher(seed), study.run(START, seed)
         playing = {"skill": study.skill, "repeats": study.teacher_games, "seed": seed}
         imitating = {"seed": seed, "width": WIDTH, "layers": LAYERS, **IMITATION}
-        begins.append(
-            (
-                _scripted(games, TEACHER, playing),
-                call("sweet_rl.studies.archer.steps:imitate", start, (str(games), str(start)), imitating),
-                *_measure(study, START, seed),
-            )
-        )
-    bounds: list[Chain] = [
-        (_scripted(study.bound(name), name, {"repeats": games}),) for name, games in BOUNDS.items()
-    ]
+        learning = call("sweet_rl.studies.archer.steps:imitate", start, (str(games), str(start)), imitating)
+        begins.append((_scripted(games, TEACHER, playing), learning, *_measure(study, START, seed)))
+    for name, repeats in BOUNDS.items():
+        begins.append((_scripted(study.bound(name), name, {"repeats": repeats}),))
     runs: list[Chain] = []
     for seed, method in product(study.numbers, study.methods):
         chain = (_learn(study, method, seed), *_measure(study, method, seed))
@@ -141,7 +129,7 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
             words = (str(played), str(output), *study.overrides(method, seed))
             chain = (*chain, call("sweet_rl.studies.archer.steps:swap", output, words))
         runs.append(chain)
-    return [[*begins, *bounds], runs]
+    return [begins, runs]
 
 
 def _scripted(output: Path, player: str, flags: Mapping[str, Any]) -> Step:

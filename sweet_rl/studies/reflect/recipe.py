@@ -154,10 +154,8 @@ class ReflectStudy:
         return {"env": EXPLORE, "repo_dir": self.made(world, "repositories", seed)}
 
     def writing(self, world: str) -> dict[str, Any]:
-        return {
-            "reflect_max_new_tokens": self.amounts[world].reflection_tokens,
-            "reflect_temperature": REFLECTION_TEMPERATURE,
-        }
+        most = self.amounts[world].reflection_tokens
+        return {"reflect_max_new_tokens": most, "reflect_temperature": REFLECTION_TEMPERATURE}
 
     def tasks(self, world: str, seed: int, part: str) -> dict[str, Any]:
         if world == TAXI:
@@ -198,14 +196,8 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 def _recorded(study: ReflectStudy, world: str, seed: int) -> Chain:
     """States of games, with what a teacher thinks of them."""
     made, texts = study.made(world, "records", seed).with_suffix(".json"), study.made(world, "texts", seed)
-    played: dict[str, Any] = {
-        "output": made,
-        "num_records": study.records or RECORDS[world],
-        "random_share": RANDOM_SHARE,
-        "seed": seed,
-        "concurrency": _AT_ONCE,
-        "quiet": True,
-    }
+    played: dict[str, Any] = {"output": made, "num_records": study.records or RECORDS[world]}
+    played |= {"random_share": RANDOM_SHARE, "seed": seed, "concurrency": _AT_ONCE, "quiet": True}
     written: dict[str, Any] = {"task_file": made, "output": texts, "overwrite": True}
     if world == HOUSEHOLD:
         played |= {"tasks": households("train", seed), "seek": True}
@@ -237,7 +229,10 @@ def _explored(study: ReflectStudy, world: str, seed: int) -> Chain:
         call("reflect make_repositories", made, flags=making),
         call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, **fresh}),
         call(
-            "reflect filter_task", tasks, (str(made / "made_tasks.json"),), given | {"output": tasks, **fresh}
+            "reflect filter_task",
+            tasks,
+            (str(made / "made_tasks.json"),),
+            {**given, "output": tasks, **fresh},
         ),
         call("reflect reflection_negative", lessons, flags=teaching),
         call("reflect split_data", study.made(world, "split", seed), (str(lines),), splitting),
@@ -248,15 +243,9 @@ def _explored(study: ReflectStudy, world: str, seed: int) -> Chain:
 def _make(study: ReflectStudy, world: str, seed: int, base: Path) -> Step:
     read = tuple(str(study.texts(world, kind, seed)) for kind in ("sft", "policy"))
     amount, copies = study.amounts[world], base != study.base(world, seed)
-    flags = {
-        "seed": seed,
-        "width": WIDTH,
-        "layers": LAYERS,
-        "phrases": amount.phrases,
-        "names": amount.names,
-        "focus": 1.0 if copies else amount.focus,
-        "copies": copies,
-    }
+    flags: dict[str, Any] = {"seed": seed, "width": WIDTH, "layers": LAYERS}
+    flags |= {"phrases": amount.phrases, "names": amount.names}
+    flags |= {"focus": 1.0 if copies else amount.focus, "copies": copies}
     return call("sweet_rl.studies.reflect.recipe:make", base, (str(base), *read), flags)
 
 
@@ -271,17 +260,15 @@ def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
 def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
     output, tuning = study.tuned(world, kind, seed), study.tuning(world, kind)
     reflects = kind.startswith("reflection")
+    base = study.reflecting_base(world, seed) if reflects else study.base(world, seed)
     flags = {
         "task_file": study.texts(world, kind, seed),
-        "model_name": study.reflecting_base(world, seed) if reflects else study.base(world, seed),
+        "model_name": base,
         "ckpt_path": output,
         "seed": seed,
-        "max_steps": tuning.updates,
-        "save_steps": tuning.updates,
-        "learning_rate": tuning.rate,
-        **FINE_TUNING,
-        **TRAINING,
     }
+    flags |= {"max_steps": tuning.updates, "save_steps": tuning.updates, "learning_rate": tuning.rate}
+    flags |= FINE_TUNING | TRAINING
     if reflects:
         flags["reflect"] = True
     elif study.amounts[world].points:
@@ -297,34 +284,28 @@ def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> Chain:
 
 
 def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
-    output, online = study.run(world, method, seed), study.online(world, method)
-    flags = {
-        **study.playing(world, seed),
-        "model_name": study.base(world, seed),
-        "ckpt_path": output,
-        "seed": seed,
-        "max_steps": online.iterations,
-        "save_steps": online.iterations,
+    output, online, amount = study.run(world, method, seed), study.online(world, method), study.amounts[world]
+    flags = study.playing(world, seed)
+    flags |= {"model_name": study.base(world, seed), "ckpt_path": output, "seed": seed}
+    flags |= {"max_steps": online.iterations, "save_steps": online.iterations}
+    flags |= {
         "per_device_eval_batch_size": online.episodes,
         "learning_rate": online.rate,
         **ONLINE,
         **TRAINING,
-        **(study.amounts[world].easier if method.curriculum else study.amounts[world].whole),
-        **study.tasks(world, seed, "train"),
     }
+    flags |= amount.easier if method.curriculum else amount.whole
+    flags |= study.tasks(world, seed, "train")
     if world in HOPS:
         flags["leaveout_prob"] = 0
-    if study.amounts[world].points:
+    if amount.points:
         flags["pointing_head"] = True
     if method.texts:
         flags["load_dir"] = study.tuned_checkpoint(world, method.texts, seed)
     if method.reflects:
-        flags |= {
-            "reflect": True,
-            **study.writing(world),
-            "reflect_model_name": study.reflecting_base(world, seed),
-            "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
-        }
+        flags |= {"reflect": True, **study.writing(world)}
+        flags["reflect_model_name"] = study.reflecting_base(world, seed)
+        flags["reflect_load_dir"] = study.tuned_checkpoint(world, method.reflection_texts, seed)
     return call("reflect rl_finetune", output, flags=flags)
 
 
@@ -334,18 +315,12 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step
     if method.reflects:
         named += f"+{study.tuned_checkpoint(world, method.reflection_texts, seed)}"
     batch = max(size for size in range(1, min(50, study.test_games) + 1) if study.test_games % size == 0)
-    flags = {
-        **study.playing(world, seed),
-        **study.writing(world),
-        **study.amounts[world].easier,
-        **study.tasks(world, seed, "test"),
-        "report": output,
-        "seed": _TEST_SEED + seed,
-        "per_device_eval_batch_size": batch,
-        "eval_reps": _REPEATS.get(world, max(1, study.test_games // batch)),
-        "overwrite": True,
-        "quiet": True,
-    }
+    flags = study.playing(world, seed) | study.writing(world)
+    flags |= study.amounts[world].easier
+    flags |= study.tasks(world, seed, "test")
+    flags |= {"report": output, "seed": _TEST_SEED + seed, "per_device_eval_batch_size": batch}
+    repeats = _REPEATS.get(world, max(1, study.test_games // batch))
+    flags |= {"eval_reps": repeats, "overwrite": True, "quiet": True}
     if method.policy_of:
         flags["swap_reflections"] = True
     return call("reflect evaluate", output, (named,), flags)
@@ -364,17 +339,7 @@ def _named(study: ReflectStudy, world: str, method: Method, seed: int) -> str:
 
 
 @recorded("demo_reflect make", reads=("texts",))
-def make(
-    output: str,
-    *texts: str,
-    seed: int,
-    width: int,
-    layers: int,
-    phrases: bool,
-    names: bool = False,
-    focus: float = 1.0,
-    copies: bool = False,
-) -> None:
+def make(output: str, *texts: str, width: int, layers: int, **how: Any) -> None:
     """Make the tiny model of a seed, as `make_reflect_model` does; its tokenizer knows the words of the texts."""
     from sweet_rl.online.reflect.sft import read_texts
     from sweet_rl.online.tiny_models import make_reflect_model
@@ -382,16 +347,5 @@ def make(
     read = [text for path in texts for text in read_texts(path)]
     read = read[:: max(1, len(read) // _TOKENIZED)]
     tracking.writes(output, folder=True)
-    made = make_reflect_model(
-        Path(output),
-        seed=seed,
-        texts=read,
-        hidden_size=width,
-        layers=layers,
-        rotary=True,
-        phrases=phrases,
-        names=names,
-        focus=focus,
-        copies=copies,
-    )
+    made = make_reflect_model(Path(output), texts=read, hidden_size=width, layers=layers, rotary=True, **how)
     print(f"A model of {layers} layers and width {width} is in {made}")
