@@ -59,13 +59,8 @@ def trajectory_of(
         before.append(said)
         if said.role != "system":
             history.append(said)
-    task = {
-        "task_id": task_id,
-        "problem_description": asked,
-        "ground_truth": target,
-        "hidden_information": target,
-        "test_cases": {},
-    }
+    task: dict[str, Json] = {"task_id": task_id, "problem_description": asked, "ground_truth": target}
+    task |= {"hidden_information": target, "test_cases": {}}
     return Trajectory(
         task=task_from_row(task),
         dialogue_history=tuple(history),

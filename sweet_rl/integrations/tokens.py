@@ -75,19 +75,10 @@ def credited_rows(
     for episode, own, less in zip(episodes, credit, centred(credit, tasks), strict=True):
         for row in token_rows(episode, tokenizer, encoding):
             advantages, _ = on_tokens([less[turn] for turn in row.turns], row.mask)
-            found.append(
-                {
-                    "task_id": episode.task.task_id,
-                    "sample_index": episode.sample_index,
-                    "turn_indexes": row.turns,
-                    "prompt_ids": row.prompt_ids,
-                    "completion_ids": row.response_ids,
-                    "env_mask": row.mask,
-                    "logprobs": row.logprobs,
-                    "credit": [own[turn] for turn in row.turns],
-                    "advantages": advantages,
-                }
-            )
+            whose = {"task_id": episode.task.task_id, "sample_index": episode.sample_index}
+            said = {"prompt_ids": row.prompt_ids, "completion_ids": row.response_ids, "env_mask": row.mask}
+            scores = {"credit": [own[turn] for turn in row.turns], "advantages": advantages}
+            found.append({**whose, "turn_indexes": row.turns, **said, "logprobs": row.logprobs, **scores})
     return found
 
 

@@ -337,24 +337,19 @@ NAME = "sweet_rl"
 def skyrl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
     """Rows for SkyRL: `prompt`, `env_class` and `task_id`; what is asked the world says when it is played."""
     return [
-        {
-            "prompt": [{"role": "user", "content": task.problem_description}],
-            "env_class": NAME,
-            "task_id": task.task_id,
-        }
-        for task in tasks_of(choice)[1]
+        {"prompt": _asked(task), "env_class": NAME, "task_id": task.task_id} for task in tasks_of(choice)[1]
     ]
 
 
 def verl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
     """Rows for verl, whose loop takes the name of the task; the solution is there for critics alone."""
-    return [
-        {
-            "data_source": NAME,
-            "agent_name": NAME,
-            "prompt": [{"role": "user", "content": task.problem_description}],
-            "reward_model": {"style": "rule", "ground_truth": task.ground_truth},
-            "extra_info": {"task_id": task.task_id, "index": place},
-        }
-        for place, task in enumerate(tasks_of(choice)[1])
-    ]
+    rows = []
+    for place, task in enumerate(tasks_of(choice)[1]):
+        row: dict[str, Json] = {"data_source": NAME, "agent_name": NAME, "prompt": _asked(task)}
+        row["reward_model"] = {"style": "rule", "ground_truth": task.ground_truth}
+        rows.append(row | {"extra_info": {"task_id": task.task_id, "index": place}})
+    return rows
+
+
+def _asked(task: Task) -> list[dict[str, str]]:
+    return [{"role": "user", "content": task.problem_description}]

@@ -257,17 +257,12 @@ def _facts(game: Game) -> Iterator[str]:
 
 def trajectory_data(game: Game) -> dict[str, Json]:
     """What `traj_data.json` says that the text engine reads."""
-    light = game.family == LOOK
+    parent, toggle = ("", game.place) if game.family == LOOK else (game.place, "")
+    wanted = {"object_target": game.thing, "parent_target": parent, "toggle_target": toggle}
     return {
         "task_id": game.name,
         "task_type": game.family,
-        "pddl_params": {
-            "object_target": game.thing,
-            "parent_target": "" if light else game.place,
-            "toggle_target": game.place if light else "",
-            "mrecep_target": "",
-            "object_sliced": False,
-        },
+        "pddl_params": {**wanted, "mrecep_target": "", "object_sliced": False},
         "turk_annotations": {"anns": [{"task_desc": game.sentence}]},
     }
 

@@ -360,15 +360,9 @@ def lantern_tasks(split: str = "") -> Rows:
         raise UsageError(
             f"'lantern:{split}' is no split of lantern. Use 'lantern' for all of it, 'lantern:train' or 'lantern:test'."
         )
-    return [
-        {
-            "task_id": f"lantern/{variant}",
-            "problem_description": "You are on an island in a text adventure. Light the great lantern again.",
-            "ground_truth": "100 points",
-            "variant": variant,
-        }
-        for variant in VARIANTS[split]
-    ]
+    asked = "You are on an island in a text adventure. Light the great lantern again."
+    same = {"problem_description": asked, "ground_truth": "100 points"}
+    return [{"task_id": f"lantern/{variant}", **same, "variant": variant} for variant in VARIANTS[split]]
 
 
 WORLD = Lantern()

@@ -113,18 +113,10 @@ class MadeRepository:
         rows: list[dict[str, Json]] = []
         for question, answer, filename in self.tasks:
             index = posixpath.join(posixpath.dirname(filename), INDEX)
-            rows.append(
-                {
-                    "question": question,
-                    "answer": answer,
-                    "optimal_path": optimal_path(filename),
-                    "filename": filename,
-                    "root": self.name,
-                    "n_level": filename.count("/"),
-                    "model": "embedded",
-                    **({"clues": [index]} if index in self.files else {}),
-                }
-            )
+            row: dict[str, Json] = {"question": question, "answer": answer}
+            row |= {"optimal_path": optimal_path(filename), "filename": filename, "root": self.name}
+            row |= {"n_level": filename.count("/"), "model": "embedded"}
+            rows.append(row | ({"clues": [index]} if index in self.files else {}))
         return rows
 
 

@@ -133,13 +133,13 @@ class EmbeddedShop:
             "INSERT INTO products (rowid, title, options, description, features) VALUES (?, ?, ?, ?, ?)",
             (
                 (
-                    number,
-                    product.title,
-                    " ".join(value for values in product.options.values() for value in values),
-                    product.description,
-                    " ".join(product.features),
+                    n,
+                    one.title,
+                    " ".join(itertools.chain(*one.options.values())),
+                    one.description,
+                    " ".join(one.features),
                 )
-                for number, product in enumerate(self.products)
+                for n, one in enumerate(self.products)
             ),
         )
         self._found = lru_cache(maxsize=4096)(self._ask)

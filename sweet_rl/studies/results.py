@@ -273,15 +273,10 @@ def provenance() -> dict[str, str]:
     """This machine, these versions, this run."""
     from sweet_rl.runs import facts
 
-    known = {
-        "machine": f"{os.cpu_count()} cores, {platform.system()}",
-        "python": platform.python_version(),
-        "sweet_rl": __version__,
-        "commit": facts.commit(),
-        "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "run": tracking.run_id() or "",
-        "command": tracking.command() or "",
-    }
+    known = {"machine": f"{os.cpu_count()} cores, {platform.system()}", "python": platform.python_version()}
+    known |= {"sweet_rl": __version__, "commit": facts.commit()}
+    known |= {"day": dt.datetime.now(tz=dt.UTC).date().isoformat()}
+    known |= {"run": tracking.run_id() or "", "command": tracking.command() or ""}
     return {name: value for name, value in known.items() if value}
 
 

@@ -82,23 +82,16 @@ def enumerate_words(items: Sequence[str], conjunction: str = "and") -> str:
 
 _STRONGEST_FIRST = ("dict", "text", "list", "number", "optional", "flag")
 _KIND_BY_METHOD = {
-    method: kind
-    for kind, methods in {
-        "list": "append extend sort remove insert",
-        "dict": "items keys values get",
-        "text": "lower upper strip split replace title isdigit startswith endswith splitlines",
-    }.items()
-    for method in methods.split()
+    **dict.fromkeys("append extend sort remove insert".split(), "list"),
+    **dict.fromkeys("items keys values get".split(), "dict"),
+    **dict.fromkeys("lower upper strip split replace title isdigit".split(), "text"),
+    **dict.fromkeys("startswith endswith splitlines".split(), "text"),
 }
 """What a variable is whose method is called."""
 _KIND_OF_CALL = {
-    call: kind
-    for kind, calls in {
-        "list": "split splitlines sorted list",
-        "text": "join lower upper strip replace title capitalize zfill str",
-        "number": "len sum int round abs",
-    }.items()
-    for call in calls.split()
+    **dict.fromkeys("split splitlines sorted list".split(), "list"),
+    **dict.fromkeys("join lower upper strip replace title capitalize zfill str".split(), "text"),
+    **dict.fromkeys("len sum int round abs".split(), "number"),
 }
 """What a call gives."""
 

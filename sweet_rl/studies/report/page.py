@@ -117,16 +117,9 @@ def _headline(part: Comparison, *, several: bool) -> dict[str, Any] | None:
         ]
         if claims:
             verdicts.append((f"{text[0].upper()}{text[1:]}", claims))
-    return {
-        "world": part.title if several else "",
-        "small": bool(part.origin),
-        "own": own.title,
-        "verb": "needs" if fewer else "reaches",
-        "value": write(reached),
-        "measure": measure.title,
-        "others": [(method.title, write(mean)) for method, mean in others],
-        "verdicts": verdicts,
-    }
+    head = {"world": part.title if several else "", "small": bool(part.origin), "own": own.title}
+    head |= {"verb": "needs" if fewer else "reaches", "value": write(reached), "measure": measure.title}
+    return head | {"others": [(each.title, write(mean)) for each, mean in others], "verdicts": verdicts}
 
 
 def _examples(results: Results) -> Iterator[Section]:
@@ -266,15 +259,11 @@ def _critics(part: Comparison, measured: list[Method], given: Mapping[str, str])
     shown = [measure for measure in part.measures if measure.group == "critic"]
     rows = []
     for method in measured:
-        every = [measure.of(method) for measure in shown]
+        every, cells = [measure.of(method) for measure in shown], []
+        for found in every:
+            beneath = f"of {words.count(found.n)} turns" if found and found.n else ""
+            cells.append(_cell(words.number(found.mean if found else None), beneath))
         if any(every):
-            cells = [
-                _cell(
-                    words.number(found.mean if found else None),
-                    f"of {words.count(found.n)} turns" if found and found.n else "",
-                )
-                for found in every
-            ]
             rows.append({"colour": given[method.name], "title": method.title, "text": "", "cells": cells})
     return {"heads": [measure.title for measure in shown], "rows": rows} if rows else None
 
@@ -286,33 +275,24 @@ def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str]) -> 
         if (found := measure.of(method)) is None:
             continue
         each = [one.mean for one in method.measured(measure.name).values()]
-        label = words.writer(measure.unit)(found.mean)
+        label, interval = words.writer(measure.unit)(found.mean), (found.mean, found.low, found.high)
         if span := words.span(found, measure.unit):
             label += f" ({span})"
         seeds = each if len(each) > 1 else []
-        rows.append(
-            charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, label)
-        )
+        rows.append(charts.Row(method.title, given[method.name], *interval, seeds, label))
     start = next((row.mean for row in rows if row.colour == "c0"), None)
     write = words.tick(measure.unit)
     return charts.intervals(part.title, rows, start, measure.title, write) if rows else None
 
 
 def _claims(part: Comparison, given: Mapping[str, str]) -> Any:
-    unit = part.measures[0].unit
-    rows = [
-        charts.Row(
-            claim.text,
-            given[claim.better],
-            claim.mean,
-            claim.low,
-            claim.high,
-            [value for _, value in claim.each] if len(claim.each) > 1 else [],
-            f"{words.signed(claim.mean, unit)}: {words.VERDICTS[claim.verdict]}",
-        )
-        for claim in part.claims
-        if claim.mean is not None
-    ]
+    unit, rows = part.measures[0].unit, []
+    for claim in part.claims:
+        if claim.mean is not None:
+            each = [value for _, value in claim.each] if len(claim.each) > 1 else []
+            label = f"{words.signed(claim.mean, unit)}: {words.VERDICTS[claim.verdict]}"
+            interval = claim.mean, claim.low, claim.high
+            rows.append(charts.Row(claim.text, given[claim.better], *interval, each, label))
     along = f"difference of {part.measures[0].title}{', in points' if unit == 'share' else ''}"
     return charts.intervals(part.title, rows, 0.0, along, words.signed_tick(unit))
 

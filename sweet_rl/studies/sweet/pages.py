@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from sweet_rl.records import load_trajectories
 from sweet_rl.studies.results import (
@@ -63,14 +63,8 @@ def page_chains(study: Study) -> list[Chain]:
 def _designed(study: Study, name: str) -> Chain:
     rendering = {"browsers": 1, "render_cache": page_cache(study), "quiet": True}
     output = page_dialogues(study, name)
-    playing = {
-        "task_type": "html",
-        "agent_model": name,
-        "env_model": "scripted",
-        "num_tasks": study.page_tasks,
-        "seed": study.seed,
-        "to_continue": True,
-    }
+    playing: dict[str, Any] = {"task_type": "html", "agent_model": name, "env_model": "scripted"}
+    playing |= {"num_tasks": study.page_tasks, "seed": study.seed, "to_continue": True}
     return (
         call("simulate_interactions", output, ("mini-web:test", str(output)), playing | rendering),
         call("evaluate_html", study.path(f"pages.{name}.report.json"), (str(output),), rendering),
@@ -107,21 +101,17 @@ def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]]:
     for metric, line in report["metrics"].items():
         for floor, value in line["floors"].items():
             floors.setdefault(floor, {})[metric] = Counted(value)
+    for name, of in floors.items():
+        designers.append(Method(f"floor_{name}", f"floor: {name}", runs=(Run(0, of),)))
     order = [*METRICS, *report["metrics"]]
+    measured = (Measure(name, METRICS.get(name, name)) for name in sorted(report["metrics"], key=order.index))
     comparison = Comparison(
-        "pages",
-        "Web pages",
-        own="",
+        *("pages", "Web pages", ""),
         text=f"Frontend Design on {report['tasks']} pages of mini-web, by designers without a model: they "
         "bound what one can score.",
-        measures=tuple(
-            Measure(name, METRICS.get(name, name)) for name in sorted(report["metrics"], key=order.index)
-        ),
+        measures=tuple(measured),
         curves=(Axes("combined", "the improver's drafts (combined)", "turn", "share"),),
-        methods=(
-            *designers,
-            *(Method(f"floor_{name}", f"floor: {name}", runs=(Run(0, of),)) for name, of in floors.items()),
-        ),
+        methods=tuple(designers),
     )
     return comparison, tuple(
         _strip(row, each, study.folder) for row, each in zip(improved[:2], grades, strict=False)

@@ -142,24 +142,11 @@ def _looked_at(study: Study, name: str, model: str) -> Chain:
 def _simulate(
     study: Study, model: str, tasks: Path, output: Path, repeats: int, flags: Flags | None = None
 ) -> Step:
-    return call(
-        "simulate_interactions",
-        output,
-        (str(tasks), str(output)),
-        {
-            "agent_model": model,
-            "agent_prompt_path": "llm_agent_mini_prompt",
-            "env_model": "scripted",
-            "env_base_url": study.human,
-            "repeats": repeats,
-            "max_turns": extras.MAX_TURNS,
-            "batch_size": 256,
-            **({} if model in LINES else _SAMPLING),
-            "seed": study.seed,
-            **_RESUMED,
-            **(flags or {}),
-        },
-    )
+    given: dict[str, Any] = {"agent_model": model, "agent_prompt_path": "llm_agent_mini_prompt"}
+    given |= {"env_model": "scripted", "env_base_url": study.human, "repeats": repeats}
+    given |= {"max_turns": extras.MAX_TURNS, "batch_size": 256, **({} if model in LINES else _SAMPLING)}
+    given |= {"seed": study.seed, **_RESUMED, **(flags or {})}
+    return call("simulate_interactions", output, (str(tasks), str(output)), given)
 
 
 def _measure(study: Study, name: str, model: str | None = None, flags: Flags | None = None) -> Chain:
