@@ -235,15 +235,11 @@ def _read_phase(
     """
     count = max(1, round(phase.steps * steps))
     optimizers = _optimizers(model, phase)
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(
-            optimizer,
-            lambda step: (
-                min(1.0, (step + 1) / 20) * (0.65 + 0.35 * math.cos(math.pi * min(1.0, step / count)))
-            ),
-        )
-        for optimizer in optimizers
-    ]
+
+    def rate(step: int) -> float:
+        return min(1.0, (step + 1) / 20) * (0.65 + 0.35 * math.cos(math.pi * min(1.0, step / count)))
+
+    schedules = [torch.optim.lr_scheduler.LambdaLR(one, rate) for one in optimizers]
     batches = iter(lambda: list(islice(read, phase.batch_size)), [])
     bar = tqdm(batches, total=count, desc=phase.name, unit="step", disable=quiet)
     for step, batch in enumerate(bar, start=1):

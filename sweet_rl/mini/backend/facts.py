@@ -46,13 +46,8 @@ _CHANGES: dict[type[ast.operator], str] = {
 _LIST_CHANGES = {"append": "is added to", "add": "is added to", "remove": "is removed from"}
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _CONTENTS = {"dict": " of dictionaries", "text": " of texts", "list": " of lists", "number": " of numbers"}
-_KINDS = {
-    "dict": "a dictionary",
-    "text": "text",
-    "list": "a list",
-    "number": "a number",
-    "flag": "True or False",
-}
+_KINDS = {"dict": "a dictionary", "text": "text", "list": "a list"}
+_KINDS |= {"number": "a number", "flag": "True or False"}
 _HEAD = re.compile(
     r"(?:^|, )(?:by default )?(the [^,\"]+?) (?:is|are|goes|go|starts|becomes?)\b(?! more| less| at )",
     re.IGNORECASE,

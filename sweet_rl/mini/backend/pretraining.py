@@ -70,25 +70,16 @@ def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
     answers = [row[0] for row in ask([m.text(m.problem.source) for m in halfway], _BEGINNINGS[-1:])]
     first = list(islice(drawn, 10 * each))
     untold = ask([Moment(problem).text() for problem in first], QUESTIONS)
+    misled = ask([m.text(other.source) for m, other in zip(rows, wrong, strict=True)], QUESTIONS)
+    blind = fmean(area_of(Moment(p), logprobs) for p, logprobs in zip(first, untold, strict=True))
     return [
         Figure("P(charged), right solution", charged_share(rows, right), low=0.5),
-        Figure(
-            "P(charged), wrong solution",
-            charged_share(
-                rows, ask([m.text(other.source) for m, other in zip(rows, wrong, strict=True)], QUESTIONS)
-            ),
-            high=0.25,
-        ),
+        Figure("P(charged), wrong solution", charged_share(rows, misled), high=0.25),
         *(
             Figure(f"AUC, right solution, {n} misses", fmean(areas[n * each : (n + 1) * each]), low=0.98)
             for n in range(MISSES)
         ),
-        Figure(
-            "AUC, no solution",
-            fmean(area_of(Moment(p), logprobs) for p, logprobs in zip(first, untold, strict=True)),
-            low=0.47,
-            high=0.53,
-        ),
+        Figure("AUC, no solution", blind, low=0.47, high=0.53),
         Figure("P(early answer), right solution", fmean(map(math.exp, answers))),
         *habits(ask, list(islice(drawn, dialogues))),
     ]
@@ -96,14 +87,11 @@ def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
 
 def charged_share(moments: Sequence[Moment], logprobs: Sequence[Sequence[float]]) -> float:
     """The mean probability (0 to 1) of asking about what is charged for."""
-    return fmean(
-        sum(
-            math.exp(one)
-            for extra, one in zip(extras.EXTRAS, row, strict=True)
-            if extra in _charged(m.problem)
-        )
-        for m, row in zip(moments, logprobs, strict=True)
-    )
+    shares = []
+    for moment, row in zip(moments, logprobs, strict=True):
+        by_extra, charged = dict(zip(extras.EXTRAS, row, strict=True)), _charged(moment.problem)
+        shares.append(sum(math.exp(one) for extra, one in by_extra.items() if extra in charged))
+    return fmean(shares)
 
 
 def area_of(moment: Moment, logprobs: Sequence[float]) -> float:

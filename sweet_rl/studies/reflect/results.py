@@ -87,15 +87,10 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
 
 
 def _world(study: ReflectStudy, world: str) -> Comparison:
-    methods = [
-        Method(
-            method.key,
-            *NAMES[method.key],
-            tuple(_run(study, world, method, seed) for seed in study.each_seed),
-            bound=method.bound,
-        )
-        for method in study.methods[world]
-    ]
+    methods = []
+    for one in study.methods[world]:
+        runs = tuple(_run(study, world, one, seed) for seed in study.each_seed)
+        methods.append(Method(one.key, *NAMES[one.key], runs, bound=one.bound))
     measures = dict.fromkeys(name for method in methods for run in method.runs for name in run.measures)
     own = next(method for method in study.methods[world] if method.key == "reflect_rl")
     found = set()  # where levels of the curriculum begin, and their names; none where seeds differ in that
