@@ -18,16 +18,16 @@ from sweet_rl.worlds.dialogue import HUB_REPOSITORY
 from sweet_rl.worlds.options import COMMON, Level, LevelRequest, Options
 
 _OURS: Final = {
-    "code": "sweet_rl.worlds.backend_programming:WORLD",
-    "html": "sweet_rl.worlds.frontend_design:WORLD",
-    "guess_my_city": "sweet_rl.worlds.guess_my_city:WORLD",
-    "twenty_questions": "sweet_rl.worlds.twenty_questions:WORLD",
+    "code": "sweet_rl.worlds.backend_programming.world:WORLD",
+    "html": "sweet_rl.worlds.frontend_design.world:WORLD",
+    "guess_my_city": "sweet_rl.worlds.guess_my_city.world:WORLD",
+    "twenty_questions": "sweet_rl.worlds.twenty_questions.world:WORLD",
     "alfworld": "sweet_rl.worlds.alfworld:WORLD",
     "auto_explore": "sweet_rl.worlds.auto_explore:WORLD",
     "dangerous_taxi": "sweet_rl.worlds.dangerous_taxi:WORLD",
-    "detective": "sweet_rl.worlds.detective:WORLD",
+    "detective": "sweet_rl.worlds.detective.world:WORLD",
     "lantern": "sweet_rl.mini.lantern:WORLD",
-    "webshop": "sweet_rl.worlds.webshop:WORLD",
+    "webshop": "sweet_rl.worlds.webshop.world:WORLD",
 }
 """Ours, by who answers in them: a human, an oracle, the world itself."""
 _PUBLISHED: Final = {
@@ -35,7 +35,7 @@ _PUBLISHED: Final = {
     "frontend_design": "html",
     "adventure": "detective",
     "taxi": "dangerous_taxi",
-    "llm_twenty_questions": "sweet_rl.worlds.twenty_questions:TEN_WORDS",
+    "llm_twenty_questions": "sweet_rl.worlds.twenty_questions.world:TEN_WORDS",
 }
 """What they are called in published command lines, where that is another name."""
 _FIRST: Final = {
