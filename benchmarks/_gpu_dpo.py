@@ -98,13 +98,13 @@ def ours(
                 batch = to_device(Collator("sum", read)([(pair, 0.0)]), device)
                 logps = ask(model, batch)[0]
                 reference[pair.index] = torch.stack([logps.chosen_B[0], logps.rejected_B[0]]).cpu()
-        model = trainable(model, settings.model)
+        model = trainable(model, settings)
         clock = Clock(device)
         trainer = StepTrainer(
             model,
             run,
-            collator=Collator(settings.loss.reduction, read, reference),
-            objective=PreferenceObjective(bare_model(model), settings.loss),
+            collator=Collator(settings.reduction, read, reference),
+            objective=PreferenceObjective(bare_model(model), settings),
         )
         trainer.add_callback(callback(clock))
         trainer.train()
@@ -112,11 +112,11 @@ def ours(
 
 
 def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool, compiled: bool) -> Any:
-    from pathlib import Path
 
-    from sweet_rl.training import settings as made_of
+    from sweet_rl.training.settings import TrainSettings
 
-    model = made_of.ModelSettings(
+    return TrainSettings(
+        dataset="made",
         pretrain="made",
         bf16=on_gpu(device),
         dtype=shape.dtype,
@@ -126,20 +126,16 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool,
         target_modules=LORA_MODULES,
         gradient_checkpointing=shape.checkpointing,
         torch_compile=compiled,
-    )
-    optimizer = made_of.OptimizerSettings(
         train_batch_size=data.pairs_of_step,
         max_tokens_per_batch=max(16_384, 2 * (data.history + data.response)),
         shuffle=False,
         prefix_tree=tree,
-    )
-    return made_of.TrainSettings(
-        data=made_of.DataSettings("made", eval_fraction=0, max_len=data.history + data.response),
-        model=model,
-        loss=made_of.LossSettings(),
-        optimizer=optimizer,
-        shards=made_of.ShardSettings(),
-        output=made_of.OutputSettings(ckpt_path=Path(folder), save_path=Path(folder), quiet=True),
+        eval_fraction=0,
+        max_len=data.history + data.response,
+        ckpt_path=folder,
+        save_path=folder,
+        quiet=True,
+        seed=42,
     )
 
 

@@ -15,9 +15,9 @@ from sweet_rl import tracking
 from sweet_rl.cli import load
 from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.archer_config import destination_of
-from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.shared import LogTo
+from sweet_rl.training.settings import TrackerSettings
 from tests.conftest import ROOT
 
 TRAINING = {"train_batch_size": 8, "max_len": 1024, "eval_fraction": 0.0, "quiet": True, "device": "cpu"}
@@ -130,7 +130,7 @@ def test_a_training_has_the_same_numbers_everywhere(here):
 
 def test_the_published_flags_mean_the_same():
     def kinds(**flags):
-        made = TrainingFlags(**flags).destination()
+        made = TrackerSettings(**flags).destination()
         return made.kinds, made.folder
 
     assert kinds() == kinds(log_to="none") == kinds(use_wandb="false") == ((), None)
@@ -200,7 +200,7 @@ def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
 def test_the_published_flag_gives_way_with_a_note_and_its_key_is_kept_nowhere(
     lacks, here, monkeypatch, capsys
 ):
-    destination = TrainingFlags(use_wandb="0123456789abcdef").destination()
+    destination = TrackerSettings(use_wandb="0123456789abcdef").destination()
     assert os.environ.pop("WANDB_API_KEY") == "0123456789abcdef"
     if lacks != "login":
         monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")

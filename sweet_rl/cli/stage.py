@@ -83,6 +83,7 @@ def stage(
     helps: Mapping[str, str] | None = None,
     narrow: Mapping[str, Mapping[str, Any]] | None = None,
     only: Mapping[str, Only | None] | None = None,
+    without: Sequence[str] = (),
     facets: Callable[[Mapping[str, Any]], Facets] | None = None,
     options: Options | None = None,
     listing: Callable[[], str] | None = None,
@@ -98,6 +99,7 @@ def stage(
         helps: flags that are explained otherwise in this stage.
         narrow: flags that may be less in this stage: `at_least`, `above`, `at_most`, `below` or `choices`.
         only: flags that have a meaning elsewhere than usual; None: everywhere.
+        without: fields of the dataclasses that are no flags of this stage, and keep their defaults.
         facets: what the stage is about to do, from the values of all flags; what was typed for something else
             is refused. It may raise UsageError.
         options: flags that depend on what another flag names.
@@ -114,7 +116,9 @@ def stage(
         )
         own = described(function)
         flags = [flag_of(parameter, own.get(name, "")) for name, parameter in rest.parameters.items()]
-        flags += {one.name: one for kind in groups for one in flags_of(kind)}.values()
+        flags += {
+            one.name: one for kind in groups for one in flags_of(kind) if one.name not in without
+        }.values()
         changes = {"default": defaults or {}, "help": helps or {}, "only": only or {}}
         flags = list(_changed(flags, changes, narrow or {}, positional))
         signature = plain.replace(parameters=list(_parameters(flags, options)))
@@ -157,7 +161,7 @@ def stage(
 
 def built(kind: type[Built], values: Mapping[str, Any]) -> Built:
     """A dataclass of flags from the values of more flags than it has."""
-    return kind(**{one.name: values[one.name] for one in flags_of(kind)})
+    return kind(**{one.name: values[one.name] for one in flags_of(kind) if one.name in values})
 
 
 def _changed(

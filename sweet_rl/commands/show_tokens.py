@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.cli.process import drawn_on, inert
 from sweet_rl.cli.stage import stage
-from sweet_rl.commands.training_flags import FieldFlags, TokenFlags, TrainedOn
 from sweet_rl.flags import flag
-from sweet_rl.flags.models import RejectedKey
+from sweet_rl.flags.models import Pretrain
+from sweet_rl.training.settings import DataSettings
 
 if TYPE_CHECKING:
     from sweet_rl.training.encoding import Branch
@@ -22,7 +22,7 @@ _LEARNED, _READ, _PLAIN = "\x1b[1;32m", "\x1b[2m", "\x1b[0m"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownFlags(TrainedOn, TokenFlags, FieldFlags, RejectedKey):
+class ShownFlags(Pretrain, DataSettings):
     """What is shown."""
 
     rows: int | None = flag(
@@ -39,6 +39,17 @@ class ShownFlags(TrainedOn, TokenFlags, FieldFlags, RejectedKey):
         "dataset": "any file that training reads: dialogues, preference pairs, messages, prompts and completions.",
         "pretrain": "the model that would be trained; only its tokenizer and chat template are read.",
     },
+    without=(
+        *(
+            "dataset_probs",
+            "train_split",
+            "eval_split",
+            "apply_chat_template",
+            "image_processor",
+            "min_pixels",
+        ),
+        *("max_pixels", "max_samples", "eval_fraction"),
+    ),
 )
 def show_tokens(flags: ShownFlags, /) -> None:
     """Show what training would learn from a file, and what the model reads before it.
@@ -51,21 +62,9 @@ def show_tokens(flags: ShownFlags, /) -> None:
     """
     from sweet_rl.training.data import read_any
     from sweet_rl.training.encoding import check_tokenizers, scored_texts, turn_encoder
-    from sweet_rl.training.settings import DataSettings
 
     count = flags.rows or (None if flags.json else 2)
-    data = DataSettings(
-        flags.dataset,
-        prompt_key=flags.prompt_key,
-        find_prompt=True,
-        chosen_key=flags.chosen_key,
-        rejected_key=flags.rejected_key,
-        input_template=flags.input_template,
-        max_samples=count or 100_000_000,
-        max_len=flags.max_len,
-        response_template=flags.response_template,
-        learn_thoughts=flags.learn_thoughts,
-    )
+    data = replace(flags, max_samples=count or flags.max_samples)
     tokenizer = load_tokenizer(flags.pretrain)
     pairs, texts = read_any(data)
     check_tokenizers([*pairs, *texts], tokenizer, allowed=flags.other_tokenizer)

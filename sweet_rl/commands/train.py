@@ -5,119 +5,112 @@ Published behaviour: docs/published/sweet_rl.md#preference-training.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
-from sweet_rl.chat.formats import user_cache
-from sweet_rl.cli.stage import recorded
-from sweet_rl.commands.training_flags import (
-    ExpertsFlags,
-    FieldFlags,
-    Loss,
-    PairFlags,
-    TrainedOn,
-    TrainingFlags,
-    training_stage,
-)
+from sweet_rl import tracking
+from sweet_rl.cli.progress import on_interrupt
+from sweet_rl.cli.stage import Stage, needing, recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
-from sweet_rl.flags.models import MinReward
-from sweet_rl.flags.shared import Compatible
+from sweet_rl.training.settings import CriticSettings, DPOSettings, SFTSettings, TrainSettings
 
-if TYPE_CHECKING:
-    from sweet_rl.training.settings import LossSettings, Reduction
+_HELPS: Final = {
+    "seed": "of order, held-out rows, adapters and dropout.",
+    "device": "auto, cpu or cuda.",
+    "dtype": "precision of the weights: auto (float32), float32 or bfloat16 (small learning rates get lost in it; see bf16).",
+    "other_tokenizer": "train also on turns that were sampled with another tokenizer; their texts are tokenised again.",
+}
+_NARROW: Final[Mapping[str, Mapping[str, Any]]] = {
+    "device": {"choices": ("auto", "cpu", "cuda"), "shown": "help"},
+    "dtype": {"choices": ("auto", "float32", "bfloat16")},
+}
+_PACKAGES: Final = frozenset({"torch", "transformers", "accelerate", "jinja2"})  # of the extra `training`
 
 
-@dataclass(frozen=True, kw_only=True)
-class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
-    """The loss."""
+def training_stage(
+    *, helps: Mapping[str, str] | None = None, without: tuple[str, ...] = (), **defaults: Any
+) -> Callable[[Callable[..., None]], Stage]:
+    """Make a stage of a function that trains."""
 
-    mean_log_prob: str = flag(
-        "none",
-        "none (sum over the response), trajectory (mean over its tokens; what the bare switch means) or turn (sum of each turn's mean).",
-        bare="True",
-    )
-    beta: float = flag(0.1, "how strongly the policy is held to the reference.", above=0)
-    ipo: bool = flag(False, "the same as loss ipo.", shown="all")
-    label_smoothing: float = flag(
-        0.0,
-        "share of labels assumed to be wrong; for sigmoid, sigmoid_norm and robust.",
-        at_least=0,
-        shown="all",
-    )
-    nll_loss_coef: float = flag(
-        0.0, "weight of the chosen response's negative log-likelihood per token.", at_least=0
-    )
-    ref_pretrain: str | None = flag(
-        None, "the reference model; default pretrain as it is before training.", shown="all"
-    )
-    eval_only: bool = flag(
-        False,
-        "train nothing; write every pair's log-probabilities, rewards and losses to metrics_path.",
-        shown="all",
-    )
-    reference_cache: str | None = flag(
-        None,
-        "folder that keeps the reference's log-probabilities for later trainings on the same pairs; default in the user's cache; none: not kept.",
-        shown="all",
-    )
-    ref_offload: bool = flag(False, "of no effect: the reference is freed before training.", shown="never")
-    packing_samples: bool = flag(False, "not there: in the published code it does not run.", shown="never")
-    ring_attn_size: int = flag(1, "only 1: one process reads a whole pair.", shown="never")
-    ring_head_stride: int = flag(1, "of no effect: belongs to ring attention.", shown="never")
-    disable_fast_tokenizer: bool = flag(False, "of no effect.", shown="never")
+    def decorate(function: Callable[..., None]) -> Stage:
+        return stage(
+            "pretrain",
+            "dataset",
+            defaults={"seed": 42} | defaults,
+            helps=_HELPS | dict(helps or {}),
+            narrow=_NARROW,
+            only={"device": None, "dtype": None},
+            without=without,
+        )(needing(_PACKAGES, "training", needed_for="training")(_alone(function)))
 
-    def check_together(self) -> None:
-        """Published flags that have no effect here, and flags that an evaluation needs."""
-        super().check_together()
-        for name, given, instead in (
-            ("packing_samples", self.packing_samples, "--max_tokens_per_batch packs without padding"),
-            (
-                "ring_attn_size",
-                self.ring_attn_size != 1,
-                "use --zero_stage 3 and --gradient_checkpointing for long texts",
-            ),
-        ):
-            if given:
-                raise UsageError(f"--{name} is not there: {instead}.")
+    return decorate
 
-    def settings(self) -> LossSettings:
-        """The loss as the flags say, tried."""
-        from sweet_rl.training.losses import check_loss, reduction_of
-        from sweet_rl.training.settings import LossSettings
 
-        if self.ipo and self.loss not in {None, "ipo"}:
-            raise UsageError(f"--ipo and --loss {self.loss} name two losses; leave one of them out.")
-        name = self.loss or ("ipo" if self.ipo else LossSettings().name)
-        reduction, wanted = self._reduction(), reduction_of(name)
-        if wanted not in {None, reduction}:
-            if reduction != "sum":
+def _alone(function: Callable[..., None]) -> Callable[..., None]:
+    """The stage, which no other run writes beside, and which says how to resume when it is stopped."""
+
+    @functools.wraps(function)
+    def alone(settings: TrainSettings) -> None:
+        destination = settings.destination()
+        if getattr(settings, "eval_only", False):
+            if destination.kinds:
                 raise UsageError(
-                    f"--loss {name} is of another mean than --mean_log_prob {self.mean_log_prob}; leave it out."
+                    f"Nothing is trained, so there are no numbers over time for {destination.kinds[0]}; leave it out."
                 )
-            reduction = wanted
-        published_ipo = self.ipo and self.compat == "published"
-        settings = LossSettings(
-            name=name,
-            reduction=reduction,
-            beta=self.beta,
-            label_smoothing=0.0 if published_ipo else self.label_smoothing,
-            nll_loss_coef=self.nll_loss_coef,
-            aux_loss_coef=self.aux_loss_coef,
-        )
-        check_loss(settings)
-        return settings
+            function(settings)
+            return
+        settings = settings.resolved()
+        first = os.environ.get("RANK", "0") == "0"  # one process writes
+        if first:
+            replaces_nothing(settings)
+        tracking.logs_to(destination)
+        if not first:
+            function(settings)
+            return
+        from sweet_rl.training.checkpoints import held
 
-    def _reduction(self) -> Reduction:
-        match self.mean_log_prob.lower():
-            case "none" | "false":
-                return "sum"
-            case "trajectory" | "true":
-                return "trajectory"
-            case "turn":
-                return "turn"
-        raise UsageError(f"--mean_log_prob must be none, trajectory or turn, got {self.mean_log_prob!r}.")
+        again = "The same command with --load_checkpoint resumes from the newest checkpoint in"
+        words = (
+            f"{again} {settings.ckpt_path}."
+            if settings.save_steps > 0
+            else "There are no checkpoints (--save_steps)."
+        )
+        folder, metrics = Path(settings.save_path), Path(settings.metrics_path or "")
+        written = [folder] if metrics.parent == folder else [folder, metrics]
+        written += [Path(settings.ckpt_path)] if settings.save_steps > 0 or settings.load_checkpoint else []
+        with held(*written), on_interrupt(words):
+            function(settings)
+
+    return alone
+
+
+def replaces_nothing(settings: TrainSettings) -> None:
+    """Make sure, before anything is loaded, that no model and no numbers are lost."""
+    from sweet_rl.training.checkpoints import checkpoints_in
+
+    if settings.overwrite:
+        return
+    resumes, place = settings.load_checkpoint, Path(settings.ckpt_path)
+    if resumes and checkpoints_in(place, "--ckpt_path"):
+        return
+    if settings.save_steps > 0 and (kept := checkpoints_in(place)):
+        raise UsageError(
+            f"--ckpt_path {settings.ckpt_path!r} holds {kept[-1].name} of an earlier training. Pass --overwrite "
+            "to replace its checkpoints, --load_checkpoint to resume it, or choose another --ckpt_path."
+        )
+    for path in (
+        Path(settings.save_path) / "config.json",
+        *([] if resumes else [Path(settings.metrics_path or "")]),
+    ):
+        if path.is_file() and path.stat().st_size:
+            raise UsageError(
+                f"{str(path)!r} is there already, of an earlier training. Pass --overwrite to replace it, "
+                "--load_checkpoint to resume from a checkpoint, or choose another --save_path."
+            )
 
 
 @recorded("train_dpo", reads=("pretrain", "ref_pretrain", "dataset", "deepspeed_config"))
@@ -126,7 +119,7 @@ class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
         "compat": "fixed, or published (its masks, truncation, denominators and warm-up, to compare numbers)."
     }
 )
-def train_dpo(flags: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
+def train_dpo(settings: DPOSettings, /) -> None:
     """Train a model on preference pairs, by DPO.
 
     Only the assistant's turns are scored, wherever the chat template puts them. The reference's log-probabilities
@@ -139,36 +132,18 @@ def train_dpo(flags: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> 
 
     Several processes: torchrun --nproc-per-node 2 -m sweet_rl train_dpo --zero_stage 3 ..., or the deepspeed launcher.
     """
-    if flags.eval_only and training.metrics_path is None:
-        raise UsageError("--eval_only needs --metrics_path, the .jsonl file for the numbers.")
-    published = flags.compat == "published"
-    loss = flags.settings()
-    settings = training.settings(
-        pairs.data(training, flags.dataset, published=published),
-        training.model(flags.pretrain, flags.ref_pretrain),
-        loss=loss,
-        published=published,
-        trains=not flags.eval_only,
-    )
-    if flags.eval_only:
+    from sweet_rl.training import runs
+    from sweet_rl.training.losses import check_loss
+
+    if settings.eval_only:
+        if settings.metrics_path is None:
+            raise UsageError("--eval_only needs --metrics_path, the .jsonl file for the numbers.")
         from sweet_rl.runs import new_file
 
-        new_file(str(training.metrics_path), "metrics_path", overwrite=training.overwrite)
-    from sweet_rl.training import runs
-
-    if flags.reference_cache != "none":
-        folder = Path(flags.reference_cache or user_cache() / "reference")
-        settings = replace(settings, output=replace(settings.output, reference_cache=folder))
-    (runs.evaluate_pairs if flags.eval_only else runs.train_dpo)(settings, print)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImitationFlags(TrainedOn, FieldFlags, MinReward, ExpertsFlags):
-    """Which dialogues are imitated."""
-
-    best_of_task: bool = flag(
-        False, "of the trajectories of a task only the one with the largest reward, the first of equals."
-    )
+        new_file(settings.metrics_path, "metrics_path", overwrite=settings.overwrite)
+    if settings.ipo and settings.published:
+        settings = replace(settings, label_smoothing=0.0)  # which it ignores
+    (runs.evaluate_pairs if settings.eval_only else runs.train_dpo)(check_loss(settings), print)
 
 
 @recorded("train_sft", reads=("pretrain", "dataset", "deepspeed_config"))
@@ -181,8 +156,22 @@ class ImitationFlags(TrainedOn, FieldFlags, MinReward, ExpertsFlags):
         "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
         "chosen_key": "of pairs, the field that is imitated.",
     },
+    without=(
+        *(
+            "loss",
+            "mean_log_prob",
+            "beta",
+            "ipo",
+            "label_smoothing",
+            "nll_loss_coef",
+            "compat",
+            "rejected_key",
+        ),
+        *("dataset_probs", "train_split", "eval_split", "apply_chat_template"),
+        *("image_processor", "min_pixels", "max_pixels"),
+    ),
 )
-def train_sft(flags: ImitationFlags, training: TrainingFlags, /) -> None:
+def train_sft(settings: SFTSettings, /) -> None:
     """Fine-tune a model on the agent's messages, in dialogues or in single turns.
 
     All assistant turns are imitated, each with its end token; headers, the user and the system never are. An
@@ -192,27 +181,9 @@ def train_sft(flags: ImitationFlags, training: TrainingFlags, /) -> None:
     Rejection fine-tuning keeps the dialogues that solve their task, here the first best one of each:
     sweet-rl train_sft --pretrain MODEL --dataset graded.jsonl --min_reward 1 --best_of_task --max_len 8192 --save_path rft
     """
-    from sweet_rl.training.settings import LossSettings, SelectionSettings
-
-    settings = training.settings(
-        training.data(
-            flags.dataset,
-            prompt_key=flags.prompt_key,
-            find_prompt=True,
-            chosen_key=flags.chosen_key,
-            input_template=flags.input_template,
-        ),
-        training.model(flags.pretrain),
-        loss=LossSettings(name="imitation", aux_loss_coef=flags.aux_loss_coef),
-    )
     from sweet_rl.training import runs
 
-    runs.train_sft(settings, SelectionSettings(flags.min_reward, flags.best_of_task), print)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CriticFlags(TrainedOn, Compatible, Loss):
-    """The critic."""
+    runs.train_sft(replace(settings, loss="imitation"), print)
 
 
 @recorded("train_reward_model", reads=("pretrain", "dataset", "deepspeed_config"))
@@ -227,8 +198,9 @@ class CriticFlags(TrainedOn, Compatible, Loss):
         "pretrain": "the model to begin from: a folder, a hub name or smollm2; its head is new unless it is such a critic.",
         "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
     },
+    without=("mean_log_prob", "beta", "ipo", "label_smoothing", "nll_loss_coef", "aux_loss_coef"),
 )
-def train_reward_model(flags: CriticFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
+def train_reward_model(settings: CriticSettings, /) -> None:
     """Train a critic with a regression head on preference pairs.
 
     The logits of the model give way to one number, its value at the last token of a text; the chosen side is to
@@ -239,21 +211,12 @@ def train_reward_model(flags: CriticFlags, pairs: PairFlags, training: TrainingF
     sweet-rl train_reward_model --pretrain MODEL --dataset gt_pairs.jsonl --max_len 8192 --save_path critic
     sweet-rl rank_best_of_n sampled.jsonl ranked.jsonl critic
     """
-    from sweet_rl.training.losses import check_loss, reduction_of
-    from sweet_rl.training.settings import LossSettings
-
-    name = flags.loss or "sigmoid"
-    if reduction_of(name) is not None:
-        raise UsageError(f"--loss {name} is of means over tokens, and this critic has one value for a text.")
-    loss = LossSettings(name=name, beta=1.0)
-    check_loss(loss)
-    published = flags.compat == "published"
-    settings = training.settings(
-        pairs.data(training, flags.dataset, published=published),
-        training.model(flags.pretrain),
-        loss=loss,
-        published=published,
-    )
     from sweet_rl.training import runs
+    from sweet_rl.training.losses import check_loss
 
+    settings = check_loss(replace(settings, beta=1.0))
+    if settings.reduction != "sum":
+        raise UsageError(
+            f"--loss {settings.loss} is of means over tokens, and this critic has one value for a text."
+        )
     runs.train_critic(settings, print)

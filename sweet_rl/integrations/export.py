@@ -112,9 +112,8 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
     from sweet_rl.training.settings import DataSettings
 
     settings = DataSettings(
-        flags.input_path,
+        dataset=flags.input_path,
         prompt_key=flags.prompt_key,
-        find_prompt=True,
         chosen_key=flags.chosen_key,
         rejected_key=flags.rejected_key,
     )

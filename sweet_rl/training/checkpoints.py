@@ -404,12 +404,11 @@ def finite(values: Mapping[str, Any]) -> dict[str, Json]:
 class MetricsLog:
     """Appends lines to a file, and reports them (`sweet_rl.tracking`); only the first process has one."""
 
-    def __init__(self, path: Path | None, *, after_step: int = 0) -> None:
-        self._path = path
-        if path is None:
-            return
-        kept = [row for row in _rows(path) if row["step"] <= after_step] if after_step else []
-        replace_rows(path, kept)
+    def __init__(self, path: str | Path | None, *, after_step: int = 0) -> None:
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            kept = [row for row in _rows(self._path) if row["step"] <= after_step] if after_step else []
+            replace_rows(self._path, kept)
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Add one line; what a crash of the machine loses, a resumed run writes again."""

@@ -22,7 +22,7 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.records.files import rows_of
-from sweet_rl.training.settings import DataSettings, SelectionSettings
+from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.vision import Gallery, Pictures
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
 
@@ -98,7 +98,7 @@ def read_pairs(
     for name in names:
         pairs = [
             [read_pair(row, name, line, settings, gallery, published=published) for line, row in some]
-            for some in rows_of(name, most=settings.max_samples, **splits)
+            for some in rows_of(name, most=int(settings.max_samples), **splits)
         ]
         if not pairs[0]:
             raise UsageError(
@@ -126,13 +126,15 @@ def read_pair(
 ) -> PairRow:
     """One row as a pair; a prompt that its sides repeat stands there once."""
     fields = _Fields(row, path, line, gallery or Gallery())
-    key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
+    key = settings.prompt_key or ("prompt" if row.get("prompt") and not published else None)
     names = (settings.chosen_key, settings.rejected_key)
     prompt, (chosen, rejected) = fields.parts(key, names, settings.input_template, published=published)
     return PairRow(prompt, chosen, rejected, path, line, fields.tokenizer, twin=fields.own)
 
 
-def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[TextRow], list[str]]:
+def read_texts(
+    data: DataSettings, *, min_reward: float | None = None, best_of_task: bool = False
+) -> tuple[list[TextRow], list[str]]:
     """All texts of the comma-separated datasets, in order: dialogues that are selected, or texts to imitate.
 
     And how many dialogues are left out, in a line for each reason.
@@ -142,12 +144,12 @@ def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[T
     """
     texts, gallery, total, left_out = list[TextRow](), Gallery(), 0, Counter[str]()
     for name in listed(data.dataset):
-        rows = rows_of(name, most=data.max_samples, split=data.train_split)[0]
+        rows = rows_of(name, most=int(data.max_samples), split=data.train_split)[0]
         if rows and "dialogue_history" in rows[0][1]:
-            texts += _dialogues(rows, name, selection, left_out)
+            texts += _dialogues(rows, name, min_reward, best_of_task, left_out)
             total += len(rows)
             continue
-        if rows and (selection.min_reward is not None or selection.best_of_task):
+        if rows and (min_reward is not None or best_of_task):
             raise UsageError(
                 f"--min_reward and --best_of_task select dialogues by their reward, which the rows of {name!r} "
                 "do not have. Leave them out, or name a trajectory file."
@@ -172,7 +174,7 @@ def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
         if data.rejected_key in first and first[data.rejected_key] != first.get(data.chosen_key):
             pairs += read_pairs(one, seed=0)[0]
         else:
-            texts += read_texts(one, SelectionSettings())[0]
+            texts += read_texts(one)[0]
     return pairs, texts
 
 
@@ -191,7 +193,11 @@ def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, galler
 
 
 def _dialogues(
-    rows: Sequence[tuple[int, Json]], path: str, selection: SelectionSettings, left_out: Counter[str]
+    rows: Sequence[tuple[int, Json]],
+    path: str,
+    least: float | None,
+    best_of_task: bool,
+    left_out: Counter[str],
 ) -> list[TextRow]:
     trajectories = trajectories_from_rows(rows, path=path)
     kept = [(line, trajectory) for (line, _), trajectory in zip(rows, trajectories, strict=True)]
@@ -212,12 +218,12 @@ def _dialogues(
 
     keep("the episode failed", [item for item in kept if not item[1].failed])
     keep("they do not end with an agent turn", [item for item in kept if item[1].last_turn is not None])
-    if selection.min_reward is not None or selection.best_of_task:
+    if least is not None or best_of_task:
         keep("their tasks cannot be graded", [item for item in kept if not item[1].cannot_be_graded])
-    if (least := selection.min_reward) is not None:
+    if least is not None:
         below = f"reward below --min_reward {least}"
         keep(below, [item for item in kept if reward_of(item) >= least])
-    if selection.best_of_task:
+    if best_of_task:
         best: dict[str, tuple[int, Trajectory]] = {}
         for item in kept:
             held = best.setdefault(item[1].task.task_id, item)

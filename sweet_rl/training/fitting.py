@@ -41,9 +41,8 @@ _CALLED = {"name": "loss", "reduction": "mean_log_prob"}  # fields of settings w
 
 def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingArguments:
     """Trainer's arguments. Making them also joins the other processes, if there are some."""
-    options, output, model = settings.optimizer, settings.output, settings.model
     engine = sharding.engine_of(settings)
-    cuda = torch.cuda.is_available() and model.device != "cpu"
+    cuda = torch.cuda.is_available() and settings.device != "cpu"
     sharding.check_engine(settings, cuda=cuda)
     sharding.claim(settings)
     several = processes.world_size() > 1 or engine is not None
@@ -53,33 +52,35 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         sharding.join_on_cpu(settings)
     engines: dict[str, Any] = {}
     if engine == "deepspeed":
-        engines["deepspeed"] = sharding.deepspeed_config(settings.shards, options, bf16=model.bf16)
+        engines["deepspeed"] = sharding.deepspeed_config(settings)
     elif engine == "fsdp2":
-        config = sharding.fsdp_config(settings.shards, os.environ, cuda=cuda)
+        config = sharding.fsdp_config(settings, os.environ, cuda=cuda)
         backend = "cuda:nccl,cpu:gloo" if cuda else "gloo"  # states may lie in main memory
         engines |= {"fsdp": True, "fsdp_config": config, "ddp_backend": backend}
     arguments = TrainingArguments(
-        output_dir=str(output.ckpt_path if output.save_steps > 0 else output.save_path),  # it is made at once
-        per_device_train_batch_size=options.micro_train_batch_size or 1,  # our own batches come
+        output_dir=str(
+            settings.ckpt_path if settings.save_steps > 0 else settings.save_path
+        ),  # it is made at once
+        per_device_train_batch_size=settings.micro_train_batch_size or 1,  # our own batches come
         gradient_accumulation_steps=accumulation,
-        num_train_epochs=options.max_epochs,
-        learning_rate=options.learning_rate,
-        weight_decay=options.l2,
-        adam_beta1=options.betas[0],
-        adam_beta2=options.betas[1],
+        num_train_epochs=settings.max_epochs,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.l2,
+        adam_beta1=settings.betas[0],
+        adam_beta2=settings.betas[1],
         adam_epsilon=1e-8,
-        max_grad_norm=options.max_norm,
+        max_grad_norm=settings.max_norm,
         optim="adamw_torch_fused" if cuda and engine != "deepspeed" else "adamw_torch",
-        logging_steps=output.logging_steps,
+        logging_steps=settings.logging_steps,
         logging_nan_inf_filter=False,
-        save_strategy="steps" if output.save_steps > 0 else "no",
-        save_steps=max(1, output.save_steps),
-        eval_strategy="steps" if output.eval_steps > 0 else "no",
-        eval_steps=max(1, output.eval_steps),
+        save_strategy="steps" if settings.save_steps > 0 else "no",
+        save_steps=max(1, settings.save_steps),
+        eval_strategy="steps" if settings.eval_steps > 0 else "no",
+        eval_steps=max(1, settings.eval_steps),
         seed=settings.seed,
-        bf16=model.bf16 and (cuda or engine is None),  # not known for engines on CPUs; accelerate decides
+        bf16=settings.bf16 and (cuda or engine is None),  # not known for engines on CPUs; accelerate decides
         ddp_find_unused_parameters=False,
-        ddp_timeout=settings.shards.timeout_s,
+        ddp_timeout=settings.timeout_s,
         use_cpu=not cuda and engine is None,
         accelerator_config={
             "use_configured_state": several and not cuda,
@@ -93,7 +94,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         log_level="error",
         dataloader_pin_memory=cuda,
     )
-    if engine == "fsdp2" and model.bf16:
+    if engine == "fsdp2" and settings.bf16:
         from torch.distributed.fsdp import MixedPrecisionPolicy  # not in every build of torch
 
         # It computes in bfloat16; it adds up gradients, and gives log-probabilities, in float32.
@@ -108,15 +109,15 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
 
 def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
     """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
-    output, pictured = settings.output, show_pictures(rows.all)
-    if processes.world_size() > 1 and pictured:
+    pictured = show_pictures(rows.all)
+    if sharding.world_size() > 1 and pictured:
         blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
         if blind is not None:
             raise UsageError(
                 f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
                 "as all must use the same weights at the same time. Train on one process, or on one sort."
             )
-    share = share and settings.optimizer.prefix_tree and not pictured
+    share = share and settings.prefix_tree and not pictured
     steps = _steps(settings, rows.train, share=share)
     held_out = packs_of(rows.held_out, settings, share=share, world=processes.world_size())
     arguments = training_arguments(settings, steps.accumulation)
@@ -124,14 +125,13 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
         say(engine)
     made_from = _made_from(stage, settings, rows) if processes.rank() == 0 else {}
     resume = None
-    if output.load_checkpoint:
+    if settings.load_checkpoint:
 
         def found() -> Path | None:
-            checkpoints.checkpoints_in(output.ckpt_path, "--ckpt_path")
+            folder = Path(settings.ckpt_path)
+            checkpoints.checkpoints_in(folder, "--ckpt_path")
             instead = "start anew with another --ckpt_path"
-            return checkpoints.resumable(
-                output.ckpt_path, made_from, say, instead=instead, rounding=_ROUNDING
-            )
+            return checkpoints.resumable(folder, made_from, say, instead=instead, rounding=_ROUNDING)
 
         with sharding.lost_processes_named(settings):
             resume = processes.from_main(found)
@@ -141,21 +141,21 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
 
 def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Json]:
     """All that decides about the weights, by the flags: values, and digests of data and models."""
-    engine, output, model = sharding.engine_of(settings), settings.output, settings.model
-    if not (output.load_checkpoint or output.save_steps > 0):
+    engine = sharding.engine_of(settings)
+    if not (settings.load_checkpoint or settings.save_steps > 0):
         return {}
     every = settings.plain()
     groups = ["data", "loss", "model", "optimizer", *(["shards"] if engine == "deepspeed" else [])]
     values = {name: value for group in groups for name, value in every[group].items()}
-    for free in ("find_prompt", "timeout_s", "overlap_comm", "shard_with"):
+    for free in ("timeout_s", "overlap_comm", "shard_with"):
         values.pop(free, None)
     return {f"--{_CALLED.get(name, name)}": value for name, value in values.items()} | {
         "the stage": stage,
         "the engine": engine,
         "the number of processes": processes.world_size() if engine == "deepspeed" else "any",
         "--dataset": f"{len(rows.train)} rows and {len(rows.held_out)} held out, {pairs_digest(rows.all)}",
-        "--pretrain": checkpoints.identity_of(model.pretrain),
-        "--ref_pretrain": checkpoints.identity_of(model.ref_pretrain),
+        "--pretrain": checkpoints.identity_of(settings.pretrain),
+        "--ref_pretrain": checkpoints.identity_of(settings.ref_pretrain),
         "--compat": "published" if settings.published else "fixed",
         "--seed": settings.seed,
     }
@@ -180,25 +180,24 @@ def show_pictures(rows: Sequence[Encoded]) -> bool:
 
 def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, world: int) -> Packs:
     """How rows are divided into micro-batches: by count, or by tokens."""
-    options = settings.optimizer
     order = prefix_order(rows) if share else [-row.length for row in rows]
-    if options.max_tokens_per_batch is None:
-        return by_count(order, most=options.micro_train_batch_size or ROWS, world=world)
-    return ByTokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
+    if settings.max_tokens_per_batch is None:
+        return by_count(order, most=settings.micro_train_batch_size or ROWS, world=world)
+    return ByTokens(rows, order, budget=settings.max_tokens_per_batch, share=share, world=world)
 
 
 def _steps(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:
-    options, world = settings.optimizer.resolved(published=settings.published), processes.world_size()
+    world = sharding.world_size()
     return StepSampler(
         [row.length for row in rows],
         packs=packs_of(rows, settings, share=share, world=world),
         weights=[row.weight for row in rows],
-        groups=history_groups(rows) if share and options.group_by_history else None,
-        train_batch=options.train_batch_size,
-        epochs=options.max_epochs,
+        groups=history_groups(rows) if share and settings.group_by_history else None,
+        train_batch=settings.train_batch_size,
+        epochs=settings.max_epochs,
         seed=settings.seed,
-        shuffle=options.shuffle,
-        group_by_length=bool(options.group_by_length),
+        shuffle=settings.shuffle,
+        group_by_length=bool(settings.group_by_length),
         drop_last=settings.published,
         rank=processes.rank(),
         world=world,
@@ -239,15 +238,15 @@ def reader(model: Any, pad: int, settings: TrainSettings, vision: Vision | None 
     Where a batch shows pictures, nothing is shared in it, whatever the model can (`Reader.ask`). An adapter
     around the model changes nothing.
     """
-    span = attention_span(models.bare_model(model)) if settings.optimizer.prefix_tree else 0
-    return Reader(pad, span, with_attention=settings.loss.aux_loss_coef > 0, vision=vision)
+    span = attention_span(models.bare_model(model)) if settings.prefix_tree else 0
+    return Reader(pad, span, with_attention=settings.aux_loss_coef > 0, vision=vision)
 
 
 def hold_out(
     rows: list[RowT], settings: TrainSettings, *, total: int, has_test: bool = False
 ) -> tuple[list[RowT], list[RowT]]:
     """Rows to train on, and to evaluate on: a seeded sample, the first rows (published), or a test split."""
-    fraction = settings.data.eval_fraction
+    fraction = settings.eval_fraction
     if has_test:
         held = {row.index for row in rows if row.index >= total}
     elif settings.published:
@@ -258,7 +257,7 @@ def hold_out(
     train = [row for row in rows if row.index not in held]
     if not train:
         raise UsageError("Everything is held out; lower --eval_fraction.")
-    batch = settings.optimizer.train_batch_size
+    batch = settings.train_batch_size
     if settings.published and len(train) < batch:
         raise UsageError(
             f"{len(train)} rows do not fill one --train_batch_size of {batch}, and --compat published "
@@ -277,7 +276,7 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
     if context is not None and longest > context:
         raise UsageError(
             f"The longest row has {longest:,} tokens, and {name!r} reads {context:,}: "
-            f"set --max_len {context} (it is {settings.data.max_len})."
+            f"set --max_len {context} (it is {settings.max_len})."
         )
     for row in rows:
         largest = max(max(branch.ids) for branch in row.branches)
@@ -299,36 +298,37 @@ def fit(
     kind = type(bare)  # an engine may put another class in its place
     losses_of = objective(bare)
     run = _as_memory_allows(run, model, collator, losses_of)
-    settings, output, resumes = run.settings, run.settings.output, run.resume is not None
-    if processes.rank() == 0:
-        known = output.metrics_path if resumes else None
-        if known and (wrong := checkpoints.covered(output.ckpt_path, known)):
+    settings, resumes = run.settings, run.resume is not None
+    folder = Path(settings.ckpt_path)
+    if sharding.rank() == 0:
+        known = settings.metrics_path if resumes else None
+        if known and (wrong := checkpoints.covered(folder, Path(known))):
             run.say(f"{known} {wrong}: numbers of earlier updates may be missing in it.")
-        if output.save_steps > 0 and not output.load_checkpoint:
-            for earlier in checkpoints.checkpoints_in(output.ckpt_path):  # --overwrite: they'd count as newer
+        if settings.save_steps > 0 and not settings.load_checkpoint:
+            for earlier in checkpoints.checkpoints_in(folder):  # --overwrite: they'd count as newer
                 shutil.rmtree(earlier)
     trainer = StepTrainer(model, run, collator=collator, objective=losses_of)
     tracking.sets({"resolved": settings.plain()})
-    tracking.writes(output.save_path, folder=True, continues=resumes)
-    if output.save_steps > 0:
-        tracking.writes(output.ckpt_path, folder=True, continues=resumes)
-    if output.metrics_path is not None:
-        tracking.writes(output.metrics_path, continues=resumes)
+    tracking.writes(settings.save_path, folder=True, continues=resumes)
+    if settings.save_steps > 0:
+        tracking.writes(settings.ckpt_path, folder=True, continues=resumes)
+    if settings.metrics_path is not None:
+        tracking.writes(settings.metrics_path, continues=resumes)
     if run.resume:
         run.say(f"going on from {run.resume}")
     with sharding.lost_processes_named(settings), forward.explained(forward.REPAIR):
         trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
-        if run.rows.held_out and not output.eval_steps > 0:
+        if run.rows.held_out and not settings.eval_steps > 0:
             shown = trainer.evaluate()
             accuracy = f"accuracy {shown['eval_acc']:.3f}, " if "eval_acc" in shown else ""
             run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
         save(trainer, run, kind)
-    run.say(f"model and tokenizer: {output.save_path}")
+    run.say(f"model and tokenizer: {settings.save_path}")
 
 
 def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
     """The run, packed by as many tokens as one GPU has room for, if the flags say nothing about packs."""
-    options, device, world = run.settings.optimizer, run.arguments.device, processes.world_size()
+    options, device, world = run.settings, run.arguments.device, sharding.world_size()
     said = options.max_tokens_per_batch or options.micro_train_batch_size
     one = world == 1 and sharding.engine_of(run.settings) is None
     if said or not one or device.type != forward.CARD or not objective.by_row:
@@ -336,12 +336,12 @@ def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], obje
 
     def work(rows: Sequence[Encoded]) -> int:
         batch = to_device(collator([(row, 0.0) for row in rows]), device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=run.settings.model.bf16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=run.settings.bf16):
             losses = objective(model, batch)
         losses.total_B.sum().backward()  # type: ignore[no-untyped-call]
         return forward.places(batch)
 
-    if not run.settings.model.load_in_4bit:  # which is there already
+    if not run.settings.load_in_4bit:  # which is there already
         model.to(device)
     model.train()
     trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
@@ -352,7 +352,7 @@ def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], obje
     model.zero_grad()
     tokens = max(longest.length, int(most * (1 - forward.PADDING)))
     run.say(f"{tokens:,} tokens in one forward pass, by the GPU's free memory")
-    settings = replace(run.settings, optimizer=replace(options, max_tokens_per_batch=tokens))
+    settings = replace(options, max_tokens_per_batch=tokens)
     steps = _steps(settings, run.rows.train, share=run.share)
     run.arguments.gradient_accumulation_steps = steps.accumulation
     held_out = packs_of(run.rows.held_out, settings, share=run.share, world=world)
@@ -367,8 +367,8 @@ def save(trainer: Any, run: Run, kind: type) -> None:
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         model = sharding.whole_model(kind, model, weights, settings) if first else None
     if first:
-        whole = model.merge_and_unload() if settings.model.lora_rank else model
-        folder = settings.output.save_path
+        whole = model.merge_and_unload() if settings.lora_rank else model
+        folder = Path(settings.save_path)
         with checkpoints.storing(folder, folder / checkpoints.PARTIAL):
             models.save_whole(whole, run.rows.tokenizer, folder, run.rows.vision)
     trainer.accelerator.wait_for_everyone()

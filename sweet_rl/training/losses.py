@@ -13,8 +13,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -48,20 +48,16 @@ class ScoredPairs:
 # One number for each pair, [B], that depends on this pair only.
 Loss = Callable[[ScoredPairs, LossSettings], Tensor]
 
-_MODULE = "sweet_rl.training.losses"
+_OURS = ("sigmoid", "sigmoid_norm", "ipo", "hinge", "robust", "logexp")
 LOSSES = Registry(
     group="sweet_rl.losses",
     kind="preference loss",
-    ours={
-        "sigmoid": f"{_MODULE}:sigmoid",
-        "dpo": f"{_MODULE}:sigmoid",
-        "sigmoid_norm": f"{_MODULE}:sigmoid_norm",
-        "ipo": f"{_MODULE}:ipo",
-        "hinge": f"{_MODULE}:hinge",
-        "robust": f"{_MODULE}:robust",
-        "logexp": f"{_MODULE}:logexp",
-    },
+    ours={"dpo": f"{__name__}:sigmoid"} | {name: f"{__name__}:{name}" for name in _OURS},
 )
+AnyLoss = TypeVar("AnyLoss", bound=LossSettings)
+_REDUCTIONS: Final[dict[str, Reduction]] = {
+    "none": "sum", "false": "sum", "trajectory": "trajectory", "true": "trajectory", "turn": "turn",
+}  # fmt: skip
 
 
 def of_means(loss: Loss) -> Loss:
@@ -145,21 +141,37 @@ def _no_smoothing(name: str, settings: LossSettings) -> None:
         )
 
 
-def reduction_of(name: str) -> Reduction | None:
-    """What the loss of this name wants log-probabilities reduced to; None where any will do."""
-    return cast(Reduction | None, getattr(LOSSES.find(name), "reduction", None))
+def check_loss(settings: AnyLoss) -> AnyLoss:
+    """The settings with their loss and its reduction, after a trial on three pairs of numbers.
+
+    The run's record names the file of a loss that is not ours.
+    """
+    if settings.ipo and settings.loss not in {None, "ipo"}:
+        raise UsageError(f"--ipo and --loss {settings.loss} name two losses; leave one of them out.")
+    reduction = _REDUCTIONS.get(settings.mean_log_prob.lower())
+    if reduction is None:
+        given = settings.mean_log_prob
+        raise UsageError(f"--mean_log_prob must be none, trajectory or turn, got {given!r}.")
+    loss: Loss = LOSSES.find(settings.loss_name)
+    wanted = getattr(loss, "reduction", reduction)
+    if wanted != reduction and reduction != "sum":
+        raise UsageError(
+            f"--loss {settings.loss_name} is of another mean than --mean_log_prob {settings.mean_log_prob}; "
+            "leave it out."
+        )
+    found = replace(settings, loss=settings.loss_name, reduction=wanted)
+    _try(loss, found)
+    return found
 
 
-def check_loss(settings: LossSettings) -> Loss:
-    """The loss that the settings name, tried on three pairs of numbers; the run's record names its file."""
-    loss: Loss = LOSSES.find(settings.name)
+def _try(loss: Loss, settings: LossSettings) -> None:
     policy = [torch.tensor(values, requires_grad=True) for values in ([-4.0, -9.0, -2.0], [-7.0, -3.0, -2.5])]
     reference = [torch.tensor(values) for values in ([-5.0, -6.0, -2.0], [-6.0, -5.0, -3.0])]
     sides = [*policy, *reference]
-    if settings.name not in LOSSES.ours:
+    if settings.loss_name not in LOSSES.ours:
         with suppress(TypeError):  # something callable that is no function
             tracking.reads("loss", inspect.getsourcefile(loss))
-    what = f"The preference loss {settings.name!r}"
+    what = f"The preference loss {settings.loss_name!r}"
     must = "It must be a function of (pairs, settings) that gives one number for each pair (docs/losses.md)"
     try:
         loss_B = loss(ScoredPairs(*sides), settings)
@@ -178,7 +190,6 @@ def check_loss(settings: LossSettings) -> Loss:
             f"{what} gives a pair another number when other pairs are in the batch, so the size of a "
             f"micro-batch would change the result. {must}."
         )
-    return loss
 
 
 class PairLogps(NamedTuple):
@@ -213,7 +224,7 @@ def pair_losses(
     Rewards are beta (policy - reference), whatever the loss (equation 5 of DPO, up to what both share);
     accuracy is 1 where the chosen one's is larger.
     """
-    loss: Loss = LOSSES.find(settings.name)
+    loss: Loss = LOSSES.find(settings.loss_name)
     pairs = ScoredPairs(policy.chosen_B, policy.rejected_B, reference_chosen_B, reference_rejected_B)
     preference_B = loss(pairs, settings)
     chosen_reward_B = settings.beta * (policy.chosen_B - reference_chosen_B).detach()
@@ -227,6 +238,6 @@ def pair_losses(
 
 def value_losses(chosen_B: Tensor, rejected_B: Tensor, settings: LossSettings) -> Tensor:
     """How far a critic's values are from preferring the chosen side: the loss, with a reference of zeros."""
-    loss: Loss = LOSSES.find(settings.name)
+    loss: Loss = LOSSES.find(settings.loss_name)
     nothing_B = torch.zeros_like(chosen_B)
     return loss(ScoredPairs(chosen_B, rejected_B, nothing_B, nothing_B), settings)

@@ -19,7 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from sweet_rl.chat import tokenizer_digest
-from sweet_rl.chat.formats import model_path
+from sweet_rl.chat.formats import model_path, user_cache
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.training import forward, models, processes, sharding
@@ -27,21 +27,20 @@ from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.checkpoints import downloaded
 from sweet_rl.training.fitting import check_sizes, packs_of, pairs_digest, reader, show_pictures
 from sweet_rl.training.forward import PairForward
-from sweet_rl.training.settings import TrainSettings
+from sweet_rl.training.settings import DPOSettings, TrainSettings
 from sweet_rl.training.trainer import Rows, Run
 from sweet_rl.training.vision import Vision
 from sweet_rl.types import digest
 
 
-def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
+def reference_and_policy(settings: DPOSettings, run: Run, rows: Rows) -> tuple[Tensor, Any]:
     """[rows of the data, 2] under the reference, and the policy; both models are never held at once."""
-    settings, model = run.settings, run.settings.model
-    name, half = model.ref_pretrain or model.pretrain, sharding.half_weights(settings)
-    cache = _cache(name, rows, settings) if processes.rank() == 0 else None
-    scores = processes.from_main(lambda: None if cache is None else cache.load())
+    name, half = settings.ref_pretrain or settings.pretrain, sharding.half_weights(settings)
+    cache = _cache(name, rows, settings) if sharding.rank() == 0 else None
+    scores = sharding.from_first(lambda: None if cache is None else cache.load())
     policy = None
     if scores is None:
-        reference = models.load_model(name, model, half=half)
+        reference = models.load_model(name, settings, half=half)
         check_sizes(reference, rows.all, settings)
         device, sharded = run.arguments.device, sharding.shards_weights(settings)
         asked = reference
@@ -49,7 +48,7 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
             asked = sharding.sharded_for_scoring(reference, run.arguments, settings)
         else:
             reference.to(device)
-            policy = reference if name == model.pretrain else None
+            policy = reference if name == settings.pretrain else None
         read = reader(reference, rows.pad_id, settings, rows.vision)
         mine = processes.rank(), processes.world_size()
         scores = _scores(asked, reference, settings, rows.all, read, device, *mine)
@@ -60,39 +59,37 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
         run.say(f"the reference's log-probabilities: {cache.path if cache else ''}")
     if policy is None:
         gc.collect()
-        policy = models.load_model(model.pretrain, model, half=half)
+        policy = models.load_model(settings.pretrain, settings, half=half)
         check_sizes(policy, rows.all, settings)
-    return _by_index(scores, rows.all)[:, :2].contiguous(), models.trainable(policy, model)
+    return _by_index(scores, rows.all)[:, :2].contiguous(), models.trainable(policy, settings)
 
 
 def score_alone(
     name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int, vision: Vision | None = None
 ) -> Tensor:
     """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`."""
-    model = models.load_model(name, settings.model)
+    model = models.load_model(name, settings)
     check_sizes(model, pairs, settings)
-    wanted = settings.model.device
+    wanted = settings.device
     device = ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
     read = reader(model, pad, settings, vision)
     return _by_index(_scores(model.to(device), model, settings, pairs, read, device), pairs)
 
 
-def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | None:
-    folder = settings.output.reference_cache
-    weights = None if folder is None else weights_digest(name)
-    if folder is None or weights is None:
+def _cache(name: str, rows: Rows, settings: DPOSettings) -> ReferenceCache | None:
+    weights = None if settings.reference_cache == "none" else weights_digest(name)
+    if weights is None:
         return None
-    model = settings.model
     identity = {
         "model": weights,
         "tokenizer": tokenizer_digest(rows.tokenizer),
         "data": pairs_digest(rows.all),
-        "reduction": settings.loss.reduction,
-        "precision": f"{model.dtype}, bf16 {model.bf16}, 4 bit {model.load_in_4bit}",
+        "reduction": settings.reduction,
+        "precision": f"{settings.dtype}, bf16 {settings.bf16}, 4 bit {settings.load_in_4bit}",
     }
     if rows.vision is not None and show_pictures(rows.all):
         identity["pixels"] = rows.vision.digest
-    return ReferenceCache(folder, identity)
+    return ReferenceCache(Path(settings.reference_cache or user_cache() / "reference"), identity)
 
 
 def _scores(
@@ -110,9 +107,9 @@ def _scores(
     Every process takes every other batch, and all make the same number of passes, as a sharded model needs.
     """
     share = read.attention_span > 0 and not show_pictures(pairs)
-    collator, ask = Collator(settings.loss.reduction, read), PairForward(bare)
+    collator, ask = Collator(settings.reduction, read), PairForward(bare)
     batches = packs_of(pairs, settings, share=share, world=world)(list(range(len(pairs))))
-    bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=settings.model.bf16)
+    bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=settings.bf16)
 
     def scored(rows: Sequence[int]) -> Tensor:
         batch = to_device(collator([(pairs[row], 0.0) for row in rows]), device)

@@ -1,4 +1,4 @@
-"""Settings of a preference-training run. No torch.
+"""Settings of preference training, which are its flags: a stage's settings are one flat dataclass. No torch.
 
 Published behaviour: docs/published/sweet_rl.md#reward-models, #preference-training.
 """
@@ -6,68 +6,196 @@ Published behaviour: docs/published/sweet_rl.md#reward-models, #preference-train
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag, no_flag
-from sweet_rl.flags.models import Device, DType
+from sweet_rl.flags.models import (
+    Dataset,
+    Device,
+    DType,
+    MaxPixels,
+    MinReward,
+    OtherTokenizer,
+    PairFields,
+    Pretrain,
+    RejectedKey,
+)
+from sweet_rl.flags.shared import Compatible, LogTo, Overwriting, Quiet, SaveSteps, Seeded
+from sweet_rl.tracking import Destination
 from sweet_rl.types import Json
 
 # How token log-probabilities become one number of a response: their sum, their mean over all assistant
 # tokens, or the sum over turns of each turn's mean (the paper's turn-level advantage).
 Reduction = Literal["sum", "trajectory", "turn"]
-
-
 Engine = Literal["deepspeed", "fsdp2"]  # What shards a model over several processes
 
 
-@dataclass(frozen=True, slots=True)
-class DataSettings:
-    """Which pairs, and how they become token ids."""
+@dataclass(frozen=True, kw_only=True)
+class LossSettings(Settings):
+    """The loss."""
 
-    dataset: str
-    dataset_probs: str = "1.0"
-    train_split: str = "train"
-    eval_split: str = "test"
-    prompt_key: str | None = None
-    find_prompt: bool = False  # Without a prompt_key, take the field `prompt` of rows that have it
-    chosen_key: str = "chosen"
-    rejected_key: str = "rejected"
-    input_template: str | None = None
-    apply_chat_template: bool = False
-    max_samples: int = 100_000_000
-    max_len: int = 512
-    response_template: str | None = None
-    eval_fraction: float = 0.03
-    learn_thoughts: bool = True  # What an agent thought before it spoke is learned, too
-    # Take turns that were sampled with another tokenizer, and tokenise their texts anew.
-    other_tokenizer: bool = False
-    image_processor: str | None = None  # Folder or name; None: the model's own
-    min_pixels: int = 16 * 28**2
-    max_pixels: int = 64 * 28**2  # Pictures are scaled to so many pixels at least and at most
+    loss: str | None = flag(
+        None,
+        "sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/losses.md).",
+    )
+    mean_log_prob: str = flag(
+        "none",
+        "none (sum over the response), trajectory (mean over its tokens; what the bare switch means) or turn (sum of each turn's mean).",
+        bare="True",
+    )
+    beta: float = flag(0.1, "how strongly the policy is held to the reference.", above=0)
+    ipo: bool = flag(False, "the same as loss ipo.", shown="all")
+    label_smoothing: float = flag(
+        0.0,
+        "share of labels assumed to be wrong; for sigmoid, sigmoid_norm and robust.",
+        at_least=0,
+        shown="all",
+    )
+    nll_loss_coef: float = flag(
+        0.0, "weight of the chosen response's negative log-likelihood per token.", at_least=0
+    )
+    aux_loss_coef: float = flag(
+        0.0, "weight of the balance loss of a mixture of experts.", at_least=0, shown="all"
+    )
+    reduction: Reduction = no_flag(
+        "sum"
+    )  # by `mean_log_prob` and the loss (`sweet_rl.training.losses.check_loss`)
+
+    @property
+    def loss_name(self) -> str:
+        """As `sweet_rl.training.losses.LOSSES` knows it, or imitation, which knows no pairs."""
+        return self.loss or ("ipo" if self.ipo else "sigmoid")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossSettings:
-    """The preference loss, and what else is minimised."""
+@dataclass(frozen=True, kw_only=True)
+class _Pairs(PairFields, RejectedKey, MaxPixels):
+    """How preference pairs are read."""
 
-    name: str = "sigmoid"  # As `sweet_rl.training.losses.LOSSES` knows it, or imitation, which knows no pairs
-    beta: float = 0.1
-    label_smoothing: float = 0.0  # Share of the labels that are assumed to be wrong
-    nll_loss_coef: float = 0.0
-    reduction: Reduction = "sum"
-    aux_loss_coef: float = 0.0
+    input_template: str | None = flag(
+        None, "text around the prompt, which takes the place of {}.", shown="all"
+    )
+    dataset_probs: str = flag(
+        "1.0", "for several datasets: how often each is drawn from, with commas between the numbers."
+    )
+    train_split: str = flag("train", "of a dataset from the hub.", shown="all")
+    eval_split: str = flag(
+        "test",
+        "of a dataset from the hub: what to hold out, if it has such a split, in place of eval_fraction.",
+        shown="all",
+    )
+    apply_chat_template: bool = flag(
+        False,
+        "accepted for the published command line: fields that are lists of messages become texts by the model's chat template in any case.",
+        shown="never",
+    )
+    image_processor: str | None = flag(
+        None, "folder or hub name of the image processor; default: the model's own.", shown="all"
+    )
+    min_pixels: int = flag(12544, "pictures with fewer pixels are enlarged.", at_least=1, shown="all")
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionSettings:
-    """Which dialogues of a trajectory file are imitated."""
+@dataclass(frozen=True, kw_only=True)
+class _Rows(OtherTokenizer):
+    """The rows."""
 
-    min_reward: float | None = None
-    best_of_task: bool = False
+    max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
+    eval_fraction: float = flag(
+        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
+    )
+    max_len: int = flag(
+        512,
+        "tokens of one text at most; oldest turns go first, rows that cannot be cut at a turn are left out.",
+        at_least=1,
+    )
+    response_template: str | None = flag(
+        None,
+        "text that opens an assistant turn, for models whose chat template does not say it.",
+        shown="all",
+    )
+    learn_thoughts: bool = flag(
+        True,
+        "learn what the agent thought before it spoke, too; --nolearn_thoughts only reads it.",
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(Dataset, _Pairs, _Rows):
+    """Which rows, and how they become token ids."""
+
+    def check_together(self) -> None:
+        """A picture has at most as many pixels as it has at least, or more."""
+        super().check_together()
+        if self.max_pixels < self.min_pixels:
+            raise UsageError(
+                f"--max_pixels must be at least {self.min_pixels} (--min_pixels), got {self.max_pixels}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputSettings(Overwriting, Quiet, Seeded, SaveSteps):
+    """What is written, and how a run is resumed."""
+
+    save_path: str = flag("./ckpt", "folder for the trained model and its tokenizer.")
+    load_checkpoint: bool = flag(
+        False, "resume from the newest checkpoint in ckpt_path, if there is one.", aliases=("resume",)
+    )
+    metrics_path: str | None = flag(None, ".jsonl file for numbers; default metrics.jsonl in save_path.")
+    logging_steps: int = flag(1, "updates between two lines of it.", at_least=1, shown="all")
+    eval_steps: int = flag(
+        -1, "updates between two evaluations of the held-out rows; -1: at the end.", shown="all"
+    )
+    ckpt_path: str = flag("./ckpt/checkpoints_dpo", "folder for checkpoints.")
+    max_ckpt_num: int = flag(3, "checkpoints to keep at most.", at_least=1, shown="all")
+    max_ckpt_mem: float = flag(
+        1e8, "gigabytes that they may take; the newest stays in any case.", shown="all"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackerSettings(LogTo):
+    """What is written, and how a run is resumed."""
+
+    use_tensorboard: str | None = flag(
+        None, "the same as log_to tensorboard, with the folder for its files.", shown="all"
+    )
+    use_wandb: str | None = flag(
+        None,
+        "log_to wandb where it is installed and has a login: WANDB_API_KEY, `wandb login`, or the key as this flag's value, which other "
+        "users of the machine can see.",
+        bare="True",
+    )
+    wandb_org: str | None = flag(None, "its entity.", shown="all")
+    wandb_group: str | None = flag(None, "its group, and trackio's.", shown="all")
+    wandb_project: str = flag("openrlhf_train_dpo", "its project, and trackio's.", shown="all")
+    wandb_run_name: str | None = flag(None, "its name for the run, and trackio's.", shown="all")
+
+    def destination(self) -> Destination:
+        """Where numbers go, by --log_to and by the published flags, which may name two places."""
+        wandb = self.use_wandb is not None and self.use_wandb.lower() not in {"false", "none", ""}
+        if wandb and str(self.use_wandb).lower() != "true":  # records leave out what such a variable holds
+            os.environ["WANDB_API_KEY"] = str(self.use_wandb)
+        published = {"tensorboard": bool(self.use_tensorboard), "wandb": wandb}
+        kinds = tuple(kind for kind, wanted in published.items() if wanted)
+        for kind in kinds:
+            if self.log_to not in {None, kind}:
+                raise UsageError(
+                    f"--log_to {self.log_to} and --use_{kind} contradict each other; leave one of them out."
+                )
+        return Destination(
+            kinds=kinds or super().destination().kinds,
+            folder=self.use_tensorboard,
+            project=self.wandb_project,
+            name=self.wandb_run_name,
+            group=self.wandb_group,
+            entity=self.wandb_org,
+            may_lack=("wandb",) if wandb and self.log_to is None else (),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,68 +297,172 @@ class OptimizerSettings(Settings):
             ) from None
         return first, second
 
-    def resolved(self, *, published: bool) -> OptimizerSettings:
+
+@dataclass(frozen=True, kw_only=True)
+class ShardSettings(Settings):
+    """Several processes."""
+
+    zero_stage: Literal[0, 1, 2, 3] = flag(
+        2,
+        "what DeepSpeed shards over several processes: 1 optimizer states, 2 and gradients, 3 and weights; 0: plain data parallel.",
+    )
+    adam_offload: bool = flag(
+        False, "keep the optimizer's states in main memory (with fsdp2 the weights, too)."
+    )
+    shard_with: Literal["deepspeed", "fsdp2"] | None = flag(
+        None,
+        "what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as set for `accelerate launch`, else deepspeed.",
+        shown="all",
+    )
+    timeout_s: int = flag(
+        1800,
+        "seconds that a process waits for the others before it ends with a message.",
+        at_least=1,
+        shown="all",
+    )
+    deepspeed_config: str | None = flag(
+        None,
+        ".json file for DeepSpeed in place of the flags below (configs/engines); default: as of `accelerate launch`, else none.",
+        shown="all",
+    )
+    zpg: int = flag(
+        1, "for zero_stage 3: GPUs that keep a second copy of the shards among them.", at_least=1, shown="all"
+    )
+    grad_accum_dtype: str | None = flag(
+        None, "in which DeepSpeed accumulates gradients: fp32, fp16 or bf16.", shown="all"
+    )
+    overlap_comm: bool = flag(False, "DeepSpeed reduces gradients while computing others.", shown="all")
+    local_rank: int = flag(-1, "given by launchers; the environment has the same value.", shown="never")
+    # What the file says; flags and file that a run was not started with by a stage say nothing.
+    deepspeed: Mapping[str, Any] | None = no_flag(None)
+
+    def engine(self) -> dict[str, Any]:
+        """The sharding engine as flags, `accelerate launch` and a file of DeepSpeed's say together."""
+        default = "fsdp2" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else "deepspeed"
+        engine = self.shard_with or default
+        path = self.deepspeed_config or os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "none")
+        if engine == "fsdp2" and self.deepspeed_config:
+            raise UsageError(
+                "--deepspeed_config has no effect with --shard_with fsdp2; leave one of them out."
+            )
+        if engine == "deepspeed" and path.lower() != "none":
+            config = read_deepspeed_config(path)
+            zero = config["zero_optimization"]
+            parts = (zero.get(name) or {} for name in ("offload_optimizer", "offload_param"))
+            offloads = any(part.get("device", "none") != "none" for part in parts)
+            return {
+                "shard_with": engine,
+                "deepspeed": config,
+                "zero_stage": zero["stage"],
+                "adam_offload": offloads,
+            }
+        stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "")
+        if engine == "deepspeed" and stage.isdigit() and int(stage) != self.zero_stage:
+            raise UsageError(
+                f"`accelerate launch` sets ZeRO stage {stage}, and --zero_stage {self.zero_stage}. Give the "
+                "same to both, or a file to --deepspeed_config."
+            )
+        return {"shard_with": engine}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(
+    LossSettings,
+    Compatible,
+    DataSettings,
+    OutputSettings,
+    TrackerSettings,
+    OptimizerSettings,
+    ModelSettings,
+    ShardSettings,
+):
+    """All settings of a training run; a stage has the flags of those that have a meaning for it."""
+
+    def resolved(self) -> Self:
         """With what the flags leave open."""
-        usual = not published and self.shuffle
+        usual = not self.published and self.shuffle
         length, history = self.group_by_length, self.group_by_history
         return replace(
             self,
+            metrics_path=self.metrics_path or str(Path(self.save_path) / "metrics.jsonl"),
             group_by_length=usual if length is None else length,
             group_by_history=usual if history is None else history,
+            **self.engine(),
         )
 
-
-@dataclass(frozen=True, slots=True)
-class ShardSettings:
-    """How several processes share one model; one process alone has it whole, but for offloading."""
-
-    shard_with: Engine = "deepspeed"
-    timeout_s: int = 1800  # How long a process waits for the others
-    # What a file says about DeepSpeed, in place of the fields below.
-    deepspeed_config: Mapping[str, Any] | None = None
-    zero_stage: int = 2
-    zpg: int = 1
-    adam_offload: bool = False
-    grad_accum_dtype: str | None = None
-    overlap_comm: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OutputSettings:
-    """Where checkpoints, logs and the model go, and how often."""
-
-    # Folder that keeps the reference's log-probabilities; None: they are not kept.
-    reference_cache: Path | None = None
-    save_path: Path = Path("ckpt")
-    ckpt_path: Path = Path("ckpt/checkpoints_dpo")
-    save_steps: int = -1
-    eval_steps: int = -1
-    logging_steps: int = 1
-    max_ckpt_num: int = 3
-    max_ckpt_mem_gb: float = 1e8
-    load_checkpoint: bool = False
-    metrics_path: Path | None = None
-    quiet: bool = False
+    def plain(self) -> dict[str, Any]:
+        """All of them in groups, as records and checkpoints have them."""
+        groups = {
+            "data": DataSettings,
+            "model": ModelSettings,
+            "loss": LossSettings,
+            "optimizer": OptimizerSettings,
+            "shards": ShardSettings,
+            "output": OutputSettings,
+        }
+        found: dict[str, dict[str, Json]] = {
+            group: {one.name: getattr(self, one.name) for one in fields(kind)}
+            for group, kind in groups.items()
+        }
+        for name in ("loss", "mean_log_prob", "ipo"):
+            del found["loss"][name]
+        found["loss"]["name"] = self.loss_name
+        found["optimizer"]["adam_betas"] = self.betas
+        found["shards"]["deepspeed_config"] = found["shards"].pop("deepspeed")
+        del found["shards"]["local_rank"]
+        return found | {"published": self.published}
 
 
-@dataclass(frozen=True, slots=True)
-class TrainSettings:
-    """All settings of a training run."""
+@dataclass(frozen=True, kw_only=True)
+class DPOSettings(Pretrain, TrainSettings):
+    """The loss."""
 
-    data: DataSettings
-    model: ModelSettings
-    loss: LossSettings
-    optimizer: OptimizerSettings
-    shards: ShardSettings
-    output: OutputSettings
-    published: bool = False
-    seed: int = 42
+    ref_pretrain: str | None = flag(
+        None, "the reference model; default pretrain as it is before training.", shown="all"
+    )
+    eval_only: bool = flag(
+        False,
+        "train nothing; write every pair's log-probabilities, rewards and losses to metrics_path.",
+        shown="all",
+    )
+    reference_cache: str | None = flag(
+        None,
+        "folder that keeps the reference's log-probabilities for later trainings on the same pairs; default in the user's cache; none: not kept.",
+        shown="all",
+    )
+    ref_offload: bool = flag(False, "of no effect: the reference is freed before training.", shown="never")
+    packing_samples: bool = flag(False, "not there: in the published code it does not run.", shown="never")
+    ring_attn_size: int = flag(1, "only 1: one process reads a whole pair.", shown="never")
+    ring_head_stride: int = flag(1, "of no effect: belongs to ring attention.", shown="never")
+    disable_fast_tokenizer: bool = flag(False, "of no effect.", shown="never")
 
-    def plain(self) -> dict[str, Json]:
-        """All of them as records and checkpoints have them."""
-        found = asdict(self)
-        found["optimizer"]["adam_betas"] = self.optimizer.betas
-        return found
+    def check_together(self) -> None:
+        """Published flags that have no effect here."""
+        super().check_together()
+        for name, given, instead in (
+            ("packing_samples", self.packing_samples, "--max_tokens_per_batch packs without padding"),
+            (
+                "ring_attn_size",
+                self.ring_attn_size != 1,
+                "use --zero_stage 3 and --gradient_checkpointing for long texts",
+            ),
+        ):
+            if given:
+                raise UsageError(f"--{name} is not there: {instead}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SFTSettings(Pretrain, MinReward, TrainSettings):
+    """Which dialogues are imitated."""
+
+    best_of_task: bool = flag(
+        False, "of the trajectories of a task only the one with the largest reward, the first of equals."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticSettings(Pretrain, TrainSettings):
+    """The critic."""
 
 
 def read_deepspeed_config(path: str) -> dict[str, Any]:
@@ -257,10 +489,3 @@ def read_deepspeed_config(path: str) -> dict[str, Any]:
                 "--learning_rate, --lr_scheduler and --bf16 say the rest."
             )
     return dict(config)
-
-
-def offloads(config: Mapping[str, Any]) -> bool:
-    """Whether DeepSpeed's configuration keeps something outside the accelerator."""
-    zero = config["zero_optimization"]
-    parts = (zero.get(name) or {} for name in ("offload_optimizer", "offload_param"))
-    return any(part.get("device", "none") != "none" for part in parts)

@@ -31,8 +31,7 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from sweet_rl.errors import ServiceError, UsageError, first_line, missing_package
 from sweet_rl.training import models
-from sweet_rl.training.processes import from_main, is_main, is_sharded, rank, world_size
-from sweet_rl.training.settings import Engine, OptimizerSettings, ShardSettings, TrainSettings
+from sweet_rl.training.settings import Engine, ShardSettings, TrainSettings
 
 # Where `accelerate launch` says that it wants an engine, and where accelerate looks whether it is wanted.
 _LAUNCHERS = {"deepspeed": "ACCELERATE_USE_DEEPSPEED", "fsdp2": "ACCELERATE_USE_FSDP"}
@@ -48,44 +47,43 @@ def engine_of(settings: TrainSettings) -> Engine | None:
 
     Sharding is for several processes; one process needs DeepSpeed to keep states in main memory.
     """
-    shards = settings.shards
-    if shards.shard_with == "fsdp2":
+    if settings.shard_with == "fsdp2":
         return "fsdp2" if world_size() > 1 else None
-    sharded = shards.adam_offload or (world_size() > 1 and shards.zero_stage > 0)
+    sharded = settings.adam_offload or (world_size() > 1 and settings.zero_stage > 0)
     return "deepspeed" if sharded else None
 
 
 def half_weights(settings: TrainSettings) -> bool:
     """Whether models are loaded in bfloat16 whatever `dtype` says: DeepSpeed keeps float32 copies of its own."""
-    return engine_of(settings) == "deepspeed" and settings.model.bf16
+    return engine_of(settings) == "deepspeed" and settings.bf16
 
 
 def shards_weights(settings: TrainSettings) -> bool:
     """Whether weights are divided, so that no process has all of them."""
     engine = engine_of(settings)
-    return engine == "fsdp2" or (engine == "deepspeed" and settings.shards.zero_stage == 3)
+    return engine == "fsdp2" or (engine == "deepspeed" and settings.zero_stage == 3)
 
 
 def describe(settings: TrainSettings) -> str | None:
     """The engine and its number of processes for people; None on a single process."""
     engine = engine_of(settings)
-    names = {"deepspeed": f"DeepSpeed ZeRO-{settings.shards.zero_stage}", "fsdp2": "FSDP2"}
+    names = {"deepspeed": f"DeepSpeed ZeRO-{settings.zero_stage}", "fsdp2": "FSDP2"}
     return f"{names[engine]} over {world_size()} processes" if engine else None
 
 
 def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
     """Raises UsageError for what the engine of this run does not have; `cuda`: it runs on GPUs."""
-    engine, model = engine_of(settings), settings.model
+    engine = engine_of(settings)
     if engine == "deepspeed" and importlib.util.find_spec("deepspeed") is None:
         needs = "sharding over processes (--shard_with fsdp2 and --zero_stage 0 need none)"
         raise missing_package("deepspeed", "deepspeed", needed_for=needs)
-    if engine == "deepspeed" and model.bf16 and not cuda:
+    if engine == "deepspeed" and settings.bf16 and not cuda:
         raise UsageError("--bf16: on CPUs DeepSpeed computes in float32 only; use --shard_with fsdp2.")
-    if engine is None and settings.shards.adam_offload:
+    if engine is None and settings.adam_offload:
         raise UsageError("--adam_offload: with one process only --shard_with deepspeed can do that.")
-    if model.torch_compile and (engine or world_size() > 1):
+    if settings.torch_compile and (engine or world_size() > 1):
         raise UsageError("--torch_compile works with one process only, without an engine: leave it out.")
-    if model.load_in_4bit and shards_weights(settings):
+    if settings.load_in_4bit and shards_weights(settings):
         raise UsageError(
             "--load_in_4bit: quantised weights are not sharded here. Use --zero_stage 2, which "
             "leaves them whole on every process."
@@ -95,24 +93,24 @@ def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
 # -- their configurations ---------------------------------------------------------------------------------
 
 
-def deepspeed_config(shards: ShardSettings, optimizer: OptimizerSettings, *, bf16: bool) -> dict[str, Any]:
+def deepspeed_config(settings: TrainSettings) -> dict[str, Any]:
     """The engine's configuration for training; "auto" is filled in by transformers."""
-    given = dict(shards.deepspeed_config or {})
+    given = dict(settings.deepspeed or {})
     zero: dict[str, Any] = dict(given.pop("zero_optimization", None) or {})
     if not zero:
         zero = {
-            "stage": shards.zero_stage,
-            "overlap_comm": shards.overlap_comm,
+            "stage": settings.zero_stage,
+            "overlap_comm": settings.overlap_comm,
             "offload_param": {"device": "none"},
-            "offload_optimizer": {"device": "cpu" if shards.adam_offload else "none", "pin_memory": False},
+            "offload_optimizer": {"device": "cpu" if settings.adam_offload else "none", "pin_memory": False},
         }
-        if shards.zero_stage == 3:  # above 0, small tensors stay whole, which a tiny model consists of
-            zero |= {"stage3_param_persistence_threshold": 0, "zero_hpz_partition_size": shards.zpg}
+        if settings.zero_stage == 3:  # above 0, small tensors stay whole, which a tiny model consists of
+            zero |= {"stage3_param_persistence_threshold": 0, "zero_hpz_partition_size": settings.zpg}
     if zero["stage"] == 3:
         zero["stage3_gather_16bit_weights_on_model_save"] = True
     flags: dict[str, Any] = {
-        "bf16": {"enabled": bf16},
-        "gradient_clipping": optimizer.max_norm,
+        "bf16": {"enabled": settings.bf16},
+        "gradient_clipping": settings.max_norm,
         "gradient_accumulation_steps": "auto",
         "train_micro_batch_size_per_gpu": "auto",
         "train_batch_size": "auto",
@@ -132,24 +130,24 @@ def deepspeed_config(shards: ShardSettings, optimizer: OptimizerSettings, *, bf1
         **flags,
         **given,
     }
-    if shards.grad_accum_dtype:
-        config["data_types"] = {"grad_accum_dtype": shards.grad_accum_dtype}
+    if settings.grad_accum_dtype:
+        config["data_types"] = {"grad_accum_dtype": settings.grad_accum_dtype}
     return config
 
 
-def scoring_config(shards: ShardSettings, *, bf16: bool) -> dict[str, Any]:
+def scoring_config(settings: TrainSettings) -> dict[str, Any]:
     """DeepSpeed's configuration for a model that is only asked, sharded like the one that is trained."""
-    given = (shards.deepspeed_config or {}).get("zero_optimization", {})
+    given = (settings.deepspeed or {}).get("zero_optimization", {})
     zero = {name: value for name, value in given.items() if name == "offload_param"}
     return {
-        "zero_optimization": zero | {"stage": shards.zero_stage, "stage3_param_persistence_threshold": 0},
-        "bf16": {"enabled": bf16},
+        "zero_optimization": zero | {"stage": settings.zero_stage, "stage3_param_persistence_threshold": 0},
+        "bf16": {"enabled": settings.bf16},
         "train_micro_batch_size_per_gpu": 1,
         "steps_per_print": 1_000_000_000,
     }
 
 
-def fsdp_config(shards: ShardSettings, environment: Mapping[str, str], *, cuda: bool) -> dict[str, Any]:
+def fsdp_config(settings: ShardSettings, environment: Mapping[str, str], *, cuda: bool) -> dict[str, Any]:
     """FSDP2's configuration, as transformers wants it.
 
     Every transformer layer is a unit, gathered for its own pass only. Weights are read by the first process
@@ -159,7 +157,7 @@ def fsdp_config(shards: ShardSettings, environment: Mapping[str, str], *, cuda: 
         "version": 2,
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         "reshard_after_forward": environment.get("FSDP_RESHARD_AFTER_FORWARD", "true").lower(),
-        "cpu_offload": shards.adam_offload and cuda,
+        "cpu_offload": settings.adam_offload and cuda,
         "cpu_ram_efficient_loading": True,
         "state_dict_type": "SHARDED_STATE_DICT",
     }
@@ -178,7 +176,7 @@ def claim(settings: TrainSettings) -> None:
             os.environ.pop(variable, None)
     if engine == "deepspeed":  # accelerate warns that it does not accumulate gradients; Trainer does
         logging.getLogger("accelerate.accelerator").setLevel(logging.ERROR)
-    os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if settings.model.bf16 else "no"
+    os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if settings.bf16 else "no"
 
 
 def join_on_cpu(settings: TrainSettings) -> None:
@@ -191,7 +189,7 @@ def join_on_cpu(settings: TrainSettings) -> None:
 
     engine = engine_of(settings)
     os.environ.pop("ACCELERATE_USE_CPU", None)  # it would forget the engine
-    options: dict[str, Any] = {"backend": "gloo", "timeout": timedelta(seconds=settings.shards.timeout_s)}
+    options: dict[str, Any] = {"backend": "gloo", "timeout": timedelta(seconds=settings.timeout_s)}
     warnings.filterwarnings("ignore", message="OMP_NUM_THREADS")  # as many threads as there are cores
     if engine != "deepspeed":
         state = PartialState(cpu=True, **options)
@@ -221,7 +219,7 @@ def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
             raise
         raise ServiceError(
             f"Process {rank()} of {world_size()} cannot reach the others: one has ended (see its own "
-            f"output), or has not answered within --timeout_s {settings.shards.timeout_s}. Start all again; "
+            f"output), or has not answered within --timeout_s {settings.timeout_s}. Start all again; "
             f"where --save_steps left checkpoints, --load_checkpoint resumes from the newest. "
             f"({first_line(error)[:200]})"
         ) from error
@@ -235,7 +233,7 @@ def sharded_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> 
     if engine_of(settings) == "deepspeed":
         import deepspeed
 
-        config = scoring_config(settings.shards, bf16=settings.model.bf16)
+        config = scoring_config(settings)
         return deepspeed.initialize(model=model, config=config)[0]
     from accelerate import Accelerator
     from accelerate.utils import FullyShardedDataParallelPlugin, fsdp2_prepare_model
@@ -259,7 +257,7 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
     with torch.device("meta"):
         model = kind(bare.config)
         model.generation_config = getattr(bare, "generation_config", None)
-        model = models.add_adapter(model, settings.model) if settings.model.lora_rank else model
+        model = models.add_adapter(model, settings) if settings.lora_rank else model
     model.load_state_dict(weights, assign=True)
     models.bare_model(model).tie_weights()
     return model

@@ -76,7 +76,7 @@ class StepTrainer(Trainer):
         self._by_index = {row.index: row for row in run.rows.train}
         self._collator, self._objective = collator, objective
         done = checkpoints.step_of(run.resume) if run.resume else 0
-        writes = run.settings.output.metrics_path if processes.rank() == 0 else None
+        writes = run.settings.metrics_path if sharding.rank() == 0 else None
         self._metrics = MetricsLog(writes, after_step=done)
         self._sums: Tensor | None = None
         self._names: list[str] = []
@@ -98,7 +98,7 @@ class StepTrainer(Trainer):
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         if self.is_world_process_zero():
-            self.add_callback(ProgressBar(quiet=run.settings.output.quiet))
+            self.add_callback(ProgressBar(quiet=run.settings.quiet))
 
     # -- batches ------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class StepTrainer(Trainer):
             torch.distributed.all_gather_object(seen, mine)
         bad, all_rows = (sorted({index for share in seen for index in share[kind]}) for kind in (0, 1))
         rows = [f"{self._by_index[index].row.place} (index {index})" for index in (bad or all_rows)]
-        update, folder = self.state.global_step + 1, self._settings.output.ckpt_path
+        update, folder = self.state.global_step + 1, Path(self._settings.ckpt_path)
         found = checkpoints.complete_checkpoints(folder)
         before = [path for path in found if checkpoints.step_of(path) < update]
         kept = "No checkpoint was written yet. "
@@ -256,7 +256,7 @@ class StepTrainer(Trainer):
         """The published schedule, or the one that was chosen."""
         optimizer = optimizer or self.optimizer
         if self.lr_scheduler is None:
-            options = self._settings.optimizer
+            options = self._settings
             factor = rate_factor(
                 options.lr_scheduler,
                 steps=num_training_steps,
@@ -313,12 +313,12 @@ class StepTrainer(Trainer):
     # -- checkpoints --------------------------------------------------------------------------------------
 
     def _get_output_dir(self, trial: Any = None) -> str:
-        folder = self._settings.output.ckpt_path
+        folder = Path(self._settings.ckpt_path)
         return str(folder / checkpoints.PARTIAL if self._preparing else folder)
 
     def _save_checkpoint(self, model: Any, trial: Any = None) -> None:
-        output, first = self._settings.output, self.is_world_process_zero()
-        folder, name = output.ckpt_path, f"checkpoint-{self.state.global_step}"
+        output, first = self._settings, self.is_world_process_zero()
+        folder, name = Path(output.ckpt_path), f"checkpoint-{self.state.global_step}"
         with checkpoints.storing(folder / name, folder / checkpoints.PARTIAL):
             if first:
                 shutil.rmtree(folder / checkpoints.PARTIAL, ignore_errors=True)
@@ -330,10 +330,10 @@ class StepTrainer(Trainer):
                 self._preparing = False
             self.accelerator.wait_for_everyone()
             if first:
-                covers = [] if output.metrics_path is None else [output.metrics_path]
+                covers = [] if output.metrics_path is None else [Path(output.metrics_path)]
                 checkpoints.publish(folder, name, self._run.made_from, covers)
         if first:
-            checkpoints.rotate(folder, keep=output.max_ckpt_num, max_gb=output.max_ckpt_mem_gb)
+            checkpoints.rotate(folder, keep=output.max_ckpt_num, max_gb=output.max_ckpt_mem)
         self.accelerator.wait_for_everyone()
 
 

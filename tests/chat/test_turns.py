@@ -301,7 +301,7 @@ def pair_of(row):
     from sweet_rl.training.data import read_pair
     from sweet_rl.training.settings import DataSettings
 
-    return read_pair(row, "pairs.jsonl", 1, DataSettings("pairs.jsonl", find_prompt=True))
+    return read_pair(row, "pairs.jsonl", 1, DataSettings(dataset="pairs.jsonl"))
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -359,6 +359,6 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
                 ids = tuple(tokenizer(prompt, add_special_tokens=False)["input_ids"])
                 assert branch.ids[: len(ids)] == ids and len(ids) <= start, name
         row = {"prompt": asked, "completion": [{"role": "assistant", "content": "Four."}]}
-        texts = [_text(row, "texts.jsonl", 1, DataSettings("texts.jsonl"), Gallery())]
+        texts = [_text(row, "texts.jsonl", 1, DataSettings(dataset="texts.jsonl"), Gallery())]
         (encoded,) = TurnEncoder(tokenizer, max_len=100_000).encode_texts(texts)[0]
         assert scored_texts(encoded.branches, tokenizer) == [f"Four.{end}"], name

@@ -376,7 +376,7 @@ def test_messages_show_the_target(tmp_path, monkeypatch):
     (tmp_path / "runs/shown/1.png").write_bytes(
         (output.parent / second["chosen"][0]["content"][1]["image"]).read_bytes()
     )
-    rows = read_pairs(DataSettings(str(output)), seed=0)[0]
+    rows = read_pairs(DataSettings(dataset=str(output)), seed=0)[0]
     assert [row.chosen.pictures[0].width for row in rows] == [64, 64]
 
 

@@ -10,12 +10,14 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.commands.evaluate import check_outputs
-from sweet_rl.commands.training_flags import TrainingFlags
+from sweet_rl.commands.train import replaces_nothing
 from sweet_rl.errors import BudgetSpent, DataError, ServiceError, StorageError, UsageError
 from sweet_rl.flags.shared import Evaluation
 from sweet_rl.records import locked
 from sweet_rl.reflect_data.jobs import JobFile
 from sweet_rl.runs.reading import read_record
+from sweet_rl.training.checkpoints import STATE
+from sweet_rl.training.settings import TrainSettings
 from sweet_rl.users.server import start_server
 
 STAGES = {
@@ -73,14 +75,9 @@ def test_a_report_of_the_same_file_is_brought_up_to_date_and_another_is_not(tmp_
 
 
 def test_a_training_that_goes_on_may_write_where_it_wrote(tmp_path):
-    pytest.importorskip("torch")
-    from sweet_rl.training.settings import DataSettings, LossSettings, ModelSettings
-
     def settings(**flags):
         places = {"save_path": str(tmp_path / "model"), "ckpt_path": str(tmp_path / "model.checkpoints")}
-        return TrainingFlags(**places, **flags).settings(
-            DataSettings("d"), ModelSettings(pretrain="m"), loss=LossSettings()
-        )
+        replaces_nothing(TrainSettings(**places, **flags).resolved())
 
     settings()
     (tmp_path / "model").mkdir()
@@ -94,8 +91,6 @@ def test_a_training_that_goes_on_may_write_where_it_wrote(tmp_path):
     settings(overwrite=True)
     checkpoint = tmp_path / "model.checkpoints/checkpoint-3"
     checkpoint.mkdir(parents=True)
-    from sweet_rl.training.checkpoints import STATE
-
     (checkpoint / STATE).write_text("{}")
     settings(load_checkpoint=True)
     (tmp_path / "model/config.json").unlink()

@@ -265,7 +265,7 @@ def random_pairs(pair, tok, count=12):
 
 def as_trained_here(tmp_path, tok):
     """What `train_dpo` sees of the same pairs: prompt and sides together."""
-    rows = read_pairs(DataSettings(str(tmp_path / "pairs.jsonl"), find_prompt=True), seed=0)[0]
+    rows = read_pairs(DataSettings(dataset=str(tmp_path / "pairs.jsonl")), seed=0)[0]
     return [
         [list(branch.ids) for branch in one.branches]
         for one in TurnEncoder(tok, max_len=10_000).encode(rows)[0]

@@ -29,15 +29,7 @@ from sweet_rl.training.fitting import reader
 from sweet_rl.training.forward import PairForward, ResponseHead
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.models import add_adapter
-from sweet_rl.training.settings import (
-    DataSettings,
-    LossSettings,
-    ModelSettings,
-    OptimizerSettings,
-    OutputSettings,
-    ShardSettings,
-    TrainSettings,
-)
+from sweet_rl.training.settings import LossSettings, ModelSettings, TrainSettings
 from sweet_rl.training.trees import lay_out
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
@@ -140,17 +132,10 @@ def test_with_an_adapter_and_recomputed_activations(targets, checkpointing):
 
 
 def test_with_an_adapter_as_much_is_shared_as_without():
-    settings = TrainSettings(
-        DataSettings("data"),
-        ModelSettings(pretrain="llama", lora_rank=4),
-        LossSettings(),
-        OptimizerSettings(),
-        ShardSettings(),
-        OutputSettings(),
-    )
+    settings = TrainSettings(dataset="data", pretrain="llama", lora_rank=4)
     model = made(KINDS["llama"])
     span = attention_span(model)
-    assert reader(add_adapter(model, settings.model), 0, settings).attention_span == span > 0
+    assert reader(add_adapter(model, settings), 0, settings).attention_span == span > 0
 
 
 def test_logits_in_chunks_give_the_same(monkeypatch):

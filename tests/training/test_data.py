@@ -7,13 +7,13 @@ import pytest
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.data import Said, TextRow, read_pairs, read_texts
-from sweet_rl.training.settings import DataSettings, SelectionSettings
+from sweet_rl.training.settings import DataSettings
 from tests.training.pairs import write_dialogues, write_pairs
 from tests.training.vision_models import data_url, png
 
 
 def read(path, **settings):
-    return read_pairs(DataSettings(str(path), **settings), seed=3)[0]
+    return read_pairs(DataSettings(dataset=str(path), **settings), seed=3)[0]
 
 
 def texts(rows):
@@ -36,7 +36,7 @@ def test_prompts_and_templates(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"prompt": "q {x}", "chosen": "a", "rejected": "b"}))
     assert texts(read(path)) == [("", "a", "b")]
-    assert texts(read(path, find_prompt=True)) == [("q {x}", "a", "b")]
+    assert texts(read(path)) == [("q {x}", "a", "b")]
     assert texts(read(path, prompt_key="prompt", input_template="U: {}\nA: ")) == [
         ("U: q {x}\nA: ", "a", "b")
     ]
@@ -47,7 +47,7 @@ ASK = {"role": "user", "content": "q"}
 
 
 def test_files_that_are_packed_or_tables(tmp_path, shared):
-    rows = read(shared / "cases/data/p.parquet", find_prompt=True)
+    rows = read(shared / "cases/data/p.parquet")
     assert [row.line for row in rows] == [1, 2, 3, 4]
     assert rows[0].chosen.messages == ({"role": "assistant", "content": "Four."},)
     for name, text in (
@@ -68,11 +68,11 @@ def test_files_that_are_packed_or_tables(tmp_path, shared):
 def test_an_empty_turn_of_an_agent_is_a_turn_and_an_empty_text_of_others_is_none(tmp_path):
     path, row = tmp_path / "a.jsonl", {"prompt": "p", "chosen": "", "rejected": "b"}
     path.write_text(json.dumps(row | {"turn_index": 0}))
-    assert texts(read(path, find_prompt=True)) == [("p", "", "b")]
+    assert texts(read(path)) == [("p", "", "b")]
     for empty in ("", [ASK, SAY | {"content": ""}], [ASK]):
         path.write_text(json.dumps(row | {"chosen": empty}))
         with pytest.raises(DataError, match="field 'chosen'"):
-            read(path, find_prompt=True)
+            read(path)
 
 
 def test_datasets_are_mixed_until_one_ends(tmp_path):
@@ -136,7 +136,7 @@ def graded(tmp_path):
 
 
 def selected(path, **selection):
-    return read_texts(DataSettings(str(path), find_prompt=True), SelectionSettings(**selection))
+    return read_texts(DataSettings(dataset=str(path)), **selection)
 
 
 def lines(path, **selection):

@@ -9,7 +9,7 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.batches import Reader, TextCollator
 from sweet_rl.training.data import PairRow, Said, TextRow, read_pair, read_texts
 from sweet_rl.training.encoding import TurnEncoder, scored_texts
-from sweet_rl.training.settings import DataSettings, SelectionSettings
+from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import Message
 from tests.chat.test_turns import THINKING
 from tests.tiny_models import TURN_END, tiny_tokenizer
@@ -39,8 +39,7 @@ def scored(tokenizer, side):
 
 def read(tokenizer, row, **settings):
     """What is learned of both sides of a row of a file."""
-    settings = {"find_prompt": True} | settings
-    ((pair,), _) = encode(tokenizer, read_pair(row, "pairs.jsonl", 7, DataSettings("", **settings)))
+    ((pair,), _) = encode(tokenizer, read_pair(row, "pairs.jsonl", 7, DataSettings(dataset="", **settings)))
     return scored(tokenizer, pair.sides[0]) + scored(tokenizer, pair.sides[1]), pair
 
 
@@ -110,7 +109,7 @@ def test_thoughts_of_messages_are_learned_or_only_read():
     tokenizer = tiny_tokenizer(THINKING)
     said = [{"role": "assistant", "content": "four", "reasoning_content": "hm"}]
     rows = {"prompt": "2+2?", "chosen": said, "rejected": [{"role": "assistant", "content": "five"}]}
-    pair = read_pair(rows, "pairs.jsonl", 1, DataSettings("", find_prompt=True))
+    pair = read_pair(rows, "pairs.jsonl", 1, DataSettings(dataset=""))
     for learn, wanted in ((True, "hm\n</think>\n\nfour<|end_turn|>"), (False, "four<|end_turn|>")):
         ((found,), _) = encode(tokenizer, pair, learn_thoughts=learn)
         assert scored(tokenizer, found.sides[0]) == [wanted]
@@ -204,7 +203,7 @@ def test_the_headers_beginning_means_the_whole_header(tokenizer):
 
 
 def imitated(tokenizer, path, *rows):
-    texts, _ = read_texts(DataSettings(str(write_pairs(path / "texts.jsonl", rows))), SelectionSettings())
+    texts, _ = read_texts(DataSettings(dataset=str(write_pairs(path / "texts.jsonl", rows))))
     encoded, report = TurnEncoder(tokenizer, max_len=9999).encode_texts(texts)
     return [scored_texts(text.branches, tokenizer) for text in encoded], encoded, report
 
@@ -381,7 +380,7 @@ def test_tags_of_thoughts_are_text_where_the_template_knows_none(tokenizer):
     assert found[0] == f"<think>hm</think>Four.{TURN_END}"
     said = [{"role": "assistant", "content": "Four.", "reasoning_content": "hm"}]
     rows = {"prompt": "q", "chosen": said, "rejected": "Five."}
-    (pair,), report = encode(tokenizer, read_pair(rows, "pairs.jsonl", 7, DataSettings("", find_prompt=True)))
+    (pair,), report = encode(tokenizer, read_pair(rows, "pairs.jsonl", 7, DataSettings(dataset="")))
     assert scored(tokenizer, pair.sides[0]) == [f"Four.{TURN_END}"]
     assert report.lines(9) == [
         "1 pairs hold turns with thoughts, which this chat template does not show: they are left out"

@@ -39,7 +39,7 @@ def encoded(settings, golden, policy):
     from sweet_rl.training.settings import DataSettings
 
     rows = read_pairs(
-        DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
+        DataSettings(dataset=str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
     )[0]
     encoder = PublishedEncoder(
         load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
@@ -104,7 +104,7 @@ def test_gradients(name, span, golden, expected, policy):
     reduction = "trajectory" if settings["mean_log_prob"] else "sum"
     names = ("beta", "label_smoothing", "nll_loss_coef")
     losses = LossSettings(
-        name="ipo" if settings["ipo"] else "sigmoid",
+        loss="ipo" if settings["ipo"] else "sigmoid",
         reduction=reduction,
         **{name: settings[name] for name in names},
     )

@@ -415,9 +415,9 @@ def token_mean(model, dataset):
 
     from sweet_rl.training.data import read_texts
     from sweet_rl.training.encoding import TurnEncoder
-    from sweet_rl.training.settings import DataSettings, SelectionSettings
+    from sweet_rl.training.settings import DataSettings
 
-    rows, _ = read_texts(DataSettings(str(dataset)), SelectionSettings(1.0))
+    rows, _ = read_texts(DataSettings(dataset=str(dataset)), min_reward=1.0)
     encoder = TurnEncoder(AutoTokenizer.from_pretrained(model), max_len=512)
     network, losses = AutoModelForCausalLM.from_pretrained(model).eval(), []
     for text in encoder.encode_texts(rows)[0]:

@@ -6,14 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from sweet_rl.cli import load
-from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import UsageError
-from sweet_rl.training.settings import LossSettings, OptimizerSettings, OutputSettings
+from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.sharding import deepspeed_config, fsdp_config, scoring_config
 from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, write_pairs
@@ -34,8 +32,7 @@ def no_launcher(monkeypatch):
 
 
 def settings(**flags):
-    given = TrainingFlags(**flags)
-    return given.settings(given.data("rows.jsonl"), given.model("model"), loss=LossSettings())
+    return TrainSettings(dataset="rows.jsonl", pretrain="model", **flags).resolved()
 
 
 def write(path, **config):
@@ -44,8 +41,8 @@ def write(path, **config):
 
 
 def test_flags_become_deepspeeds_configuration():
-    shards = settings(zero_stage=3, adam_offload=True, zpg=2, grad_accum_dtype="fp32").shards
-    config = deepspeed_config(shards, OptimizerSettings(max_norm=0.5), bf16=True)
+    flags = {"zero_stage": 3, "adam_offload": True, "zpg": 2, "grad_accum_dtype": "fp32"}
+    config = deepspeed_config(settings(max_norm=0.5, bf16=True, **flags))
     zero = config["zero_optimization"]
     assert (zero["stage"], zero["offload_optimizer"]["device"], zero["zero_hpz_partition_size"]) == (
         3,
@@ -62,22 +59,21 @@ def test_flags_become_deepspeeds_configuration():
 )
 def test_the_files_in_configs_are_taken_as_they_are(name, stage, offload):
     path = FILES / f"{name}.json"
-    shards = settings(deepspeed_config=str(path), zero_stage=1).shards
+    shards = settings(deepspeed_config=str(path), zero_stage=1, max_norm=0.5)
     assert (shards.zero_stage, shards.adam_offload) == (stage, offload)
-    config = deepspeed_config(shards, OptimizerSettings(max_norm=0.5), bf16=False)
+    config = deepspeed_config(shards)
     theirs = json.loads(path.read_text())["zero_optimization"]
     assert config["zero_optimization"] == theirs
     assert (config["gradient_clipping"], config["bf16"]) == (0.5, {"enabled": False})
-    scoring = scoring_config(shards, bf16=False)["zero_optimization"]
+    scoring = scoring_config(shards)["zero_optimization"]
     assert (scoring["stage"], scoring.get("offload_param")) == (stage, theirs.get("offload_param"))
 
 
 def test_a_file_that_contradicts_flags_is_refused(tmp_path):
     path = write(tmp_path / "ds.json", zero_optimization={"stage": 2}, gradient_clipping=5, custom={"a": 1})
-    shards = settings(deepspeed_config=path).shards
-    assert deepspeed_config(shards, OptimizerSettings(max_norm=5), bf16=False)["custom"] == {"a": 1}
+    assert deepspeed_config(settings(deepspeed_config=path, max_norm=5))["custom"] == {"a": 1}
     with pytest.raises(UsageError, match=r'gradient_clipping: 5, and the flags say otherwise. Write "auto"'):
-        deepspeed_config(shards, OptimizerSettings(max_norm=1), bf16=False)
+        deepspeed_config(settings(deepspeed_config=path))
 
 
 @pytest.mark.parametrize(
@@ -101,10 +97,10 @@ def test_a_file_that_is_not_there():
 
 def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", str(FILES / "zero3.json"))
-    assert settings().shards.zero_stage == 3
+    assert settings().zero_stage == 3
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    assert settings().shards.shard_with == "fsdp2"
-    assert settings(shard_with="deepspeed").shards.zero_stage == 3
+    assert settings().shard_with == "fsdp2"
+    assert settings(shard_with="deepspeed").zero_stage == 3
     with pytest.raises(UsageError, match="--deepspeed_config has no effect with --shard_with fsdp2"):
         settings(deepspeed_config=str(FILES / "zero3.json"))
     monkeypatch.delenv("ACCELERATE_USE_FSDP")
@@ -112,11 +108,11 @@ def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
     with pytest.raises(UsageError, match="sets ZeRO stage 3, and --zero_stage 2"):
         settings()
-    assert settings(zero_stage=3).shards.zero_stage == 3
+    assert settings(zero_stage=3).zero_stage == 3
 
 
 def test_fsdps_configuration():
-    shards = settings(shard_with="fsdp2", adam_offload=True).shards
+    shards = settings(shard_with="fsdp2", adam_offload=True)
     told = {"FSDP_RESHARD_AFTER_FORWARD": "False"}
     config = fsdp_config(shards, told, cuda=True)
     assert (config["version"], config["cpu_offload"], config["reshard_after_forward"]) == (2, True, "false")
@@ -156,9 +152,8 @@ def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monke
 
     def made_from(world, micro=8, **shards):
         monkeypatch.setenv("WORLD_SIZE", str(world))
-        one = replace(settings(**shards), output=OutputSettings(load_checkpoint=True))
-        optimizer = replace(one.optimizer, micro_train_batch_size=micro)
-        return _made_from("train_dpo", replace(one, optimizer=optimizer), Rows(None, [], [], 0))
+        one = settings(load_checkpoint=True, micro_train_batch_size=micro, **shards)
+        return _made_from("train_dpo", one, Rows(None, [], [], 0))
 
     alone, fsdp, zero = made_from(1), made_from(2, shard_with="fsdp2"), made_from(2)
     assert checkpoints.differences(alone, fsdp) == ["the engine was None, is 'fsdp2'"]
@@ -227,7 +222,7 @@ def measured(trainer, run, kind, save=fitting.save):
     else:
         for state in optimizer.state.values():
             states += getattr(state["exp_avg"], "_local_tensor", state["exp_avg"]).numel()
-    folder = run.settings.output.save_path
+    folder = Path(run.settings.save_path)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"piece-{processes.rank()}.json").write_text(json.dumps([local, states]))
     save(trainer, run, kind)

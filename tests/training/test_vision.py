@@ -133,7 +133,7 @@ def encoded(model, path, **settings):
     from sweet_rl.training.vision import Vision
 
     tokenizer = load_tokenizer(model)
-    data = DataSettings(str(path), **LIMITS)
+    data = DataSettings(dataset=str(path), **LIMITS)
     vision = Vision.load(str(model), tokenizer, data)
     read = read_pairs(data, seed=0)[0]
     encoder = TurnEncoder(tokenizer, vision=vision, **{"max_len": 1024} | settings)
