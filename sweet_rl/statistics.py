@@ -67,8 +67,7 @@ def mean_of(
     Args:
         values: one for each task, or for each seed.
         among: of so many intervals, which shall all be right together with 95 % (Bonferroni).
-        low: no value is lower; the interval of fewer than two values is all between.
-        high: no value is higher.
+        low: no value is lower, and none higher than `high`; fewer than two values have all between.
     """
     if len(values) < 2:
         return Estimate(values[0] if values else 0.0, low, high)
@@ -136,20 +135,12 @@ def _wilson(mean: float, tasks: int, error: float | None, most: float = math.inf
 
 
 def pass_at(k: int, successes: int, repeats: int) -> float:
-    """pass@k of one task: the chance that of k repeats, drawn without replacement, one or more succeed.
-
-    Raises:
-        ValueError: k is not from 1 to `repeats`.
-    """
+    """pass@k of one task: the chance that of k repeats, drawn without replacement, one or more succeed."""
     return 1 - _all_among(k, repeats - successes, repeats)
 
 
 def pass_all(k: int, successes: int, repeats: int) -> float:
-    """pass^k of one task: the chance that of k repeats, drawn without replacement, all succeed.
-
-    Raises:
-        ValueError: k is not from 1 to `repeats`.
-    """
+    """pass^k of one task: the chance that of k repeats, drawn without replacement, all succeed."""
     return _all_among(k, successes, repeats)
 
 
@@ -166,19 +157,11 @@ def _all_among(k: int, some: int, repeats: int) -> float:
 class Difference:
     """The difference of two agents over the tasks that both were given: the first minus the second.
 
-    Attributes:
-        tasks: pairs.
-        mean: of the differences of the tasks' means.
-        low: of the 95 % interval; None without bounds with one task, or where all tasks differ by the same.
-        high: likewise.
-        error: standard error of the mean.
-        p: of no difference, two-sided, by `test`; None where there is none.
-        test: "McNemar" (exact) where every task has one repeat with 0 or 1, "sign" (exact) where all tasks
-            differ by the same, else "t".
-        among: of so many comparisons, whose intervals are right together.
-        wins: tasks in which the first is better.
-        losses: tasks in which the second is.
-        ties: the others.
+    `mean` is of the differences of the tasks' means, `low` to `high` its 95 % interval: None without bounds with
+    one task, or where all tasks differ by the same. `p` is of no difference, two-sided, by `test`: "McNemar" (exact)
+    where every task has one repeat with 0 or 1, "sign" (exact) where all tasks differ by the same, else "t"; None
+    where there is none. `among` so many comparisons intervals are right together. The first agent is better in
+    `wins` tasks, the second in `losses`.
     """
 
     tasks: int
@@ -215,13 +198,11 @@ def difference(
     """Compare two agents task by task.
 
     Args:
-        ours: of the first agent, at least one task.
-        theirs: of the second one, the same tasks in the same order.
+        ours: of the first agent, at least one task; `theirs` are the same tasks in the same order.
         among: of so many comparisons, whose intervals shall all be right together with 95 % (Bonferroni).
         bootstrap: the interval is a paired bootstrap's over tasks instead of Student's; not where all tasks
             differ by the same.
-        low: no difference is lower; the interval ends there.
-        high: no difference is higher.
+        low: no difference is lower, and none higher than `high`; the interval ends there.
     """
     each = [round(fmean(one) - fmean(other), 12) for one, other in zip(ours, theirs, strict=True)]
     found = mean_of(each, among=among, low=low, high=high)
@@ -236,50 +217,27 @@ def difference(
         test, p = "sign", mcnemar(wins, losses)
     if all(len(task) == 1 and task[0] in {0, 1} for task in (*ours, *theirs)):
         test, p = "McNemar", mcnemar(wins, losses)
-    return Difference(
-        len(each),
-        found.mean,
-        found.low,
-        found.high,
-        found.error,
-        p,
-        test,
-        wins,
-        losses,
-        len(each) - wins - losses,
-        among,
-    )
+    estimate = (found.mean, found.low, found.high, found.error)
+    return Difference(len(each), *estimate, p, test, wins, losses, len(each) - wins - losses, among)
 
 
 def mcnemar(only_ours: int, only_theirs: int) -> float:
     """The exact two-sided p-value of McNemar's test: pairs that differ fall to either side by a fair coin."""
     number, fewer = only_ours + only_theirs, min(only_ours, only_theirs)
-    if number >= 1000:
-        return _mcnemar_of_many(number, fewer)
+    if number >= 1000:  # whole numbers of many digits take long
+        log_of = (
+            math.lgamma(number + 1) - math.lgamma(place + 1) - math.lgamma(number - place + 1)
+            for place in range(fewer + 1)
+        )
+        return min(1.0, 2 * math.fsum(math.exp(log - number * math.log(2)) for log in log_of))
     tail = sum(math.comb(number, place) for place in range(fewer + 1))
     return min(1.0, float(2 * tail / 2**number))
-
-
-def _mcnemar_of_many(number: int, fewer: int) -> float:
-    """The same by logarithms: whole numbers of many digits take long."""
-    log_of = [
-        math.lgamma(number + 1) - math.lgamma(place + 1) - math.lgamma(number - place + 1)
-        for place in range(fewer + 1)
-    ]
-    return min(1.0, 2 * math.fsum(math.exp(log - number * math.log(2)) for log in log_of))
 
 
 def bootstrapped(
     values: Sequence[float], *, among: int = 1, draws: int = DRAWS, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile interval of a mean, by resampling; of very many values by fewer resamples.
-
-    Args:
-        values: one for each task, such as differences of pairs.
-        among: as in `difference`.
-        draws: resamples.
-        seed: of the draws.
-    """
+    """The percentile interval of a mean over tasks, by so many draws (of very many values by fewer); see `difference`."""
     random, number = Random(seed), len(values)
     draws = max(1000, min(draws, _MOST_DRAWN // number))
     means = sorted(fmean(random.choices(values, k=number)) for _ in range(draws))
@@ -328,11 +286,7 @@ def other_places(keys: Sequence[Key], other: Callable[[Key, Key], bool] = operat
     """For every place one whose key is another: whose input to try in its stead, in a swap test.
 
     The first one from half way round on, as neighbours are often of one task, or alike. Where there is no
-    other everyone keeps its own place.
-
-    Args:
-        keys: of all places.
-        other: whether the second key is another than the first.
+    other (by `other`) everyone keeps its own place.
     """
     count = len(keys)
     return [

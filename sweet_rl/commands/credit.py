@@ -15,16 +15,25 @@ from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags, scorers_of
-from sweet_rl.commands.sample_best_of_n import done_keys, finish
+from sweet_rl.commands.sample_best_of_n import finish, turn_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
-from sweet_rl.preferences.credit import WHY, Crediting, OwnTurn, check_reference, credited, own_turns, summary
+from sweet_rl.preferences.candidates import Candidates
+from sweet_rl.preferences.credit import (
+    WAYS,
+    WHY,
+    Way,
+    check_reference,
+    credited,
+    own_turns,
+    summary,
+    turn_digest,
+)
 from sweet_rl.preferences.ranking import Model, encoding_of
 from sweet_rl.preferences.trajectory_pairs import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
-from sweet_rl.runs import open_journal
 from sweet_rl.runs.facts import identity_of
 from sweet_rl.runs.reading import maker_of, trained_from, worlds_behind
 from sweet_rl.types import Json, Trajectory
@@ -82,19 +91,9 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
     turns = _turns(flags.saved_path, str(flags.critic))
     settings = _settings(flags)
     output = Path(flags.output_path or _beside(flags))
-    with open_journal(output, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        done = done_keys(
-            journal.rows,
-            {turn.key: turn.turn_digest for turn in turns},
-            settings=settings,
-            field="credit",
-            path=output,
-            force=flags.force_continue,
-            content="turn_digest",
-        )
-        journal.rows.clear()
-        tracking.sets(settings)
-        tracking.writes(output, continues=flags.to_continue)
+    wanted = {turn.key: turn_digest(turn.prompt, turn.candidates[0].text) for turn in turns}
+    held = turn_file(output, flags, wanted, settings, field="credit", content="turn_digest")
+    with held as (journal, done):
         todo = [turn for turn in turns if turn.key not in done]
         if todo:
             work = _credit(flags, scorers, todo, journal, settings, len(done))
@@ -134,12 +133,11 @@ _WAYS = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
 async def _credit(
     flags: CreditFlags,
     scorer_flags: ScorerFlags,
-    todo: Sequence[OwnTurn],
+    todo: Sequence[Candidates],
     journal: Journal,
     settings: dict[str, Json],
     done: int,
 ) -> None:
-    what = _crediting(flags)
     more = {"critic": flags.critic, "credit": settings}
     async with AsyncExitStack() as stack:
         critic, reference = await stack.enter_async_context(models_of(flags, scorer_flags))
@@ -147,7 +145,8 @@ async def _credit(
         bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
         for start in range(0, len(todo), flags.save_steps):
             window = todo[start : start + flags.save_steps]
-            journal.append([one.as_row() | more for one in await credited(window, critic, reference, what)])
+            found = await credited(window, critic, reference, _ways(flags), advantage=flags.advantage)
+            journal.append([one.as_row() | more for one in found])
             bar.update(len(window))
 
 
@@ -162,12 +161,12 @@ async def models_of(flags: Any, scorer_flags: ScorerFlags) -> AsyncIterator[tupl
         yield critic, reference
 
 
-def _turns(path: str, critic: str) -> list[OwnTurn]:
+def _turns(path: str, critic: str) -> list[Candidates]:
     """Every agent turn of the file, which the critic is to score."""
     numbered = list(read_rows(path))
     trajectories = trajectories_from_rows(numbered, path=path)
     lines: dict[tuple[str, int], int] = {}
-    turns: list[OwnTurn] = []
+    turns: list[Candidates] = []
     for (line, _), trajectory in zip(numbered, trajectories, strict=True):
         if trajectory.key in lines:
             raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
@@ -181,18 +180,14 @@ def _turns(path: str, critic: str) -> list[OwnTurn]:
     return turns
 
 
-def _crediting(flags: CreditFlags) -> Crediting:
-    return Crediting(
-        hidden=flags.hidden or not flags.without_hidden,
-        without_hidden=flags.without_hidden or not flags.hidden,
-        advantage=flags.advantage,
-    )
+def _ways(flags: CreditFlags) -> tuple[Way, ...]:
+    """Those that are asked for; both where none is."""
+    return tuple(way for way in WAYS if getattr(flags, way)) or WAYS
 
 
 def _settings(flags: CreditFlags) -> dict[str, Json]:
     """What decides about a score: a file may be continued only with the same. Models go by their content."""
-    what = _crediting(flags)
-    return facts_of(flags) | {"hidden": what.hidden, "without_hidden": what.without_hidden}
+    return facts_of(flags) | {way: way in _ways(flags) for way in WAYS}
 
 
 def facts_of(flags: Any) -> dict[str, Json]:

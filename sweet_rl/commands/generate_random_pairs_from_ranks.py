@@ -144,7 +144,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     at all, and the same seed gives the same file.
     """
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
-    judge = _judge(flags.oracle_of)
+    judge = None if flags.oracle_of is None else world_of(flags.oracle_of).good_turn
     rows = candidates_from_rows(list(read_rows(flags.input_path)), path=flags.input_path)
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Rank with sweet-rl rank_best_of_n first.")
@@ -159,7 +159,13 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
             )
     end_tokens = _end_tokens(rows, flags.tokenizer, flags.input_path)
     rng = random.Random(flags.seed)
-    drawn = _drawn(rows, flags, rng)
+    count, again = flags.num_pairs, flags.with_replacement
+    if flags.published:
+        drawn = published_draws(rows, count, rng, get_sft=flags.get_sft, path=flags.input_path)
+    elif flags.get_sft:
+        drawn = [draw_singles(row, count, rng, with_replacement=again) for row in rows]
+    else:
+        drawn = [draw_pairs(row, count, rng, with_replacement=again, **flags.rule) for row in rows]
     pairs: list[dict[str, Json]] = [
         pair_row(row, pair, end_token=end, no_prompt=flags.no_prompt, published=flags.published)
         for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True)
@@ -185,17 +191,6 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
         print(f"{count} rows of {kind}s are among them.")
     if not flags.get_sft:
         _report(rows, drawn, judge, flags.oracle_of)
-
-
-def _drawn(rows: Sequence[Candidates], flags: StepPairFlags, rng: random.Random) -> list[list[StepPair]]:
-    """The pairs of each row."""
-    count, again = flags.num_pairs, flags.with_replacement
-    if flags.published:
-        return published_draws(rows, count, rng, get_sft=flags.get_sft, path=flags.input_path)
-    if flags.get_sft:
-        return [draw_singles(row, count, rng, with_replacement=again) for row in rows]
-    how: dict[str, Any] = flags.rule | {"with_replacement": again}
-    return [draw_pairs(row, count, rng, **how) for row in rows]
 
 
 def _guards(
@@ -246,13 +241,6 @@ def _twins(
         if trajectory.reward is not None and trajectory.reward >= least
         for one in twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
     ]
-
-
-def _judge(world: str | None) -> Judge | None:
-    """The oracle of good turns of a world."""
-    if world is None:
-        return None
-    return world_of(world).scores.good_turn
 
 
 def _report(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import client_of, key_in, retry_of, vllm_server
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.sample_best_of_n import done_keys, finish
+from sweet_rl.commands.sample_best_of_n import finish, turn_file
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
@@ -50,17 +51,14 @@ from sweet_rl.preferences.ranking import (
     LoadedScorer,
     Model,
     ServerScorer,
-    advantage,
     encoding_of,
     moved_scores,
     reduced,
     said_of_scores,
-    stored_reference,
     with_others_solutions,
 )
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields
 from sweet_rl.records import Journal, read_rows
-from sweet_rl.runs import open_journal
 from sweet_rl.types import Json
 
 
@@ -174,21 +172,11 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
     rows = candidates_from_rows(numbered, path=flags.input_path)
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sweet-rl sample_best_of_n first.")
-    with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        done = done_keys(
-            journal.rows,
-            {row.key: row.prompt for row in rows},
-            settings=flags.settings(),
-            field="ranking",
-            path=flags.output_path,
-            force=flags.force_continue,
-        )
-        journal.rows.clear()
-        tracking.sets(flags.settings())
-        tracking.writes(flags.output_path, continues=flags.to_continue)
+    wanted = {row.key: row.prompt for row in rows}
+    with turn_file(flags.output_path, flags, wanted, flags.settings(), field="ranking") as (journal, done):
         others = {row.key: row for row in with_others_solutions(rows)} if flags.swap_test else {}
         todo = [row for row in rows if row.key not in done]
-        unscored = Unscored()
+        unscored = Counter[str]()
         if todo:
             cluster, models = flags.cluster, (flags.model_id, flags.reference_model, scorers)
             with cluster.scoring_workers(flags, *models) if cluster else nullcontext() as workers:
@@ -196,7 +184,9 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
                 run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
         finish(flags.output_path, [row.key for row in rows])
     print(f"{len(rows)} turns with scored candidates are in {flags.output_path}.")
-    unscored.say()
+    for kind, why in _UNSCORED.items():
+        if unscored[kind]:
+            print(f"{unscored[kind]} candidates have no score: {why}.")
     if flags.swap_test and (found := moved_scores(row for _, row in read_rows(flags.output_path))):
         print(said_of_scores(found))
 
@@ -216,23 +206,18 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
         return
     from sweet_rl.openai_client import OpenAIClient, base_url_from
 
-    if flags.engine == "openai":
-        urls = base_url_from("", 0, flags.base_url)
-        named_by = "--base_url names the critic's server; its model is the critic's name."
-        served = ServerScorer(client_of(urls, flags, key_var=flags.api_key_var, named_by=named_by), model)
-        try:
-            await served.start()
-            yield served
-        finally:
-            await served.close()
-        return
-    async with vllm_server(model, flags) as server:
-        served = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags), direct=True), model)
-        try:
-            await served.start()
-            yield served
-        finally:
-            await served.close()
+    async with AsyncExitStack() as stack:
+        if flags.engine == "openai":
+            urls = base_url_from("", 0, flags.base_url)
+            named_by = "--base_url names the critic's server; its model is the critic's name."
+            client = client_of(urls, flags, key_var=flags.api_key_var, named_by=named_by)
+        else:
+            server = await stack.enter_async_context(vllm_server(model, flags))
+            client = OpenAIClient([server.base_url], retry=retry_of(flags), direct=True)
+        stack.push_async_callback(client.close)
+        served = ServerScorer(client, model)
+        await served.start()
+        yield served
 
 
 @asynccontextmanager
@@ -249,19 +234,7 @@ async def scorers_of(
         yield scorers
 
 
-@dataclass(slots=True)
-class Unscored:
-    """How many candidates have null instead of a score, and why."""
-
-    empty: int = 0
-    too_long: int = 0
-
-    def say(self) -> None:
-        """Print it, if it is not empty."""
-        if self.empty:
-            print(f"{self.empty} candidates have no score: they have no tokens at all.")
-        if self.too_long:
-            print(f"{self.too_long} candidates have no score: with their context they are too long.")
+_UNSCORED = {"empty": "they have no tokens at all", "long": "with their context they are too long"}
 
 
 async def _rank(
@@ -270,7 +243,7 @@ async def _rank(
     todo: Sequence[Candidates],
     others: Mapping[TurnKey, Candidates],
     journal: Journal,
-    unscored: Unscored,
+    unscored: Counter[str],
     done: int,
     workers: Any,
 ) -> None:
@@ -292,7 +265,7 @@ async def _rank(
             ranked = [_ranked(row, own, flags) for row, own in zip(rows, scores, strict=True)]
             if others:
                 swapped = [others[row.key] for row in rows]
-                again = await score_rows(swapped, critic, reference, flags, Unscored())
+                again = await score_rows(swapped, critic, reference, flags, Counter())
                 ranked = [row | {SWAPPED: scores} for row, scores in zip(ranked, again, strict=True)]
             journal.append(ranked)
             bar.update(len(rows))
@@ -308,16 +281,14 @@ async def score_rows(
     critic: Model,
     reference: Model | None,
     flags: RankingFlags,
-    unscored: Unscored,
+    unscored: Counter[str],
 ) -> list[list[float | None]]:
     """The scores of each row's candidates, in their order; None where there is none (counted)."""
     critics = await _reduced(rows, critic, flags, with_ground_truth=not flags.no_use_ground_truth)
     for row, values in zip(rows, critics, strict=True):
         for place, value in enumerate(values):
             if value is None:
-                empty = row.candidates[place].token_ids == ()
-                unscored.empty += empty
-                unscored.too_long += not empty
+                unscored["empty" if row.candidates[place].token_ids == () else "long"] += 1
     if critic.scorer.has_value_head:
         return critics
     if reference is not None:
@@ -328,8 +299,11 @@ async def score_rows(
             for row, values in zip(rows, critics, strict=True)
         ]
     return [
-        [advantage(ours, theirs) for ours, theirs in zip(a, b, strict=True)]
-        for a, b in zip(critics, references, strict=True)
+        [
+            None if one is None or other is None else one - other
+            for one, other in zip(ours, theirs, strict=True)
+        ]
+        for ours, theirs in zip(critics, references, strict=True)
     ]
 
 
@@ -355,7 +329,7 @@ async def _reduced(
 
 
 def _stored(row: Candidates, place: int, flags: RankingFlags) -> float:
-    value = stored_reference(row.candidates[place], use_sum=flags.use_sum)
+    value = row.candidates[place].total if flags.use_sum else row.candidates[place].mean
     if value is None:
         name = "additional_reference_logprobs"
         raise DataError(

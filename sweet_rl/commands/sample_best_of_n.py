@@ -6,8 +6,8 @@ Published behaviour: docs/published/sweet_rl.md#sampling.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from sweet_rl.players import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_
 from sweet_rl.players.cast import Cast, Nowhere
 from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
-from sweet_rl.records import read_rows, replace_rows, stamp_of
+from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
 from sweet_rl.runs import HOW_TO_MIX, check_settings, open_journal
 from sweet_rl.types import Completion, Failure, Json
 
@@ -125,18 +125,8 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         "max_tokens": agent.max_tokens,
         "seed": flags.seed,
     }
-    with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        done = done_keys(
-            journal.rows,
-            {turn.key: turn.prompt for turn in turns},
-            settings=settings,
-            field="sampling",
-            path=flags.output_path,
-            force=flags.force_continue,
-        )
-        journal.rows.clear()
-        tracking.sets(settings)
-        tracking.writes(flags.output_path, continues=flags.to_continue)
+    wanted = {turn.key: turn.prompt for turn in turns}
+    with turn_file(flags.output_path, flags, wanted, settings, field="sampling") as (journal, done):
         todo = [turn for turn in turns if turn.key not in done]
         failures: Counter[str] = Counter()
 
@@ -205,40 +195,37 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
     )
 
 
-def done_keys(
-    rows: Sequence[tuple[int, Mapping[str, Json]]],
-    wanted: Mapping[TurnKey, str],
-    *,
-    settings: Mapping[str, Json],
-    field: str,
+@contextmanager
+def turn_file(
     path: str | Path,
-    force: bool,
+    flags: ContinuingOtherwise,
+    wanted: Mapping[TurnKey, str],
+    settings: Mapping[str, Json],
+    *,
+    field: str,
     content: str = "input",
-) -> set[TurnKey]:
-    """Which of the wanted rows the file holds; a turn that could not be sampled for is wanted again.
+) -> Iterator[tuple[Journal, set[TurnKey]]]:
+    """The file of a stage that writes a row for every turn, and the wanted turns that it holds.
 
-    Args:
-        rows: what the file holds, with line numbers.
-        wanted: the prompt of every row that this run would write, or what else `content` holds.
-        settings: what this run would write into `field` of its rows.
-        field: where the settings stand in a row.
-        path: the file, for errors.
-        force: accept rows of other turns and settings; they are kept.
-        content: the field by which a row shows that it is of the same turn.
+    A turn that could not be sampled for is wanted again. `wanted` are prompts, or what else `content` holds
+    by which a row shows that it is of the same turn; `field` of a row holds the settings that it was made with.
     """
-    done: set[TurnKey] = set()
-    for line, row in rows:
-        key = key_of(row)
-        where = f"{str(path)!r}, line {line}"
-        if not force:
-            if wanted.get(key) != row.get(content):
-                raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
-            check_settings(row.get(field) or {}, settings, where)
-        if field == "sampling" and has_failed(row):
-            done.discard(key)
-        else:
-            done.add(key)
-    return done & set(wanted)
+    with open_journal(path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        done: set[TurnKey] = set()
+        for line, row in journal.rows:
+            key, where = key_of(row), f"{str(path)!r}, line {line}"
+            if not flags.force_continue:  # which accepts rows of other turns and settings, and keeps them
+                if wanted.get(key) != row.get(content):
+                    raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
+                check_settings(row.get(field) or {}, settings, where)
+            if field == "sampling" and has_failed(row):
+                done.discard(key)
+            else:
+                done.add(key)
+        journal.rows.clear()
+        tracking.sets(settings)
+        tracking.writes(path, continues=flags.to_continue)
+        yield journal, done & set(wanted)
 
 
 def finish(path: str | Path, order: Sequence[TurnKey]) -> list[dict[str, Json]]:

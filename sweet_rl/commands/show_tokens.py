@@ -69,7 +69,7 @@ def show_tokens(flags: ShownFlags, /) -> None:
     pairs, texts = read_any(data)
     check_tokenizers([*pairs, *texts], tokenizer, allowed=flags.other_tokenizer)
     encoder = turn_encoder(tokenizer, data)
-    for encoded, report in (encoder.encode(pairs), encoder.encode_texts(texts)):
+    for encoded, report in map(encoder.encode, (pairs, texts)):
         for row in encoded:
             names = ("chosen", "rejected") if len(row.sides) > 1 else ("text",)
             for name, side in zip(names, row.sides, strict=True):

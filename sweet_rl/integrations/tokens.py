@@ -13,7 +13,8 @@ from itertools import groupby
 from typing import Any
 
 from sweet_rl.errors import UsageError
-from sweet_rl.preferences.credit import own_turn, spells
+from sweet_rl.preferences.candidates import Candidate
+from sweet_rl.preferences.credit import spells
 from sweet_rl.preferences.ranking import Encoding, encoding_by
 from sweet_rl.types import AgentTurn, FinishReason, Json, Trajectory
 
@@ -151,8 +152,7 @@ def _add(row: TokenRow, ids: Sequence[int], own: int, logprobs: Sequence[float] 
 
 def _is_of(turn: AgentTurn, tokenizer: Any, encoding: Encoding) -> bool:
     """Whether a turn's ids are its text, which may lack special tokens that were sampled within it."""
-    (own,) = own_turn(("", 0, 0), turn, "").taken.candidates
-    if spells(own, encoding):
+    if spells(Candidate.of(turn.output, turn), encoding):
         return True
     try:
         plain = tokenizer.decode(turn.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

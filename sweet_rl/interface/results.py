@@ -19,8 +19,8 @@ from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in, in_words_of_python
 from sweet_rl.interface.sync import in_thread
 from sweet_rl.preferences.credit import (
+    WAYS,
     Advantage,
-    Crediting,
     Dialogue,
     DialogueCritic,
     TurnCredit,
@@ -141,11 +141,13 @@ class Critic:
         turns = [own_turns(episode) for episode in episodes_in(episodes, "credit")]
         every = [turn for own in turns for turn in own]
         critic = self._critic
+        ways = [way for way, asked in zip(WAYS, (hidden, without_hidden), strict=True) if asked]
 
         def work() -> list[TurnCredit]:
             check_reference(every, critic.critic, critic.reference)
-            what = Crediting(hidden, without_hidden, critic.advantage)
-            return asyncio.run(credited(every, critic.critic, critic.reference, what))
+            return asyncio.run(
+                credited(every, critic.critic, critic.reference, ways, advantage=critic.advantage)
+            )
 
         scores = iter(in_thread(work))
         return [[next(scores) for _ in own] for own in turns]

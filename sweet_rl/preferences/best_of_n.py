@@ -7,6 +7,7 @@ as in `rank_best_of_n`; a critic with a regression head gives its value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -14,9 +15,9 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import Candidate
-from sweet_rl.preferences.ranking import Encoding, advantage, own_tokens, reduce, stored_reference
+from sweet_rl.preferences.ranking import Encoding, own_tokens
 from sweet_rl.preferences.trajectory_pairs import with_solution
-from sweet_rl.types import Completion, FinishReason, Generation, Observation, derive_seed
+from sweet_rl.types import Completion, Generation, Observation, derive_seed
 
 Turns: TypeAlias = tuple[tuple[int, ...], list[tuple[int, ...]]]
 """A context and what may follow it, as token ids."""
@@ -94,7 +95,7 @@ class BestOfN:
         """One for each; the least there is for a turn without tokens, or too long for the critic."""
         text = prompt if self._solutions is None else with_solution(prompt, self._solutions[task_id])
         context = tuple(self._encoding.encode(text))
-        candidates = [_candidate(completion) for completion in completions]
+        candidates = [Candidate.of(completion.text, completion) for completion in completions]
         tokens = [own_tokens(candidate, self._encoding, self._same_tokenizer) for candidate in candidates]
         room = (self._critic.context_length or float("inf")) - len(context)
         places = [place for place, ids in enumerate(tokens) if 0 < len(ids) <= room]
@@ -108,24 +109,12 @@ class BestOfN:
     def _score(self, candidate: Candidate, values: Sequence[float]) -> float:
         if self._critic.has_value_head:
             return values[0]
-        score = advantage(reduce(values, use_sum=False), stored_reference(candidate, use_sum=False))
-        if score is None:
+        if candidate.mean is None:
             raise UsageError(
                 f"{self.name} gives no log-probabilities, which a critic's are compared with. Use --agent "
                 "transformers or vllm, or a vLLM server by its completions."
             )
-        return score
-
-
-def _candidate(completion: Completion) -> Candidate:
-    logprobs = completion.logprobs
-    return Candidate(
-        completion.text,
-        completion.token_ids,
-        reduce(logprobs, use_sum=False),
-        reduce(logprobs, use_sum=True),
-        completion.finish_reason is FinishReason.LENGTH,
-    )
+        return math.fsum(values) / len(values) - candidate.mean
 
 
 def _engine(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -108,47 +108,31 @@ def offline_turns(
     return turns
 
 
-def _turns(trajectory: Trajectory, path: str | Path | None, line: int) -> list[OfflineTurn]:
-    found: list[OfflineTurn] = []
+def _turns(trajectory: Trajectory, path: str | Path | None, line: int) -> Iterator[OfflineTurn]:
     messages: list[dict[str, Json]] = []
-    turn_index = 0
+    turn_index = -1
     for message in trajectory.dialogue_history:
         entry: dict[str, Any] = {name: getattr(message, name, None) for name in _MESSAGE_FIELDS}
         messages.append({name: value for name, value in entry.items() if value is not None})
-        if isinstance(message, AgentTurn):
-            if trajectory.reward is None:
-                raise DataError(
-                    "is missing",
-                    path=path,
-                    line=line,
-                    field="reward",
-                    repair="Grade the file first: sweet-rl evaluate_code --saved_path FILE writes the rewards.",
-                )
-            if not message.input:
-                raise DataError(
-                    "must not be empty",
-                    path=path,
-                    line=line,
-                    field=f"dialogue_history[{len(messages) - 1}].input",
-                    value="",
-                    repair="It is the exact prompt that the model was given; leave it out if unknown.",
-                )
-            found.append(
-                OfflineTurn(
-                    key=(*trajectory.key, turn_index),
-                    prompt=message.input,
-                    row={
-                        "input": message.input,
-                        "input_with_ground_truth": with_solution(message.input, trajectory.task.ground_truth),
-                        "older_output": message.output,
-                        "reward": trajectory.reward,
-                        "ground_truth": trajectory.task.ground_truth,
-                        "messages": list(messages),
-                    },
-                )
-            )
         turn_index += message.role == "assistant"
-    return found
+        if not isinstance(message, AgentTurn):
+            continue
+        if trajectory.reward is None:
+            repair = "Grade the file first: sweet-rl evaluate_code --saved_path FILE writes the rewards."
+            raise DataError("is missing", path=path, line=line, field="reward", repair=repair)
+        if not message.input:
+            field = f"dialogue_history[{len(messages) - 1}].input"
+            repair = "It is the exact prompt that the model was given; leave it out if unknown."
+            raise DataError("must not be empty", path=path, line=line, field=field, value="", repair=repair)
+        row = {
+            "input": message.input,
+            "input_with_ground_truth": with_solution(message.input, trajectory.task.ground_truth),
+            "older_output": message.output,
+            "reward": trajectory.reward,
+            "ground_truth": trajectory.task.ground_truth,
+            "messages": list(messages),
+        }
+        yield OfflineTurn((*trajectory.key, turn_index), message.input, row)
 
 
 def sampled_row(
@@ -162,21 +146,14 @@ def sampled_row(
 ) -> dict[str, Json]:
     """The row of a sampled file: published fields, then ours.
 
-    Args:
-        completions: the candidates; none when it failed.
-        end_token: the text of the token that ends a turn.
-        settings: what a continued run must share.
-        failure: why there are no candidates.
+    `settings` are what a continued run must share; `failure` is why there are no completions.
     """
-    totals = [None if c.logprobs is None else math.fsum(c.logprobs) for c in completions]
+    sampled = [Candidate.of(completion.text, completion) for completion in completions]
     row = dict(turn.row) | {
-        "additional_outputs": [completion.text for completion in completions],
-        "additional_reference_logprobs": [
-            total / len(completion.logprobs) if total is not None and completion.logprobs else None
-            for total, completion in zip(totals, completions, strict=True)
-        ],
-        "additional_reference_logprobs_sum": totals,
-        "additional_token_ids": [None if c.token_ids is None else list(c.token_ids) for c in completions],
+        "additional_outputs": [one.text for one in sampled],
+        "additional_reference_logprobs": [one.mean for one in sampled],
+        "additional_reference_logprobs_sum": [one.total for one in sampled],
+        "additional_token_ids": [None if one.token_ids is None else list(one.token_ids) for one in sampled],
         "additional_finish_reasons": [completion.finish_reason.value for completion in completions],
     }
     row |= key_fields(turn.key) | {"tokenizer": tokenizer, "end_token": end_token, "sampling": dict(settings)}
@@ -203,6 +180,13 @@ class Candidate:
     total: float | None
     cut: bool
 
+    @classmethod
+    def of(cls, text: str, sampled: Completion | AgentTurn) -> Candidate:
+        """What an agent sampled."""
+        total = None if sampled.logprobs is None else math.fsum(sampled.logprobs)
+        mean = total / len(sampled.logprobs) if total is not None and sampled.logprobs else None
+        return cls(text, sampled.token_ids, mean, total, sampled.finish_reason is FinishReason.LENGTH)
+
     def closed(self, end_token: str) -> str:
         """The text with the end token behind it, unless the token limit had cut it."""
         return self.text if self.cut else self.text + end_token
@@ -217,10 +201,10 @@ class Candidates:
     prompt: str
     ground_truth: str
     candidates: tuple[Candidate, ...]
-    tokenizer: str | None
-    end_token: str | None
-    scores: tuple[float | None, ...] | None
-    row: Mapping[str, Json]
+    tokenizer: str | None = None
+    end_token: str | None = None
+    scores: tuple[float | None, ...] | None = None
+    row: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def before(self) -> list[Message]:
@@ -235,53 +219,48 @@ def candidates_from_rows(
     """Read a sampled or ranked file, ours or a published one.
 
     A row without identity (published) gets one: a digest of request and solution, the count of earlier rows
-    of the same turn, and the number of agent turns before it.
-
-    Raises:
-        DataError: names line, field and repair.
+    of the same turn, and the number of agent turns before it. DataError names line, field and repair.
     """
     seen: Counter[tuple[str, int]] = Counter()
     lines: dict[TurnKey, int] = {}
     result: list[Candidates] = []
     for line, row in rows:
-        _Columns(row, path, line).messages()
+        reader = _Columns(row, path, line)
+        reader.check_messages()
         key = _key(row, seen)
         if key in lines:
             raise twice(path, line, ", ".join(KEY_FIELDS), key, lines[key])
         lines[key] = line
-        result.append(_candidates(row, key, path, line))
+        texts = reader.column("additional_outputs", str, "strings")
+        columns = zip(
+            texts,
+            reader.column("additional_token_ids", list, "lists of token ids", texts),
+            reader.column("additional_reference_logprobs", float, "numbers or nulls", texts),
+            reader.column("additional_reference_logprobs_sum", float, "numbers or nulls", texts),
+            reader.column("additional_finish_reasons", str, "strings", texts),
+            strict=True,
+        )
+        ranked = "judge_result" in row
+        found = Candidates(
+            key,
+            line,
+            prompt=reader.text("input", "It is the prompt that the candidates continue."),
+            ground_truth=reader.text("ground_truth", "It is what the critic may know."),
+            candidates=tuple(
+                Candidate(
+                    text, None if ids is None else tuple(ids), mean, total, reason == FinishReason.LENGTH
+                )
+                for text, ids, mean, total, reason in columns
+            ),
+            scores=tuple(reader.column("judge_result", float, "numbers or nulls", texts)) if ranked else None,
+            row=row,
+            **{
+                name: None if row.get(name) is None else reader.text(name, "Leave it out where unknown.")
+                for name in ("tokenizer", "end_token")
+            },
+        )
+        result.append(found)
     return result
-
-
-def _candidates(row: Mapping[str, Json], key: TurnKey, path: str | Path | None, line: int) -> Candidates:
-    reader = _Columns(row, path, line)
-    texts = reader.column("additional_outputs", str, "strings")
-    n = len(texts)
-    means = reader.column("additional_reference_logprobs", float, "numbers or nulls", n)
-    totals = reader.column("additional_reference_logprobs_sum", float, "numbers or nulls", n)
-    ids = reader.column("additional_token_ids", list, "lists of token ids", n)
-    reasons = reader.column("additional_finish_reasons", str, "strings", n)
-    scores = reader.column("judge_result", float, "numbers or nulls", n) if "judge_result" in row else None
-    return Candidates(
-        key=key,
-        line=line,
-        prompt=reader.text("input", "It is the prompt that the candidates continue."),
-        ground_truth=reader.text("ground_truth", "It is what the critic may know."),
-        candidates=tuple(
-            Candidate(
-                text=texts[i],
-                token_ids=None if ids[i] is None else tuple(ids[i]),
-                mean=means[i],
-                total=totals[i],
-                cut=reasons[i] == FinishReason.LENGTH,
-            )
-            for i in range(n)
-        ),
-        tokenizer=reader.optional_text("tokenizer"),
-        end_token=reader.optional_text("end_token"),
-        scores=None if scores is None else tuple(scores),
-        row=row,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,40 +277,34 @@ class _Columns:
             raise self._fail(field, "must be a string", repair)
         return value
 
-    def messages(self) -> None:
+    def check_messages(self) -> None:
         """Whether the dialogue before the turn, where there is one, is one."""
         found = self.row.get("messages")
-        if found is not None and not (
-            isinstance(found, list)
-            and all(
-                isinstance(entry, dict)
-                and all(isinstance(entry.get(name), str) for name in ("role", "content"))
-                for entry in found
-            )
-        ):
+        known = [
+            isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("role", "content"))
+            for entry in (found if isinstance(found, list) else [])
+        ]
+        if found is not None and not (isinstance(found, list) and all(known)):
             raise self._fail("messages", "must be a list of messages", "Each has a role and a content.")
 
-    def optional_text(self, field: str) -> str | None:
-        return None if self.row.get(field) is None else self.text(field, "Leave it out where unknown.")
-
-    def column(self, field: str, kind: type, what: str, length: int | None = None) -> list[Any]:
-        """A list with one entry for each candidate; nulls where the field is missing and may be."""
+    def column(self, field: str, kind: type, what: str, others: Sequence[Json] | None = None) -> list[Any]:
+        """A list with one entry for each candidate; nulls where the field is missing and there are others."""
         values = self.row.get(field)
-        if values is None and length is not None:
-            return [None] * length
+        if values is None and others is not None:
+            return [None] * len(others)
         kinds = (int, float) if kind is float else kind
-        nulls = length is not None
-        if not isinstance(values, list) or not all(
-            (value is None and nulls) or (isinstance(value, kinds) and not isinstance(value, bool))
-            for value in values
-        ):
+
+        def fits(value: Json) -> bool:
+            if value is None:
+                return others is not None
+            if kind is list and isinstance(value, list):
+                return all(isinstance(i, int) and i >= 0 for i in value)
+            return isinstance(value, kinds) and not isinstance(value, bool)
+
+        if not isinstance(values, list) or not all(map(fits, values)):
             raise self._fail(field, f"must be a list of {what}", _REPAIR)
-        if length is not None and len(values) != length:
-            raise self._fail(field, f"must have {length} entries, one for each candidate", _REPAIR)
-        if kind is list and not all(
-            isinstance(i, int) and i >= 0 for ids in values if ids is not None for i in ids
-        ):
-            raise self._fail(field, f"must be a list of {what}", _REPAIR)
+        if others is not None and len(values) != len(others):
+            raise self._fail(field, f"must have {len(others)} entries, one for each candidate", _REPAIR)
         return values
 
     def _fail(self, field: str, problem: str, repair: str) -> DataError:
@@ -371,18 +344,8 @@ async def sample_turns(
     candidates depend on the seed and the turn's identity only: repeats of a task, whose first prompts are the
     same string, get different ones. Greedy candidates are all alike, so each prompt is asked for one.
 
-    Args:
-        turns: what to sample for.
-        sampler: see `sweet_rl.contracts.Sampler`.
-        on_sampled: is given the turn, its candidates, and why there are none when the model could not
-            continue this prompt; the next turn of its place starts when it returns.
-        n: candidates for each turn.
-        seed: of the whole run.
-        greedy: the sampler's temperature is 0.
-        concurrency: prompts in flight at once.
-
-    Raises:
-        ServiceError, UsageError: the run cannot continue; what was handed over stays.
+    `on_sampled` is given the turn, its candidates, and why there are none when the model could not continue
+    this prompt; `concurrency` prompts are in flight at once.
     """
     jobs: dict[tuple[str, int], list[OfflineTurn]] = {}
     for turn in sorted(turns, key=lambda turn: len(turn.prompt), reverse=True):

@@ -9,21 +9,23 @@ instead.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.candidates import Candidate, Candidates
-from sweet_rl.preferences.ranking import Encoding, Model, advantage, reduce, reduced, stored_reference
+from sweet_rl.preferences.ranking import Encoding, Model, reduced
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields, key_of
 from sweet_rl.records import message_from_row, read_rows
-from sweet_rl.types import AgentTurn, FinishReason, Json, Message, Trajectory, digest
+from sweet_rl.types import AgentTurn, Json, Message, Trajectory, digest
 
 Advantage = Literal["released", "paper"]
 Way = Literal["hidden", "without_hidden"]
+WAYS: tuple[Way, ...] = ("hidden", "without_hidden")
 """How a score came about: the critic was given the hidden solution, or not."""
 
 WHY = {
@@ -49,13 +51,6 @@ class View:
     advantage: float | None = None
     why: str = ""
 
-    def as_json(self) -> dict[str, Json]:
-        """What of it is known."""
-        known = {"critic": self.critic, "reference": self.reference, "why": self.why}
-        return {"advantage": self.advantage} | {
-            name: value for name, value in known.items() if value not in {None, ""}
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class TurnCredit:
@@ -71,76 +66,25 @@ class TurnCredit:
 
     def as_row(self) -> dict[str, Json]:
         """As a row of a credit file."""
-        views = {"hidden": self.hidden, "without_hidden": self.without_hidden}
-        return (
-            key_fields(self.key)
-            | {"turn_digest": self.turn_digest}
-            | {name: view.as_json() for name, view in views.items() if view is not None}
-        )
+        row: dict[str, Json] = key_fields(self.key) | {"turn_digest": self.turn_digest}
+        for way in WAYS:
+            if (view := getattr(self, way)) is not None:
+                known = {name: value for name, value in asdict(view).items() if value not in {None, ""}}
+                row[way] = {"advantage": view.advantage} | known
+        return row
 
 
-@dataclass(frozen=True, slots=True)
-class Crediting:
-    """What is computed.
-
-    Args:
-        hidden: scores with the hidden solution.
-        without_hidden: scores without it.
-        advantage: released (the reference never knows the solution), or paper (equation 3: where the critic
-            knows it, so does the reference, which is then computed).
-    """
-
-    hidden: bool = True
-    without_hidden: bool = True
-    advantage: Advantage = "released"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnTurn:
-    """A turn that was taken, as the only candidate of its row; without a prompt there is none to score."""
-
-    taken: Candidates
-    turn_digest: str
-
-    @property
-    def key(self) -> TurnKey:
-        """Whose turn it is."""
-        return self.taken.key
-
-    def encoded_by(self, encoding: Encoding) -> Candidates:
-        """With the sampler's token ids only where they spell the turn's text in this tokenizer."""
-        (own,) = self.taken.candidates
-        if own.token_ids is None or spells(own, encoding):
-            return replace(self.taken, tokenizer=encoding.digest)
-        return self.taken
-
-
-def own_turns(trajectory: Trajectory) -> list[OwnTurn]:
-    """Every agent turn of a trajectory, in order."""
+def own_turns(trajectory: Trajectory) -> list[Candidates]:
+    """Every agent turn of a trajectory, in order, each as the only candidate of its row."""
     turns = [message for message in trajectory.dialogue_history if message.role == "assistant"]
     hidden = trajectory.task.ground_truth
     return [own_turn((*trajectory.key, number), turn, hidden) for number, turn in enumerate(turns)]
 
 
-def own_turn(key: TurnKey, turn: Message, hidden: str) -> OwnTurn:
-    """One agent turn; without a prompt where it was recorded without one."""
+def own_turn(key: TurnKey, turn: Message, hidden: str) -> Candidates:
+    """One agent turn; without a prompt, and so with none to score, where it was recorded without one."""
     taken = turn if isinstance(turn, AgentTurn) else AgentTurn("assistant", "")
-    mean, total = reduce(taken.logprobs, use_sum=False), reduce(taken.logprobs, use_sum=True)
-    cut = taken.finish_reason is FinishReason.LENGTH
-    return OwnTurn(
-        Candidates(
-            key=key,
-            line=0,
-            prompt=taken.input,
-            ground_truth=hidden,
-            candidates=(Candidate(taken.output, taken.token_ids, mean, total, cut),),
-            tokenizer=None,
-            end_token=None,
-            scores=None,
-            row={},
-        ),
-        turn_digest(taken.input, taken.output),
-    )
+    return Candidates(key, 0, taken.input, hidden, (Candidate.of(taken.output, taken),))
 
 
 def turn_digest(prompt: str, output: str) -> str:
@@ -149,25 +93,75 @@ def turn_digest(prompt: str, output: str) -> str:
 
 
 async def credited(
-    turns: Sequence[OwnTurn], critic: Model, reference: Model | None, what: Crediting
+    turns: Sequence[Candidates],
+    critic: Model,
+    reference: Model | None,
+    ways: Sequence[Way] = WAYS,
+    *,
+    advantage: Advantage = "released",
 ) -> list[TurnCredit]:
-    """The scores of turns, in their order."""
-    ways = [(name, name == "hidden") for name in ("hidden", "without_hidden") if getattr(what, name)]
+    """The scores of turns, in their order.
+
+    By the released advantage the reference never knows the solution; by the paper's (equation 3) it is a model
+    that knows it where the critic does.
+    """
     found: dict[str, list[View]] = {}
-    for name, sees in ways:
-        known = what.advantage == "paper" and sees
-        found[name] = await _views(turns, critic, reference, sees=sees, reference_sees=known)
+    for way in ways:
+        ours = await _scored(turns, critic, told=way == "hidden")
+        theirs = [turn.candidates[0].mean for turn in turns]
+        if reference is not None and not critic.scorer.has_value_head:
+            theirs = await _scored(turns, reference, told=way == "hidden" and advantage == "paper")
+        found[way] = [
+            _view(turn, one, other, value_head=critic.scorer.has_value_head)
+            for turn, one, other in zip(turns, ours, theirs, strict=True)
+        ]
     return [
-        TurnCredit(turn.key, turn.turn_digest, **{name: views[place] for name, views in found.items()})
+        TurnCredit(
+            turn.key,
+            turn_digest(turn.prompt, turn.candidates[0].text),
+            **{way: views[place] for way, views in found.items()},
+        )
         for place, turn in enumerate(turns)
     ]
 
 
-def check_reference(turns: Sequence[OwnTurn], critic: Model, reference: Model | None) -> None:
+async def _scored(turns: Sequence[Candidates], model: Model, *, told: bool) -> list[float | None]:
+    """One score for each turn; those without a prompt are not asked about."""
+
+    def in_tokens(turn: Candidates) -> Candidates:
+        """With the sampler's token ids only where they spell the turn's text in this tokenizer."""
+        (own,) = turn.candidates
+        is_own = own.token_ids is None or spells(own, model.encoding)
+        return replace(turn, tokenizer=model.encoding.digest) if is_own else turn
+
+    places = [place for place, turn in enumerate(turns) if turn.prompt]
+    values = await reduced([in_tokens(turns[place]) for place in places], model, with_ground_truth=told)
+    found: list[float | None] = [None] * len(turns)
+    for place, (value,) in zip(places, values, strict=True):
+        found[place] = value
+    return found
+
+
+def _view(turn: Candidates, critic: float | None, reference: float | None, *, value_head: bool) -> View:
+    if not turn.prompt:
+        return View(why="no_prompt")
+    if critic is None:
+        empty = not turn.candidates[0].text and not turn.candidates[0].token_ids
+        return View(why="no_tokens" if empty else "too_long")
+    if value_head:
+        return View(critic, None, critic) if math.isfinite(critic) else View(why="not_finite")
+    if not math.isfinite(critic) or not math.isfinite(reference or 0.0):
+        return View(why="not_finite")
+    if reference is None:
+        return View(critic, why="no_reference")
+    return View(critic, reference, critic - reference)
+
+
+def check_reference(turns: Sequence[Candidates], critic: Model, reference: Model | None) -> None:
     """Whether there is anything to compare the critic with."""
     if critic.scorer.has_value_head or reference is not None or not turns:
         return
-    if all(stored_reference(turn.taken.candidates[0], use_sum=False) is None for turn in turns):
+    if all(turn.candidates[0].mean is None for turn in turns):
         raise UsageError(
             "No turn has log-probabilities to compare the critic's with: the agent is a server or needs no "
             "model. Pass --reference_model with the model that the critic was trained from: it computes them."
@@ -177,58 +171,16 @@ def check_reference(turns: Sequence[OwnTurn], critic: Model, reference: Model | 
 def summary(rows: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, Json]]:
     """Of rows of a credit file, for each way: how many scores, their mean, how many are missing and why."""
     found: dict[str, dict[str, Json]] = {}
-    for name in ("hidden", "without_hidden"):
-        views = [row[name] for row in rows if name in row]
+    for way in WAYS:
+        views = [row[way] for row in rows if way in row]
         scores = [view["advantage"] for view in views if view["advantage"] is not None]
-        reasons = [view["why"] for view in views if "why" in view]
         if views:
-            found[name] = {
+            found[way] = {
                 "scores": len(scores),
                 "mean": math.fsum(scores) / len(scores) if scores else None,
-                "missing": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
+                "missing": dict(sorted(Counter(view["why"] for view in views if "why" in view).items())),
             }
     return found
-
-
-async def _views(
-    turns: Sequence[OwnTurn], critic: Model, reference: Model | None, *, sees: bool, reference_sees: bool
-) -> list[View]:
-    rows = [turn.encoded_by(critic.encoding) for turn in turns]
-    ours = await _scored(rows, critic, with_ground_truth=sees)
-    if critic.scorer.has_value_head:
-        theirs: list[float | None] = [None] * len(rows)
-    elif reference is not None:
-        rows_there = [turn.encoded_by(reference.encoding) for turn in turns]
-        theirs = await _scored(rows_there, reference, with_ground_truth=reference_sees)
-    else:
-        theirs = [stored_reference(turn.taken.candidates[0], use_sum=False) for turn in turns]
-    return [
-        _view(row, one, other, value_head=critic.scorer.has_value_head)
-        for row, one, other in zip(rows, ours, theirs, strict=True)
-    ]
-
-
-async def _scored(rows: Sequence[Candidates], model: Model, *, with_ground_truth: bool) -> list[float | None]:
-    """One score for each row; rows without a prompt are not asked about."""
-    places = [place for place, row in enumerate(rows) if row.prompt]
-    values = await reduced([rows[place] for place in places], model, with_ground_truth=with_ground_truth)
-    found: list[float | None] = [None] * len(rows)
-    for place, (value,) in zip(places, values, strict=True):
-        found[place] = value
-    return found
-
-
-def _view(row: Candidates, critic: float | None, reference: float | None, *, value_head: bool) -> View:
-    if not row.prompt:
-        return View(why="no_prompt")
-    if critic is None:
-        empty = not row.candidates[0].text and not row.candidates[0].token_ids
-        return View(why="no_tokens" if empty else "too_long")
-    if not math.isfinite(critic) or not math.isfinite(reference or 0.0):
-        return View(why="not_finite")
-    if value_head:
-        return View(critic, None, critic)
-    return View(critic, reference, advantage(critic, reference), "no_reference" if reference is None else "")
 
 
 def spells(candidate: Candidate, encoding: Encoding) -> bool:
@@ -260,7 +212,8 @@ def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list
         found.append([])
         for turn in own_turns(trajectory):
             line, scored = known.get(turn.key, (0, None))
-            if scored is not None and scored["turn_digest"] != turn.turn_digest:
+            own = turn_digest(turn.prompt, turn.candidates[0].text)
+            if scored is not None and scored["turn_digest"] != own:
                 raise DataError(
                     f"is of another text than turn {turn.key[2]} of {turn.key[:2]}",
                     path=path,
@@ -317,9 +270,9 @@ def hidden_of(value: Json, name: str) -> str | None:
 
 def turns_of(
     number: int, hidden: str | None, messages: Sequence[Message], chat: Callable[[], ChatFormat]
-) -> list[OwnTurn]:
+) -> list[Candidates]:
     """The agent's turns as they are scored, in order."""
-    turns: list[OwnTurn] = []
+    turns: list[Candidates] = []
     for place, message in enumerate(messages):
         if message.role != "assistant":
             continue
@@ -367,9 +320,9 @@ class DialogueCritic:
                 for turn in own
             ]
             check_reference(asked, self.critic, self.reference)
-            what = Crediting(hidden=tells, without_hidden=not tells, advantage=self.advantage)
-            for one in await credited(asked, self.critic, self.reference, what):
-                found[one.key] = one.hidden if tells else one.without_hidden
+            way: Way = "hidden" if tells else "without_hidden"
+            for one in await credited(asked, self.critic, self.reference, (way,), advantage=self.advantage):
+                found[one.key] = getattr(one, way)
         return [[found[turn.key] or View() for turn in own] for own in turns]
 
 

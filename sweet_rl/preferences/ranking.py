@@ -59,25 +59,15 @@ class Continuation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """A model's tokenizer, as far as ranking needs it.
+    """A model's tokenizer, as far as ranking needs it."""
 
-    Args:
-        encode: text to ids, no token added.
-        encode_with_special: text to ids, with the begin token that an engine adds to a string.
-        header: what opens an assistant turn, as text.
-        header_length: its tokens.
-        end_ids: what closes one, of most models a single token.
-        digest: `sweet_rl.chat.tokenizer_digest`.
-        decode: ids to text, special tokens included.
-    """
-
-    encode: Callable[[str], list[int]]
-    encode_with_special: Callable[[str], list[int]]
-    header: str
+    encode: Callable[[str], list[int]]  # no token added
+    encode_with_special: Callable[[str], list[int]]  # with the begin token that an engine adds to a string
+    header: str  # what opens an assistant turn
     header_length: int
-    end_ids: tuple[int, ...]
-    digest: str
-    decode: Callable[[Sequence[int]], str]
+    end_ids: tuple[int, ...]  # what closes one, of most models a single token
+    digest: str  # `sweet_rl.chat.tokenizer_digest`
+    decode: Callable[[Sequence[int]], str]  # special tokens included
 
 
 class Model(NamedTuple):
@@ -184,16 +174,6 @@ async def reduced(
     return [[reduce(values, use_sum=use_sum) for values in row] for row in logprobs]
 
 
-def stored_reference(candidate: Candidate, *, use_sum: bool) -> float | None:
-    """The sampler's own mean or sum of the candidate's log-probabilities."""
-    return candidate.total if use_sum else candidate.mean
-
-
-def advantage(critic: float | None, reference: float | None) -> float | None:
-    """Critic minus reference; None where one of them is missing."""
-    return None if critic is None or reference is None else critic - reference
-
-
 SWAPPED = "judge_result_swapped"
 """Field of a row: the candidates' scores with another task's solution."""
 
@@ -205,9 +185,6 @@ def with_others_solutions(rows: Sequence[Candidates]) -> list[Candidates]:
     """The same turns, each with the hidden solution of another task.
 
     One without a line of the task's own, but for lines that all have; where there is none, any other.
-
-    Raises:
-        UsageError: all have the same.
     """
     solutions = {row.key[0]: row.ground_truth for row in rows}
     lines = {solution: frozenset(solution.splitlines()) for solution in solutions.values()}
@@ -229,14 +206,11 @@ def with_others_solutions(rows: Sequence[Candidates]) -> list[Candidates]:
     return [replace(row, ground_truth=given[row.key[0]]) for row in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """How far values move with another input.
+class Moved(NamedTuple):
+    """How far values move with another input, within `groups` of at least two that are compared.
 
-    Attributes:
-        groups: of values that are compared, each of at least two.
-        correlation: of both values within groups; 1 where the input is not read, None where all are equal.
-        best: share of the groups in which another one is best then.
+    `correlation` is of both values within groups: 1 where the input is not read, None where all are equal.
+    `best` is the share of groups in which another one is best then.
     """
 
     groups: int
@@ -245,11 +219,7 @@ class Moved:
 
 
 def moved(groups: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Moved | None:
-    """How far values move; None where no group has two of them.
-
-    Args:
-        groups: of values among which a choice is made: with their own input, and with another.
-    """
+    """How far the values of groups move from their own input to another; None where no group has two of them."""
     own_all, other_all, changed = list[float](), list[float](), list[bool]()
     for own, other in groups:
         if len(own) < 2:
@@ -289,13 +259,9 @@ _IN_FLIGHT = 128
 
 
 class ServerScorer:
-    """Sends context and candidate as token ids, one request for each distinct pair.
+    """Sends context and candidate as token ids, one request for each distinct pair; closes its client.
 
     Only vLLM has `prompt_logprobs`; its temperature does not touch them, and is sent as 1 all the same.
-
-    Args:
-        client: of the server; closed with the scorer.
-        model: the name under which it is served.
     """
 
     has_value_head = False
@@ -309,12 +275,7 @@ class ServerScorer:
         self.context_length: int | None = None
 
     async def start(self) -> None:
-        """Look at the server's models.
-
-        Raises:
-            ServiceError: it does not answer.
-            UsageError: it is not vLLM, or does not serve this model.
-        """
+        """Whether the server is vLLM and serves this model, and how many tokens that reads."""
         models = await self._client.models()
         ours = next((model for model in models if model.get("id") == self._model), None)
         if ours is None:
@@ -332,11 +293,7 @@ class ServerScorer:
     async def score(
         self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
     ) -> list[list[list[float]]]:
-        """See `sweet_rl.preferences.ranking.Scorer`.
-
-        Raises:
-            ServiceError: the server fails for good, or answers without log-probabilities.
-        """
+        """See `Scorer`."""
         import asyncio
 
         pairs = {
@@ -398,11 +355,7 @@ def _logprobs(choice: Mapping[str, Json], ids: Sequence[int]) -> list[float]:
 
 
 def end_token_of(tokenizer: Any) -> str:
-    """The text of the token that ends a turn: the chat template's, or eos_token where it writes none.
-
-    Raises:
-        UsageError: there is neither.
-    """
+    """The text of the token that ends a turn: the chat template's, or eos_token where it writes none."""
     if not (end := turn_end(tokenizer)):
         raise UsageError(
             f"The end of a turn is unknown under the tokenizer of {tokenizer.name_or_path!r}: no chat "
@@ -412,23 +365,15 @@ def end_token_of(tokenizer: Any) -> str:
 
 
 def encoding_of(name: str, *, needs_header: bool) -> Encoding:
-    """The tokenizer of a model folder, as ranking needs it.
-
-    Args:
-        name: folder, or name on the hub.
-        needs_header: published ranking puts the header of an assistant turn after every candidate.
-
-    Raises:
-        UsageError: no tokenizer; with `needs_header`, no chat template to read the header from.
-    """
+    """The tokenizer of a folder or of a name on the hub, as ranking needs it; see `encoding_by`."""
     return encoding_by(load_tokenizer(name), needs_header=needs_header)
 
 
 def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
     """The same of a tokenizer that is loaded.
 
-    Raises:
-        UsageError: it has no end token; with `needs_header`, no chat template.
+    `needs_header`: published ranking puts the header of an assistant turn after every candidate, as its chat
+    template has it.
     """
     chat = TokenizerChat(tokenizer) if tokenizer.chat_template else None
     header = TurnTemplate(TokenizerChat(tokenizer)).header if needs_header else ""
@@ -441,19 +386,12 @@ def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    def encode_with_special(text: str) -> list[int]:
-        ids: list[int] = tokenizer(text)["input_ids"]
-        return ids
-
-    def decode(ids: Sequence[int]) -> str:
-        return str(tokenizer.decode(list(ids), skip_special_tokens=False))
-
     return Encoding(
-        encode=encode,
-        encode_with_special=encode_with_special,
-        header=header,
-        header_length=len(encode(header)),
-        end_ids=tuple(encode(end_token_of(tokenizer))),
-        digest=tokenizer_digest(tokenizer),
-        decode=decode,
+        encode,
+        lambda text: list(tokenizer(text)["input_ids"]),
+        header,
+        len(encode(header)),
+        tuple(encode(end_token_of(tokenizer))),
+        tokenizer_digest(tokenizer),
+        lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False)),
     )

@@ -28,14 +28,9 @@ class StepPair(NamedTuple):
     rejected: int
 
 
-class Sides(NamedTuple):
-    """Places of the candidates that may be rejected and of those that may be chosen, by ascending score."""
-
-    lower: list[int]
-    upper: list[int]
-
-
 Scores = Sequence[float | None]
+# Places of the candidates that may be rejected, and of those that may be chosen, by ascending score.
+Sides = tuple[list[int], list[int]]
 
 
 def halves(scores: Scores) -> Sides:
@@ -44,68 +39,48 @@ def halves(scores: Scores) -> Sides:
     Of an odd number the middle one is in the upper half. Equal scores keep their order. Candidates without a
     score are on neither side.
     """
-    order = _ascending(scores)
-    return Sides(order[: len(order) // 2], order[len(order) // 2 :])
+    order = sorted((i for i, score in enumerate(scores) if score is not None), key=lambda i: scores[i] or 0.0)
+    return order[: len(order) // 2], order[len(order) // 2 :]
 
 
 def across(scores: Scores) -> Sides:
     """The scores below the middle of their range against those at it or above."""
-    order = _ascending(scores)
+    lower, upper = halves(scores)
+    order = lower + upper
     known = [scores[place] or 0.0 for place in order]
-    middle = (min(known) + max(known)) / 2 if known else 0.0
-    below = sum(score < middle for score in known)
-    return Sides(order[:below], order[below:])
+    below = sum(score < (known[0] + known[-1]) / 2 for score in known)
+    return order[:below], order[below:]
 
 
 def best(scores: Scores) -> Sides:
     """The smaller half against the largest score; of several that are largest, those in the larger half."""
     lower, upper = halves(scores)
-    top = scores[upper[-1]] if upper else None
-    return Sides(lower, [place for place in upper if scores[place] == top])
+    return lower, [place for place in upper if scores[place] == scores[upper[-1]]]
 
 
 DRAWS: Final[Mapping[str, Callable[[Scores], Sides]]] = {"halves": halves, "across": across, "best": best}
 """How candidates are divided, by name."""
 
 
-def _ascending(scores: Scores) -> list[int]:
-    return sorted((i for i, score in enumerate(scores) if score is not None), key=lambda i: scores[i] or 0.0)
-
-
 def allowed_pairs(
     row: Candidates, *, draws: str = "halves", margin: float = 0.0, min_score: float | None = None
 ) -> list[StepPair]:
-    """Every pair of the two sides that says something: another text, a score larger by `margin`.
+    """Every pair of a ranked turn's two sides that says something: another text, a score larger by `margin`.
 
-    Ties are never pairs.
-
-    Args:
-        row: a ranked turn.
-        draws: one of `DRAWS`.
-        margin: smallest difference of the two scores.
-        min_score: smallest score of a chosen candidate: with 0 and scores that are advantages, none is chosen
-            that the critic likes less than the sampler does. None for no limit.
+    Ties are never pairs. A chosen candidate has a score of at least `min_score`: with 0 and scores that are
+    advantages, none is chosen that the critic likes less than the sampler does.
     """
-    scores = row.scores or ()
-    lower, upper = DRAWS[draws](scores)
+    scores = [score or 0.0 for score in row.scores or ()]
+    lower, upper = DRAWS[draws](row.scores or ())
     return [
         StepPair(better, worse)
         for better in upper
-        if min_score is None or (scores[better] or 0.0) >= min_score
+        if min_score is None or scores[better] >= min_score
         for worse in lower
-        if (difference := (scores[better] or 0.0) - (scores[worse] or 0.0)) > 0
+        if (difference := scores[better] - scores[worse]) > 0
         and difference >= margin
         and row.candidates[better].text != row.candidates[worse].text
     ]
-
-
-def distinct_texts(row: Candidates, pairs: Sequence[StepPair]) -> list[StepPair]:
-    """The pairs without those whose two texts an earlier one has."""
-    texts = [candidate.text for candidate in row.candidates]
-    first: dict[tuple[str, str], StepPair] = {}
-    for pair in pairs:
-        first.setdefault((texts[pair.chosen], texts[pair.rejected]), pair)
-    return list(first.values())
 
 
 def draw_pairs(
@@ -122,8 +97,10 @@ def draw_pairs(
     pairs = allowed_pairs(row, draws=draws, margin=margin, min_score=min_score)
     if with_replacement:
         return [rng.choice(pairs) for _ in range(count)] if pairs else []
-    pairs = distinct_texts(row, pairs)
-    return rng.sample(pairs, min(count, len(pairs)))
+    first: dict[tuple[str, str], StepPair] = {}
+    for pair in pairs:
+        first.setdefault((row.candidates[pair.chosen].text, row.candidates[pair.rejected].text), pair)
+    return rng.sample(list(first.values()), min(count, len(first)))
 
 
 def margin_of(row: Candidates, pair: StepPair) -> float:
@@ -182,11 +159,18 @@ def published_draws(
     """The published draws, in the published sequence of random numbers (held to recorded outputs).
 
     One place of each half, with repetition; the larger score is preferred, on a tie the upper half's place.
-    With `get_sft` both sides are one random candidate. The first row says how many candidates all rows have.
-
-    Raises:
-        DataError: a row has another number of them, a null score, or fewer than two.
+    With `get_sft` both sides are one random candidate. All rows have as many candidates as the first one.
     """
+
+    def draw(scores: Sequence[float]) -> StepPair:
+        n = len(scores)
+        if get_sft:
+            place = rng.sample(range(n), 2)[0]
+            return StepPair(place, place)
+        lower, upper = halves(scores)
+        low, high = lower[rng.randint(0, n // 2 - 1)], upper[rng.randint(n // 2, n - 1) - n // 2]
+        return StepPair(low, high) if scores[low] > scores[high] else StepPair(high, low)
+
     expected = len(rows[0].candidates)
     drawn: list[list[StepPair]] = []
     for row in rows:
@@ -200,18 +184,8 @@ def published_draws(
                 value=row.scores,
                 repair="Leave --compat published out: rows may differ then.",
             )
-        drawn.append([_published_draw(scores, rng, get_sft=get_sft) for _ in range(count)])
+        drawn.append([draw(scores) for _ in range(count)])
     return drawn
-
-
-def _published_draw(scores: Sequence[float], rng: random.Random, *, get_sft: bool) -> StepPair:
-    n = len(scores)
-    if get_sft:
-        place = rng.sample(range(n), 2)[0]
-        return StepPair(place, place)
-    lower, upper = halves(scores)
-    low, high = lower[rng.randint(0, n // 2 - 1)], upper[rng.randint(n // 2, n - 1) - n // 2]
-    return StepPair(low, high) if scores[low] > scores[high] else StepPair(high, low)
 
 
 def pair_row(
@@ -219,8 +193,7 @@ def pair_row(
 ) -> dict[str, Json]:
     """One row of a pair file: published fields, then ours.
 
-    The end token follows a candidate unless the token limit had cut it; published:
-    always.
+    The end token follows a candidate unless the token limit had cut it; published: always.
     `*_token_ids` are the response's, so they are left out where the texts hold the prompt too.
     """
 
@@ -269,16 +242,9 @@ HARD_NEGATIVE, TWIN = "hard negative", "twin"
 
 
 def earlier_turns(messages: Sequence[Mapping[str, Json]]) -> list[str]:
-    """The agent's turns before the last one, as its model wrote them, each once.
-
-    Args:
-        messages: the dialogue up to and with the turn, as in a sampled row.
-    """
-    texts = [
-        message.get("output") or message.get("content")
-        for message in messages[:-1]
-        if message.get("role") == "assistant"
-    ]
+    """The agent's turns before the last one of a dialogue, as its model wrote them, each once."""
+    said = [one for one in messages[:-1] if one.get("role") == "assistant"]
+    texts = [one.get("output") or one.get("content") for one in said]
     return list(dict.fromkeys(text for text in texts if isinstance(text, str) and text))
 
 
@@ -297,15 +263,14 @@ def hard_negatives(
     """
     earlier = earlier_turns(row.row.get("messages") or [])
     fresh = [pair.chosen for pair in pairs if row.candidates[pair.chosen].text not in earlier]
-    if not fresh:
-        return []
-    repeated = rng.sample(earlier, min(count, len(earlier)))
+    repeated = rng.sample(earlier, min(count, len(earlier))) if fresh else []
     return [
         _guard(
-            row,
+            row.key,
+            row.prompt,
             row.candidates[rng.choice(fresh)].closed(end_token),
             text + end_token,
-            HARD_NEGATIVE,
+            kind=HARD_NEGATIVE,
             no_prompt=no_prompt,
         )
         for text in repeated
@@ -340,7 +305,8 @@ def twin(row: Candidates, *, end_token: str, no_prompt: bool) -> dict[str, Json]
     taken = row.row.get("older_output")
     if not isinstance(taken, str) or not taken:
         return None
-    return _guard(row, taken + end_token, taken + end_token, TWIN, no_prompt=no_prompt)
+    text = taken + end_token
+    return _guard(row.key, row.prompt, text, text, kind=TWIN, no_prompt=no_prompt)
 
 
 def twins_of(trajectory: Trajectory, *, end_token: str, no_prompt: bool) -> list[dict[str, Json]]:
@@ -351,7 +317,7 @@ def twins_of(trajectory: Trajectory, *, end_token: str, no_prompt: bool) -> list
         if isinstance(turn, AgentTurn) and turn.input and turn.output:
             text = turn.output if turn.finish_reason is FinishReason.LENGTH else turn.output + end_token
             key = (*trajectory.key, index)
-            found.append(_row(turn.input, text, text, key, TWIN, no_prompt=no_prompt))
+            found.append(_guard(key, turn.input, text, text, kind=TWIN, no_prompt=no_prompt))
     return found
 
 
@@ -361,12 +327,8 @@ def succeeded(row: Candidates, least: float = 1.0) -> bool:
     return isinstance(reward, int | float) and reward >= least
 
 
-def _guard(row: Candidates, chosen: str, rejected: str, kind: str, *, no_prompt: bool) -> dict[str, Json]:
-    return _row(row.prompt, chosen, rejected, row.key, kind, no_prompt=no_prompt)
-
-
-def _row(
-    prompt: str, chosen: str, rejected: str, key: TurnKey, kind: str, *, no_prompt: bool
+def _guard(
+    key: TurnKey, prompt: str, chosen: str, rejected: str, *, kind: str, no_prompt: bool
 ) -> dict[str, Json]:
     before = prompt if no_prompt else ""
     sides: dict[str, Json] = {"chosen": before + chosen, "rejected": before + rejected}
@@ -385,15 +347,9 @@ def shown_pairs(
 ) -> list[dict[str, Json]]:
     """Each pair as two lists of messages, the target's picture first.
 
-    Args:
-        pairs: rows `{"chosen": {"input", "output"}, "rejected": ...}` with their lines, with or without the
-            hidden page before the input.
-        trajectories: that the pairs were made of.
-        targets: the path of each one's target picture, as the messages shall name it.
-        path: the pairs' file, for errors.
-
-    Raises:
-        DataError: a side is no such object, or none of the trajectories.
+    Pairs are rows `{"chosen": {"input", "output"}, "rejected": ...}` with their lines, with or without the
+    hidden page before the input, made of these trajectories; `targets` are paths of their target pictures, as
+    the messages shall name them.
     """
     by_key: dict[tuple[Any, Any], int] = {}
     for index, trajectory in enumerate(trajectories):
@@ -414,18 +370,13 @@ def shown_pairs(
                 value=value,
                 repair="Name the trajectory file that sweet-rl evaluate_html made these pairs of, as it was then.",
             )
-        return [_shown(targets[index]), *_dialogue(trajectories[index])]
+        content = [{"type": "text", "text": INTRODUCTION}, {"type": "image", "image": targets[index]}]
+        *before, last = trajectories[index].dialogue_history  # messages as later prompts had them
+        said = last.output if isinstance(last, AgentTurn) else ""
+        return [
+            {"role": "system", "content": content},
+            *({"role": message.role, "content": message.content} for message in before),
+            {"role": "assistant", "content": said},
+        ]
 
     return [{name: side(row, line, name) for name in ("chosen", "rejected")} for line, row in pairs]
-
-
-def _shown(target: str) -> dict[str, Any]:
-    content = [{"type": "text", "text": INTRODUCTION}, {"type": "image", "image": target}]
-    return {"role": "system", "content": content}
-
-
-def _dialogue(trajectory: Trajectory) -> list[Json]:
-    """The messages as later prompts had them; the last turn as it was written."""
-    *before, last = trajectory.dialogue_history
-    messages: list[Json] = [{"role": message.role, "content": message.content} for message in before]
-    return [*messages, {"role": "assistant", "content": last.output if isinstance(last, AgentTurn) else ""}]

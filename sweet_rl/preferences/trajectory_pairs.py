@@ -33,10 +33,8 @@ def trajectory_pairs(
 ) -> list[TrajectoryPair]:
     """All pairs, in task order, then repeat order.
 
-    Args:
-        rewards: one for each row.
-        groups: row indices of each task's repeats (`sweet_rl.records.rows.group_by_task`).
-        usable: False for rows that cannot stand in a pair (no final agent turn); default all.
+    `rewards` and `usable` are of rows, `groups` the places of each task's repeats
+    (`sweet_rl.records.rows.group_by_task`). A row without a final agent turn is not usable.
     """
     pairs: list[TrajectoryPair] = []
     for group in groups:
@@ -55,13 +53,9 @@ def margin_pairs(
     margin: float,
     usable: Sequence[bool] | None = None,
 ) -> list[TrajectoryPair]:
-    """All pairs of repeats whose rewards differ by `margin` or more, in task order, then repeat order.
+    """All pairs of repeats whose rewards differ by `margin` (above 0) or more, in task order, then repeat order.
 
-    Args:
-        rewards: one for each row; None for rows without one, which stand in no pair.
-        groups: row indices of each task's repeats.
-        margin: above 0; compared with the difference of the rewards as they are stored.
-        usable: False for rows that cannot stand in a pair (no final agent turn); default all.
+    Rows without a reward stand in no pair; otherwise as `trajectory_pairs`.
     """
     pairs: list[TrajectoryPair] = []
     for group in groups:
@@ -81,19 +75,6 @@ def with_solution(prompt: str, ground_truth: str) -> str:
     return PREFIX.format(ground_truth=ground_truth) + prompt
 
 
-def dialogue_text(trajectory: Trajectory, *, with_ground_truth: bool) -> str:
-    """The whole dialogue as the model saw and wrote it; with the hidden solution before it for the critic.
-
-    Raises:
-        ValueError: the trajectory does not end with an agent turn (`Trajectory.last_turn`).
-    """
-    last = trajectory.last_turn
-    if last is None:
-        raise ValueError(f"trajectory {trajectory.key} does not end with an agent turn")
-    text = last.input + last.output
-    return with_solution(text, trajectory.task.ground_truth) if with_ground_truth else text
-
-
 def pair_rows(
     trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], *, with_ground_truth: bool
 ) -> list[dict[str, Json]]:
@@ -109,7 +90,8 @@ def pair_rows(
         for side, number in (("chosen", pair.chosen), ("rejected", pair.rejected)):
             trajectory = trajectories[number]
             solution = trajectory.task.ground_truth if with_ground_truth else None
-            row[side] = dialogue_text(trajectory, with_ground_truth=with_ground_truth)
+            last = _last_turn(trajectory)
+            row[side] = ("" if solution is None else with_solution("", solution)) + last.input + last.output
             turns = [turn for turn in trajectory.dialogue_history if isinstance(turn, AgentTurn)]
             if any(not later.input.startswith(turn.input + turn.output) for turn, later in pairwise(turns)):
                 row[f"{side}_turns"] = [
@@ -129,14 +111,18 @@ def turn_pair_rows(
     """The pairs as rows of a published file for pages: `{"input", "output"}` on each side."""
 
     def side(row: int) -> dict[str, str]:
-        last = trajectories[row].last_turn
-        if last is None:
-            raise ValueError(f"trajectory {trajectories[row].key} does not end with an agent turn")
+        last = _last_turn(trajectories[row])
         ground_truth = trajectories[row].task.ground_truth
         prompt = with_solution(last.input, ground_truth) if with_ground_truth else last.input
         return {"input": prompt, "output": last.output}
 
     return [{"chosen": side(pair.chosen), "rejected": side(pair.rejected)} for pair in pairs]
+
+
+def _last_turn(trajectory: Trajectory) -> AgentTurn:
+    if trajectory.last_turn is None:
+        raise ValueError(f"trajectory {trajectory.key} does not end with an agent turn")
+    return trajectory.last_turn
 
 
 TurnKey = tuple[str, int, int]

@@ -12,8 +12,7 @@ import pytest
 import sweet_rl
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export import export
-from sweet_rl.integrations.logs import read_documents
-from sweet_rl.preferences.credit import own_turn, turn_digest
+from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.records import load_trajectories, replace_rows, trajectory_from_row, trajectory_to_row
 from sweet_rl.types import AgentTurn
 from tests.conftest import ROOT
@@ -172,7 +171,7 @@ def test_credit_of_other_peoples_documents_goes_to_the_turns_that_a_model_wrote(
     said = [message for message in found[0].dialogue_history if message.role == "assistant"]
     rows = [
         {"task_id": "look", "sample_index": 0, "turn_index": place}
-        | {"turn_digest": own_turn(("look", 0, place), turn, "").turn_digest}
+        | {"turn_digest": turn_digest(turn.input, turn.output)}
         | {"hidden": {"advantage": float(place)}}
         for place, turn in enumerate(said)  # as sweet-rl credit numbers them: the copied message has a number
     ]

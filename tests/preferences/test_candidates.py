@@ -11,14 +11,12 @@ from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.preferences.candidates import candidates_from_rows, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.credit import hidden_of, messages_of
 from sweet_rl.preferences.ranking import (
-    advantage,
     context_of,
     encoding_of,
     logprobs_of,
     published_request,
     published_tokens,
     reduce,
-    stored_reference,
 )
 from sweet_rl.preferences.step_pairs import allowed_pairs, draw_pairs, pair_row, published_draws
 from sweet_rl.records import read_rows
@@ -305,10 +303,8 @@ def test_published_scores(golden, encoding, name):
     expected = load(golden / "expected_judge_results.json")[name]["judge_result"]
     for row, values, scores in zip(rows, logprobs, expected, strict=True):
         ours = [
-            advantage(
-                reduce(value, use_sum=options["use_sum"]),
-                stored_reference(candidate, use_sum=options["use_sum"]),
-            )
+            reduce(value, use_sum=options["use_sum"])
+            - (candidate.total if options["use_sum"] else candidate.mean)
             for value, candidate in zip(values, row.candidates, strict=True)
         ]
         assert ours == pytest.approx(scores, abs=1e-5)

@@ -14,7 +14,6 @@ from sweet_rl.preferences.ranking import (
     Encoding,
     Moved,
     ServerScorer,
-    advantage,
     candidate_tokens,
     context_of,
     logprobs_of,
@@ -91,12 +90,10 @@ def test_a_context_is_sent_once_and_what_cannot_be_scored_has_none():
     assert scorer.contexts == [(ord("x"),)]
 
 
-def test_means_sums_and_advantages():
+def test_means_and_sums():
     assert reduce([-1.0, -3.0], use_sum=False) == -2.0
     assert reduce([-1.0, -3.0], use_sum=True) == -4.0
     assert reduce([], use_sum=False) is reduce(None, use_sum=True) is None
-    assert advantage(-1.0, -3.5) == 2.5
-    assert advantage(None, -1.0) is advantage(-1.0, None) is None
     assert math.isnan(reduce([math.nan], use_sum=False))
 
 
