@@ -21,7 +21,7 @@ from _measure import Clock, callback, on_gpu
 
 from sweet_rl.chat import Span
 from sweet_rl.training.batches import Collator, Reader, to_device
-from sweet_rl.training.data import PairRow, Said
+from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side
 
 LORA_MODULES = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
@@ -62,7 +62,9 @@ class Data:
                     for _ in range(2)
                 ]
                 found.append(
-                    Encoded(len(found), tuple(sides), PairRow(Said(), Said(), Said(), "made", len(found) + 1))
+                    Encoded(
+                        len(found), tuple(sides), DataRow(Said(), (Said(), Said()), "made", len(found) + 1)
+                    )
                 )
         return found
 

@@ -23,7 +23,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from sweet_rl.chat import Span
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Batch, Collator, Reader
-from sweet_rl.training.data import PairRow, Said
+from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side
 from sweet_rl.training.forward import PairForward
 
@@ -89,7 +89,7 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
     sides = [
         Side((Branch((*before, *text), (Span(history, history + RESPONSE),), history),)) for text in texts
     ]
-    row = PairRow(Said(), Said(), Said(), "made", 1)
+    row = DataRow(Said(), (Said(), Said()), "made", 1)
     encoded = [
         Encoded(i, (sides[i % candidates], sides[(i + 1 + i // candidates) % candidates]), row)
         for i in range(pairs)

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from sweet_rl.chat import TokenizerChat, TurnTemplate, UnparsableError, tokenizer_digest
 from sweet_rl.chat.turns import common_beginning
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import PairRow
+from sweet_rl.training.data import DataRow
 from sweet_rl.training.encoding import TurnEncoder
 from sweet_rl.training.turns import RowTurns
 from sweet_rl.types import Json, Message
@@ -112,7 +112,7 @@ class PairExporter:
         self._encoder = TurnEncoder(tokenizer, max_len=sys.maxsize)
         self.report = ExportReport(layout, self._end, tokenizer.eos_token)
 
-    def rows(self, pairs: Iterable[PairRow], *, skip_inexact: bool = False) -> list[dict[str, Json]]:
+    def rows(self, pairs: Iterable[DataRow], *, skip_inexact: bool = False) -> list[dict[str, Json]]:
         """One row for each pair, in their order."""
         rows: list[dict[str, Json]] = []
         for pair in pairs:
@@ -135,10 +135,10 @@ class PairExporter:
             self._count(pair, parts)
         return rows
 
-    def _parts(self, pair: PairRow) -> _Parts:
+    def _parts(self, pair: DataRow) -> _Parts:
         """What both sides begin with, up to where the agent speaks, and how each goes on."""
         texts, starts = list[str](), list[set[int]]()
-        for side in (pair.chosen, pair.rejected):
+        for side in pair.sides:
             turns = self._rows.of(pair, side, sampled=self._sampled(pair))
             wholes = [turn.prompt + turn.lead + turn.text + self._end for turn in turns]
             for whole, turn in zip(wholes, turns[1:], strict=False):
@@ -169,12 +169,12 @@ class PairExporter:
         self.report.several_turns += any(max(own) > at for own in starts)
         return _Parts(texts[0][:at], texts[0][at:], texts[1][at:])
 
-    def _sampled(self, pair: PairRow) -> bool:
+    def _sampled(self, pair: DataRow) -> bool:
         """Whether both sides carry ids of this tokenizer behind a prompt."""
-        ids = pair.chosen.ids and pair.rejected.ids
+        ids = pair.sides[0].ids and pair.sides[1].ids
         return bool(ids and pair.prompt.text) and pair.tokenizer == self._digest
 
-    def _ids(self, parts: _Parts, pair: PairRow) -> dict[str, Json]:
+    def _ids(self, parts: _Parts, pair: DataRow) -> dict[str, Json]:
         """The tokens that training here sees, in three parts."""
         encoded, _ = self._encoder.encode([pair])
         chosen, rejected = (side.branches[-1].ids for side in encoded[0].sides)
@@ -189,16 +189,8 @@ class PairExporter:
             "rejected_ids": list(rejected[shared:]),
         }
 
-    def _messages(self, template: TurnTemplate, parts: _Parts, pair: PairRow) -> dict[str, Json]:
-        def parsed(text: str, side: str, *, open_turn: bool = False) -> list[Message]:
-            try:
-                return template.parse(text, open_turn=open_turn)
-            except UnparsableError as error:
-                field = "chosen" if side == "prompt" and not pair.prompt else side
-                problem = f"is no text that the chat template writes: {error}"
-                raise _inexact(pair, field, text, problem) from error
-
-        prompt = parsed(parts.prompt, "prompt", open_turn=True)
+    def _messages(self, parts: _Parts, pair: DataRow) -> dict[str, Json]:
+        prompt = self._parsed(parts.prompt, pair, "prompt", open_turn=True)
         whole = {
             side: parsed(parts.prompt + text, side)
             for side, text in (("chosen", parts.chosen), ("rejected", parts.rejected))
@@ -220,11 +212,20 @@ class PairExporter:
             side: _rows(messages[len(prompt) :]) for side, messages in whole.items()
         }
 
-    def _count(self, pair: PairRow, parts: _Parts) -> None:
+    def _parsed(self, text: str, pair: DataRow, side: str, *, open_turn: bool = False) -> list[Message]:
+        if self._template is None:
+            raise ValueError("only a conversational export parses texts")
+        try:
+            return self._template.parse(text, open_turn=open_turn)
+        except UnparsableError as error:
+            field = "chosen" if side == "prompt" and not pair.prompt else side
+            raise _inexact(pair, field, text, f"is no text that the chat template writes: {error}") from error
+
+    def _count(self, pair: DataRow, parts: _Parts) -> None:
         self.report.whole += not pair.prompt
         self.report.same += parts.chosen == parts.rejected
         if pair.tokenizer == self._digest:
-            sampled = [ids for ids in (pair.chosen.ids, pair.rejected.ids) if ids is not None]
+            sampled = [ids for ids in (side.ids for side in pair.sides) if ids is not None]
             self.report.cut += sum(ids[-1] != self._end_id for ids in sampled)
             if self._sampled(pair):
                 self.report.sampled += 1
@@ -249,7 +250,7 @@ class _InexactError(DataError):
     """No messages give exactly this pair's text."""
 
 
-def _inexact(pair: PairRow, side: str, text: str, problem: str, repair: str = _AS_TEXT) -> _InexactError:
+def _inexact(pair: DataRow, side: str, text: str, problem: str, repair: str = _AS_TEXT) -> _InexactError:
     return _InexactError(problem, path=pair.path, line=pair.line, field=side, value=text, repair=repair)
 
 

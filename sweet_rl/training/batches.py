@@ -60,20 +60,13 @@ class Reading(Question):
 
 
 class Batch(Reading):
-    """One micro-batch of pairs; its outputs are B chosen, B rejected, and B negative log-likelihoods.
+    """One micro-batch; its outputs are B sums of texts, or of pairs B chosen, B rejected, and B negative log-likelihoods.
 
-    `scale_B` is what each pair's loss counts for in its optimizer step.
+    `scale_B` is what a unit of each row's loss counts for in its optimizer step, `weight_B` its number of units.
     """
 
-    reference_SB: Tensor
-    scale_B: Tensor
-    index_B: Tensor
-
-
-class TextBatch(Reading):
-    """One micro-batch of texts; its outputs are B sums over the `units_B` tokens to imitate."""
-
-    units_B: Tensor
+    reference_SB: NotRequired[Tensor]
+    weight_B: Tensor
     scale_B: Tensor
     index_B: Tensor
 
@@ -174,47 +167,33 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Collator:
-    """Pairs to a batch, with the reference's log-probabilities where they are known."""
+    """Pairs, with the reference's log-probabilities where they are known, or texts to a batch."""
 
     reduction: Reduction
     reader: Reader
     reference: Tensor | None = None  # [pairs, 2]: chosen and rejected, by `Encoded.index`
 
     def __call__(self, items: Sequence[tuple[Encoded, float]]) -> Batch:
-        """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
-        pairs = [pair for pair, _ in items]
-        count = len(pairs)
-        sides = [pair.sides[side] for side in (0, 1) for pair in pairs]
+        """A batch of (row, scale); a row with scale 0 fills a place and trains nothing."""
+        rows, count = [row for row, _ in items], len(items)
+        sides = [row.sides[side] for side in range(len(rows[0].sides)) for row in rows]
         terms = [(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
-        terms += [
-            (i, 2 * count + i, [-weights for weights in token_weights(side, "trajectory", own=True)])
-            for i, side in enumerate(sides[:count])
-        ]
-        index = torch.tensor([pair.index for pair in pairs])
-        return Batch(
+        if paired := len(sides) > count:
+            terms += [
+                (i, 2 * count + i, [-weights for weights in token_weights(side, "trajectory", own=True)])
+                for i, side in enumerate(sides[:count])
+            ]
+        index = torch.tensor([row.index for row in rows])
+        batch: Any = {
             **self.reader.read(sides, terms),
-            reference_SB=torch.zeros(2, count) if self.reference is None else self.reference[index].T,
-            scale_B=_scales(items),
-            index_B=index,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TextCollator:
-    """Turns encoded texts into one padded batch of tensors."""
-
-    reader: Reader
-
-    def __call__(self, items: Sequence[tuple[Encoded, float]]) -> TextBatch:
-        """A batch of (text, scale); a text with scale 0 fills a place and trains nothing."""
-        sides = [text.sides[0] for text, _ in items]
-        terms = [(i, i, token_weights(side, "sum")) for i, side in enumerate(sides)]
-        return TextBatch(
-            **self.reader.read(sides, terms),
-            units_B=torch.tensor([text.weight for text, _ in items], dtype=torch.float32),
-            scale_B=_scales(items),
-            index_B=torch.tensor([text.index for text, _ in items]),
-        )
+            "weight_B": torch.tensor([row.weight for row in rows], dtype=torch.float32),
+            "scale_B": _scales(items),
+            "index_B": index,
+        }
+        if paired:
+            known = self.reference
+            batch["reference_SB"] = torch.zeros(2, count) if known is None else known[index].T
+        return cast(Batch, batch)
 
 
 @dataclass(frozen=True, slots=True)

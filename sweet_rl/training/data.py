@@ -45,36 +45,22 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class PairRow:
-    """One pair, and the place it comes from. There is no `prompt` where the sides are whole dialogues."""
+class DataRow:
+    """A preference pair, whose sides are the chosen and the rejected one, or a single text to imitate.
+
+    There is no `prompt` where the sides are whole dialogues.
+    """
 
     prompt: Said
-    chosen: Said
-    rejected: Said
+    sides: tuple[Said, ...]
     path: str
     line: int
     tokenizer: str | None = None  # digest of the tokenizer that the sides' ids are of
     twin: bool = False  # both sides may be the same
 
     @property
-    def pictures(self) -> Pictures:
-        return self.prompt.pictures + self.chosen.pictures + self.rejected.pictures
-
-    @property
-    def place(self) -> str:
-        """The row's position as `file:line`, for messages."""
-        return f"{self.path}:{self.line}"
-
-
-@dataclass(frozen=True, slots=True)
-class TextRow:
-    """One text or dialogue to imitate, and the place it comes from; `prompt` as of a pair."""
-
-    prompt: Said
-    text: Said
-    path: str
-    line: int
-    tokenizer: str | None = None
+    def shows_pictures(self) -> bool:
+        return any(said.pictures for said in (self.prompt, *self.sides))
 
     @property
     def place(self) -> str:
@@ -84,7 +70,7 @@ class TextRow:
 
 def read_pairs(
     settings: DataSettings, *, seed: int, published: bool = False
-) -> tuple[list[PairRow], list[PairRow]]:
+) -> tuple[list[DataRow], list[DataRow]]:
     """All pairs of the comma-separated datasets, and those of a test split of their own, if the data has one.
 
     One dataset is taken in its own order. Several are interleaved: each row is drawn from one of them with
@@ -92,8 +78,8 @@ def read_pairs(
     """
     gallery, names = Gallery(), listed(settings.dataset)
     probabilities = _probabilities(settings.dataset_probs, names)
-    train: list[list[PairRow]] = []
-    test: list[PairRow] = []
+    train: list[list[DataRow]] = []
+    test: list[DataRow] = []
     splits: dict[str, Any] = {"split": settings.train_split, "test_split": settings.eval_split}
     for name in names:
         pairs = [
@@ -109,7 +95,7 @@ def read_pairs(
         test += pairs[1]
     if len(train) == 1:
         return train[0], test
-    draw, mixed, iterators = random.Random(seed), list[PairRow](), [iter(rows) for rows in train]
+    draw, mixed, iterators = random.Random(seed), list[DataRow](), [iter(rows) for rows in train]
     while (row := next(draw.choices(iterators, weights=probabilities)[0], None)) is not None:
         mixed.append(row)
     return mixed, test
@@ -123,18 +109,18 @@ def read_pair(
     gallery: Gallery | None = None,
     *,
     published: bool = False,
-) -> PairRow:
+) -> DataRow:
     """One row as a pair; a prompt that its sides repeat stands there once."""
     fields = _Fields(row, path, line, gallery or Gallery())
     key = settings.prompt_key or ("prompt" if row.get("prompt") and not published else None)
     names = (settings.chosen_key, settings.rejected_key)
-    prompt, (chosen, rejected) = fields.parts(key, names, settings.input_template, published=published)
-    return PairRow(prompt, chosen, rejected, path, line, fields.tokenizer, twin=fields.own)
+    prompt, sides = fields.parts(key, names, settings.input_template, published=published)
+    return DataRow(prompt, tuple(sides), path, line, fields.tokenizer, twin=fields.own)
 
 
 def read_texts(
     data: DataSettings, *, min_reward: float | None = None, best_of_task: bool = False
-) -> tuple[list[TextRow], list[str]]:
+) -> tuple[list[DataRow], list[str]]:
     """All texts of the comma-separated datasets, in order: dialogues that are selected, or texts to imitate.
 
     And how many dialogues are left out, in a line for each reason.
@@ -142,7 +128,7 @@ def read_texts(
     What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file. Of other
     rows the chosen side of a pair is imitated, or `messages`, or `completion` (behind `prompt`), or `text`.
     """
-    texts, gallery, total, left_out = list[TextRow](), Gallery(), 0, Counter[str]()
+    texts, gallery, total, left_out = list[DataRow](), Gallery(), 0, Counter[str]()
     for name in listed(data.dataset):
         rows = rows_of(name, most=int(data.max_samples), split=data.train_split)[0]
         if rows and "dialogue_history" in rows[0][1]:
@@ -164,9 +150,9 @@ def read_texts(
     return texts, lines
 
 
-def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
+def read_any(data: DataSettings) -> tuple[list[DataRow], list[DataRow]]:
     """The rows of files of either kind, as the training that reads them does: pairs, and texts."""
-    pairs, texts = list[PairRow](), list[TextRow]()
+    pairs, texts = list[DataRow](), list[DataRow]()
     for name in listed(data.dataset):
         one = replace(data, dataset=name)
         rows = rows_of(name, most=1, split=data.train_split)[0]
@@ -178,7 +164,7 @@ def read_any(data: DataSettings) -> tuple[list[PairRow], list[TextRow]]:
     return pairs, texts
 
 
-def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, gallery: Gallery) -> TextRow:
+def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, gallery: Gallery) -> DataRow:
     names = (data.chosen_key, "messages", "completion", "text")
     name = next((name for name in names if row.get(name)), data.chosen_key)
     fields = _Fields(row, path, line, gallery)
@@ -189,7 +175,7 @@ def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, galler
     prompt, (text,) = fields.parts(key, (name,), data.input_template)
     if text.pictures or prompt.pictures:
         raise DataError("shows a picture, and texts are imitated here", path=path, line=line, field=name)
-    return TextRow(prompt, text, path, line, fields.tokenizer)
+    return DataRow(prompt, (text,), path, line, fields.tokenizer)
 
 
 def _dialogues(
@@ -198,7 +184,7 @@ def _dialogues(
     least: float | None,
     best_of_task: bool,
     left_out: Counter[str],
-) -> list[TextRow]:
+) -> list[DataRow]:
     trajectories = trajectories_from_rows(rows, path=path)
     kept = [(line, trajectory) for (line, _), trajectory in zip(rows, trajectories, strict=True)]
 
@@ -230,7 +216,7 @@ def _dialogues(
             if reward_of(item) > reward_of(held):
                 best[item[1].task.task_id] = item
         keep("not the best of their task", list(best.values()))
-    return [TextRow(Said(), played(trajectory), path, line) for line, trajectory in kept]
+    return [DataRow(Said(), (played(trajectory),), path, line) for line, trajectory in kept]
 
 
 def played(trajectory: Trajectory) -> Said:

@@ -11,13 +11,13 @@ Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweet_rl.chat import Span, TokenizerChat, Turn, tokenizer_digest
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import PairRow, TextRow
+from sweet_rl.training.data import DataRow
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.turns import RowTurns
 from sweet_rl.training.vision import Pictures, Vision
@@ -73,7 +73,7 @@ class Encoded:
 
     index: int
     sides: tuple[Side, ...]
-    row: PairRow | TextRow
+    row: DataRow
 
     @property
     def branches(self) -> tuple[Branch, ...]:
@@ -108,14 +108,6 @@ class EncodingReport:
         return notes
 
 
-class _Row(NamedTuple):
-    """A row as turns and pictures of each side."""
-
-    place: str
-    prompted: bool
-    sides: list[tuple[list[Turn], Pictures]]
-
-
 class TurnEncoder:
     """Every turn of the assistant with its end token is scored; headers, other roles and the prompt never are.
 
@@ -146,71 +138,58 @@ class TurnEncoder:
         # Whether what stands behind an end token is, too.
         self._splits = self._context_free and bool(ends) and splits(self._rows.end, len(tails))
 
-    def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
-        """Encoded pairs in the order of the rows, without those that are too long."""
-        report = EncodingReport()
-
-        def turns_of(row: PairRow) -> _Row:
-            sampled = row.prompt.text and row.chosen.ids and row.rejected.ids
-            own = bool(sampled) and row.tokenizer == self._rows.digest
-            if sampled:
-                what = "carry ids of another tokenizer: their text was tokenised"
-                report.counts["use the sampled token ids they carry" if own else what] += 1
-            shown = row.prompt.pictures
-            chosen, rejected = (self._rows.of(row, side, sampled=own) for side in (row.chosen, row.rejected))
-            if chosen == rejected and not row.twin:
-                problem = "has two sides of which the same is learned, so nothing is"
-                repair = 'Leave the row out, or say that it is meant: "guard": "twin".'
-                raise DataError(problem, path=row.path, line=row.line, repair=repair)
-            pictures = shown + row.chosen.pictures, shown + row.rejected.pictures
-            return _Row(row.place, bool(row.prompt), [(chosen, pictures[0]), (rejected, pictures[1])])
-
-        return [Encoded(i, both, rows[i]) for i, both in self._encoded(map(turns_of, rows), report)], report
-
-    def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[Encoded], EncodingReport]:
-        """Encoded texts in the order of the rows, without those that are too long."""
-        report = EncodingReport("texts")
-
-        def turns_of(row: TextRow) -> _Row:
-            own = bool(row.prompt.text and row.text.ids) and row.tokenizer == self._rows.digest
-            turns = self._rows.of(row, row.text, sampled=own)
-            if all(turn.ids for turn in turns):
-                report.counts["use the sampled token ids they carry"] += 1
-            elif row.text.turns and not turns[0].prompt.endswith(row.text.turns[0].input):
-                what = "were played by other prompts, and are written by this model's chat template"
-                report.counts[what] += 1
-            return _Row(row.place, bool(row.prompt), [(turns, ())])
-
-        return [Encoded(i, one, rows[i]) for i, one in self._encoded(map(turns_of, rows), report)], report
-
-    def _encoded(
-        self, every_row: Iterable[_Row], report: EncodingReport
-    ) -> Iterator[tuple[int, tuple[Side, ...]]]:
-        rows = list(every_row)
+    def encode(self, rows: Sequence[DataRow]) -> tuple[list[Encoded], EncodingReport]:
+        """Encoded rows in their order, without those that are too long."""
+        report = EncodingReport("texts" if rows and len(rows[0].sides) == 1 else "pairs")
+        turns = [self._turns_of(row, report) for row in rows]
         report.counts[_NO_THOUGHTS] += self._rows.thoughts_left_out
+        found: list[Encoded] = []
         for first in range(0, len(rows), _ROWS_AT_ONCE):
-            some = rows[first : first + _ROWS_AT_ONCE]
+            some = range(first, min(first + _ROWS_AT_ONCE, len(rows)))
             texts = {
                 text: None
-                for row in some
-                for side in row.sides
-                for part in self._parts(*side, row.place)
+                for i in some
+                for side in turns[i]
+                for part in self._parts(*side, rows[i].place)
                 for text in part[1:]
             }
             if not self._context_free:
-                every = [turn for row in some for turns, _ in row.sides for turn in turns]
+                every = [turn for i in some for side, _ in turns[i] for turn in side]
                 texts |= {text: None for turn in every for text in (turn.lead, turn.text + turn.end)}
             known = dict(zip(texts, self._ids(list(texts)), strict=True)) if texts else {}
-            for place, row in enumerate(some, first):
-                branches = [self._branches(*side, row, known) for side in row.sides]
-                sides = self._fitted(branches, report)
+            for i in some:
+                sides = self._fitted([self._branches(*side, rows[i], known) for side in turns[i]], report)
                 if sides is None:
-                    report.too_long.append(row.place)
+                    report.too_long.append(rows[i].place)
                     continue
                 if not self._rows.end:
                     what = "end without an end token, as the chat template writes none behind a turn"
                     report.counts[what] += 1
-                yield place, sides
+                found.append(Encoded(i, sides, rows[i]))
+        return found, report
+
+    def _turns_of(self, row: DataRow, report: EncodingReport) -> list[tuple[list[Turn], Pictures]]:
+        """The turns and the pictures of each side."""
+        carries = bool(row.prompt.text) and all(side.ids for side in row.sides)
+        own = carries and row.tokenizer == self._rows.digest
+        turns = [self._rows.of(row, side, sampled=own) for side in row.sides]
+        uses, played = "use the sampled token ids they carry", row.sides[0].turns
+        if len(row.sides) > 1:
+            if carries:
+                report.counts[
+                    uses if own else "carry ids of another tokenizer: their text was tokenised"
+                ] += 1
+            if turns[0] == turns[1] and not row.twin:
+                problem = "has two sides of which the same is learned, so nothing is"
+                repair = 'Leave the row out, or say that it is meant: "guard": "twin".'
+                raise DataError(problem, path=row.path, line=row.line, repair=repair)
+        elif all(turn.ids for turn in turns[0]):
+            report.counts[uses] += 1
+        elif played and not turns[0][0].prompt.endswith(played[0].input):
+            report.counts["were played by other prompts, and are written by this model's chat template"] += 1
+        return [
+            (own, row.prompt.pictures + side.pictures) for own, side in zip(turns, row.sides, strict=True)
+        ]
 
     def _parts(
         self, turns: Sequence[Turn], pictures: Pictures, place: str
@@ -236,7 +215,7 @@ class TurnEncoder:
             before = f"{turn.prompt}{turn.lead}{said}" if simple else ""
 
     def _branches(
-        self, turns: Sequence[Turn], pictures: Pictures, row: _Row, known: Mapping[str, list[int]]
+        self, turns: Sequence[Turn], pictures: Pictures, row: DataRow, known: Mapping[str, list[int]]
     ) -> list[Branch]:
         found: list[Branch] = []
         prompt_length = 0
@@ -250,7 +229,7 @@ class TurnEncoder:
                     lead, said = known[turn.lead], known[turn.text + turn.end]
             if parts[0]:
                 before = [*found[-1].ids, *before]
-            prompt_length = len(before) if row.prompted and not number else prompt_length
+            prompt_length = len(before) if row.prompt and not number else prompt_length
             start = len(before) + len(lead)
             if turn.ids is not None:  # they hold the lead, too
                 start, lead, said = len(before) + self._unlearned(turn), [], list(turn.ids)
@@ -346,7 +325,7 @@ def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
     ]
 
 
-def check_tokenizers(rows: Sequence[PairRow | TextRow], tokenizer: Any, *, allowed: bool) -> None:
+def check_tokenizers(rows: Sequence[DataRow], tokenizer: Any, *, allowed: bool) -> None:
     """Refuse rows that were sampled with another tokenizer, unless their texts may be tokenised anew."""
     digest = tokenizer_digest(tokenizer)
     foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
@@ -381,19 +360,17 @@ class PublishedEncoder:
         self._chat: Any = TokenizerChat(tokenizer) if tokenizer.chat_template else None
         self._header = None if response_template is None else self._ids([response_template])[0]
 
-    def encode(self, rows: Sequence[PairRow]) -> tuple[list[Encoded], EncodingReport]:
+    def encode(self, rows: Sequence[DataRow]) -> tuple[list[Encoded], EncodingReport]:
         """Encoded pairs in the order of the rows, without those whose prompt fills `max_len`."""
-        report = EncodingReport()
-        if not rows:
-            return [], report
+        report, pairs = EncodingReport(), list[Encoded]()
         texts = zip(*map(self._texts, rows), strict=True)
-        prompts, chosen, rejected = (self._ids(list(column), cut=True) for column in texts)
-        pairs: list[Encoded] = []
-        for index, row in enumerate(rows):
-            length, shown = len(prompts[index]), row.prompt.pictures
-            sides = (
-                self._side(chosen[index], length, shown + row.chosen.pictures),
-                self._side(rejected[index], length, shown + row.rejected.pictures),
+        for index, (row, ids) in enumerate(
+            zip(rows, zip(*(self._ids(list(one), cut=True) for one in texts), strict=True), strict=True)
+        ):
+            length = len(ids[0])
+            sides = tuple(
+                self._side(side_ids, length, row.prompt.pictures + side.pictures)
+                for side_ids, side in zip(ids[1:], row.sides, strict=True)
             )
             whole = self._vision is None or all(
                 self._vision.complete(branch.ids, branch.pictures)
@@ -402,32 +379,28 @@ class PublishedEncoder:
             )
             if length >= self._max_len - 2 or not whole:
                 report.too_long.append(row.place)
-                continue
-            pairs.append(Encoded(index, sides, row))
+            else:
+                pairs.append(Encoded(index, sides, row))
         return pairs, report
 
-    def _texts(self, row: PairRow) -> tuple[str, str, str]:
+    def _texts(self, row: DataRow) -> list[str]:
         """Prompt, and prompt with each side, with as many tokens for each picture as it has."""
-        if self._chat is None and (row.prompt.messages or row.chosen.messages or row.rejected.messages):
+        if self._chat is None and any(said.messages for said in (row.prompt, *row.sides)):
             raise UsageError(
                 f"{row.place} holds messages, and the tokenizer of {self._tokenizer.name_or_path!r} has no chat "
                 "template to make texts of them. Put a chat_template.jinja into the model's folder."
             )
         prompt = row.prompt.text or (self._chat.render(row.prompt.messages) if row.prompt else "")
-        texts, shown = [prompt], [row.prompt.pictures]
-        for side in (row.chosen, row.rejected):
+        texts = [(prompt, row.prompt.pictures)]
+        for side in row.sides:
             text = side.text
             if side.messages:
                 whole = self._chat.render([*row.prompt.messages, *side.messages], open_turn=False)
                 text = whole.removeprefix(prompt)
-            texts.append(self._closed(prompt + text))
-            shown.append(row.prompt.pictures + side.pictures)
-        if self._vision is not None:
-            texts = [
-                self._vision.expanded(text, pictures, place=row.place)
-                for text, pictures in zip(texts, shown, strict=True)
-            ]
-        return texts[0], texts[1], texts[2]
+            texts.append((self._closed(prompt + text), row.prompt.pictures + side.pictures))
+        if self._vision is None:
+            return [text for text, _ in texts]
+        return [self._vision.expanded(*one, place=row.place) for one in texts]
 
     def _side(self, ids: list[int], prompt_length: int, pictures: Pictures) -> Side:
         eos = self._tokenizer.eos_token_id

@@ -291,12 +291,12 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
 
 
 def fit(
-    run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
+    run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any, Any], Objective]
 ) -> None:
     """Train, evaluate at the end, and save the model with its tokenizer to `save_path`."""
     bare = models.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place
-    losses_of = objective(bare)
+    losses_of = objective(bare, run.settings)
     run = _as_memory_allows(run, model, collator, losses_of)
     settings, resumes = run.settings, run.resume is not None
     folder = Path(settings.ckpt_path)

@@ -24,10 +24,10 @@ from torch.utils.checkpoint import checkpoint
 
 from sweet_rl.errors import ServiceError, first_line
 from sweet_rl.training.attention import inputs_of
-from sweet_rl.training.batches import Batch, Reading, Shown, TextBatch, ValueBatch
+from sweet_rl.training.batches import Batch, Reading, Shown, ValueBatch
 from sweet_rl.training.encoding import Encoded
 from sweet_rl.training.losses import PairLogps, pair_losses, value_losses
-from sweet_rl.training.settings import LossSettings
+from sweet_rl.training.settings import LossSettings, TrainSettings
 
 CHUNK_LOGITS = 2**22  # Logits made at once: 16 MiB in float32
 # The same on a GPU, 256 MiB: each chunk reads the whole head, and adds to the gradients of all of it.
@@ -40,11 +40,7 @@ Outputs = Callable[[Tensor], Tensor]  # What a head makes of hidden states
 
 
 def next_logprobs(logits_KV: Tensor, next_ids_K: Tensor) -> Tensor:
-    """Log-probabilities of the tokens that follow, in float32.
-
-    The token's logit minus log-sum-exp: the full table of log-probabilities, which is the published code's
-    memory peak, is never made.
-    """
+    """Log-probabilities of the tokens that follow, in float32, without the full table: logit minus log-sum-exp."""
     logits_KV = logits_KV.float()
     return logits_KV.gather(-1, next_ids_K[..., None])[..., 0] - logits_KV.logsumexp(dim=-1)
 
@@ -53,10 +49,7 @@ def next_logprobs(logits_KV: Tensor, next_ids_K: Tensor) -> Tensor:
 def asked_at(
     head: Any, places_K: Tensor, of: Callable[[Outputs, Tensor], Tensor] = lambda head, hidden: head(hidden)
 ) -> Iterator[None]:
-    """A model's head is asked at some flat places (row x T + place) only, while the block lasts.
-
-    `of` makes the output from the head's own function and the hidden states [K, H].
-    """
+    """A model's head is asked at some flat places (row x T + place) only, while the block lasts: `of` its hidden states."""
     outputs = head.forward
     head.forward = lambda hidden_RTH, *_, **__: of(outputs, hidden_RTH.flatten(0, 1)[places_K])
     try:
@@ -83,10 +76,7 @@ class ResponseHead:
     def logprobs(
         self, model: Any, predictors_K: Tensor, targets_K: Tensor, inputs: dict[str, Any]
     ) -> tuple[Tensor, Any]:
-        """Log-probabilities [K] in float32 of the targets, predicted at flat places; and the model's output.
-
-        `model` may be what wraps the bare one.
-        """
+        """Log-probabilities [K] in float32 of the targets, predicted at flat places; and the (wrapped) model's output."""
         made: list[Tensor] = []
 
         def logprobs_of(logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
@@ -124,10 +114,7 @@ class ResponseHead:
 
 
 def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
-    """The further inputs of a vision-language model: patches, and their placeholder tokens.
-
-    No positions: the model finds those on its three axes by itself.
-    """
+    """The further inputs of a vision-language model, which finds positions on its three axes by itself."""
     if "pixels_PD" not in shown:
         return {}
     return {
@@ -138,32 +125,29 @@ def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
 
 
 class ReadingForward:
-    """The outputs of a `Reading` under a bare causal model; `aux_loss`: and the router's balance loss."""
+    """The outputs of a `Reading` under a bare causal model, and its router's balance loss where that counts."""
 
-    def __init__(self, model: Any, *, aux_loss: bool = False) -> None:
-        self._bare = model
+    def __init__(self, model: Any, *, aux_loss_coef: float = 0.0) -> None:
+        self._bare, self._aux = model, aux_loss_coef
         self._head = ResponseHead(model)
-        self._options = {"output_router_logits": True} if aux_loss else {}
 
     def __call__(self, model: Any, reading: Reading, outputs: int) -> tuple[Tensor, Tensor | None]:
-        """That many outputs [O] in float32; the balance loss if asked for."""
-        inputs = inputs_of(self._bare, reading) | self._options
+        """That many outputs [O] in float32, and the weighted balance loss."""
+        inputs = inputs_of(self._bare, reading) | ({"output_router_logits": True} if self._aux else {})
         inputs |= picture_inputs(self._bare, reading["ids_RT"], reading)
         logps_K, output = self._head.logprobs(model, reading["predictors_K"], reading["targets_K"], inputs)
         weighted_M = logps_K[reading["terms_M"]] * reading["weights_M"]
         sums_O = weighted_M.new_zeros(outputs).index_add(0, reading["outputs_M"], weighted_M)
-        return sums_O, getattr(output, "aux_loss", None)
+        aux = getattr(output, "aux_loss", None) if self._aux else None
+        return sums_O, None if aux is None else self._aux * aux
 
 
-class PairForward:
-    """Both sides of some pairs to one number for each response; arguments as for `ReadingForward`."""
+class PairForward(ReadingForward):
+    """Both sides of some pairs to one number for each response; see `ReadingForward`."""
 
-    def __init__(self, model: Any, *, aux_loss: bool = False) -> None:
-        self._forward = ReadingForward(model, aux_loss=aux_loss)
-
-    def __call__(self, model: Any, batch: Batch) -> tuple[PairLogps, Tensor | None]:
-        """Log-probabilities in float32, and the balance loss if it was asked for."""
-        sums_O, aux = self._forward(model, batch, 3 * len(batch["scale_B"]))
+    def __call__(self, model: Any, batch: Batch) -> tuple[PairLogps, Tensor | None]:  # type: ignore[override]
+        """Log-probabilities in float32, and the balance loss."""
+        sums_O, aux = super().__call__(model, batch, 3 * len(batch["scale_B"]))
         return PairLogps(*sums_O.chunk(3)), aux
 
 
@@ -229,59 +213,59 @@ class Objective(Protocol):
 
 
 class PreferenceObjective:
-    """A preference loss, named by the settings; the batch knows the reference's log-probabilities."""
+    """A preference loss, named by the settings; the batch knows the reference's log-probabilities. A pair is a unit."""
 
     def __init__(self, model: Any, settings: LossSettings) -> None:
-        self._settings = settings
-        self.by_row = not settings.aux_loss_coef
-        self._forward = PairForward(model, aux_loss=settings.aux_loss_coef > 0)
+        self._settings, self.by_row = settings, not settings.aux_loss_coef
+        self._forward = PairForward(model, aux_loss_coef=settings.aux_loss_coef)
 
     def __call__(self, model: Any, batch: Batch) -> RowLosses:
-        """One unit for each pair."""
-        settings = self._settings
         logps, aux = self._forward(model, batch)
-        reference_chosen_B, reference_rejected_B = batch["reference_SB"]
-        losses = pair_losses(logps, reference_chosen_B, reference_rejected_B, settings)
-        numbers = {"total_loss": losses.total_B, "loss": losses.preference_B, "acc": losses.accuracy_B}
-        numbers |= {"chosen_reward": losses.chosen_reward_B, "reject_reward": losses.rejected_reward_B}
-        numbers["reward_margin"] = losses.margin_B
-        if settings.nll_loss_coef:
+        chosen_B, rejected_B = batch["reference_SB"]
+        losses = pair_losses(logps, chosen_B, rejected_B, self._settings)
+        numbers = {
+            "total_loss": losses.total_B,
+            "loss": losses.preference_B,
+            "acc": losses.accuracy_B,
+            "chosen_reward": losses.chosen_reward_B,
+            "reject_reward": losses.rejected_reward_B,
+            "reward_margin": losses.margin_B,
+        }
+        if self._settings.nll_loss_coef:
             numbers["nll_loss"] = losses.nll_B
-        aux = None if aux is None else settings.aux_loss_coef * aux
-        return RowLosses(losses.total_B, torch.ones_like(losses.total_B), numbers, aux)
+        return RowLosses(losses.total_B, batch["weight_B"], numbers, aux)
 
 
 class ImitationObjective:
     """Negative log-likelihood of the agent's tokens; each token is a unit."""
 
-    def __init__(self, model: Any, *, aux_loss_coef: float = 0.0) -> None:
-        self._coefficient = aux_loss_coef
-        self.by_row = not aux_loss_coef
-        self._forward = ReadingForward(model, aux_loss=aux_loss_coef > 0)
+    def __init__(self, model: Any, settings: LossSettings) -> None:
+        self.by_row = not settings.aux_loss_coef
+        self._forward = ReadingForward(model, aux_loss_coef=settings.aux_loss_coef)
 
-    def __call__(self, model: Any, batch: TextBatch) -> RowLosses:
-        """One unit for each token to imitate."""
-        logps_B, aux = self._forward(model, batch, len(batch["units_B"]))
-        aux = None if aux is None else self._coefficient * aux
-        return RowLosses(-logps_B, batch["units_B"], {"loss": -logps_B}, aux)
+    def __call__(self, model: Any, batch: Batch) -> RowLosses:
+        logps_B, aux = self._forward(model, batch, len(batch["scale_B"]))
+        return RowLosses(-logps_B, batch["weight_B"], {"loss": -logps_B}, aux)
 
 
 class CriticObjective:
-    """A regression head that is to give the chosen side the larger value."""
+    """A regression head that is to give the chosen side the larger value. A pair is a unit."""
 
-    def __init__(self, model: Any, settings: LossSettings, *, mean: bool) -> None:
-        self._settings = settings
-        self.by_row = not mean
-        self._forward = ValueForward(model, mean=mean)
+    def __init__(self, model: Any, settings: TrainSettings) -> None:
+        self._settings, self.by_row = settings, not settings.published
+        self._forward = ValueForward(model, mean=settings.published)
 
     def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:
-        """One unit for each pair."""
         values_S = self._forward(model, batch["ids_ST"], batch["attention_ST"], batch)
         chosen_B, rejected_B = values_S.chunk(2)
         loss_B = value_losses(chosen_B, rejected_B, self._settings)
-        numbers = {"loss": loss_B, "acc": (chosen_B > rejected_B).float()}
-        numbers |= {"chosen_reward": chosen_B, "reject_reward": rejected_B}
-        numbers["reward_margin"] = chosen_B - rejected_B
+        numbers = {
+            "loss": loss_B,
+            "acc": (chosen_B > rejected_B).float(),
+            "chosen_reward": chosen_B,
+            "reject_reward": rejected_B,
+            "reward_margin": chosen_B - rejected_B,
+        }
         return RowLosses(loss_B, torch.ones_like(loss_B), numbers)
 
 

@@ -15,7 +15,7 @@ from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.training import models
-from sweet_rl.training.batches import Collator, TextCollator, ValueCollator
+from sweet_rl.training.batches import Collator, ValueCollator
 from sweet_rl.training.checkpoints import finite
 from sweet_rl.training.data import read_pairs, read_texts
 from sweet_rl.training.encoding import Encoded, PublishedEncoder, TurnEncoder, check_tokenizers, turn_encoder
@@ -84,12 +84,7 @@ def train_dpo(settings: DPOSettings, say: Say) -> None:
     with lost_processes_named(settings):
         reference, model = reference_and_policy(settings, run, rows)
     read = reader(model, rows.pad_id, settings, rows.vision)
-    fit(
-        run,
-        model,
-        collator=Collator(settings.reduction, read, reference),
-        objective=lambda bare: PreferenceObjective(bare, settings),
-    )
+    fit(run, model, collator=Collator(settings.reduction, read, reference), objective=PreferenceObjective)
 
 
 def train_sft(settings: SFTSettings, say: Say) -> None:
@@ -100,7 +95,7 @@ def train_sft(settings: SFTSettings, say: Say) -> None:
         say(line)
     tokenizer = models.load_tokenizers(settings)
     check_tokenizers(read, tokenizer, allowed=settings.other_tokenizer)
-    texts, report = turn_encoder(tokenizer, settings).encode_texts(read)
+    texts, report = turn_encoder(tokenizer, settings).encode(read)
     say_what_was_encoded(texts, report, settings, tokenizer, say)
     train_on, held_out = hold_out(texts, settings, total=len(read))
     tokens = sum(text.weight for text in train_on)
@@ -113,8 +108,8 @@ def train_sft(settings: SFTSettings, say: Say) -> None:
     fit(
         run,
         models.trainable(model, settings),
-        collator=TextCollator(reader(model, rows.pad_id, settings)),
-        objective=lambda bare: ImitationObjective(bare, aux_loss_coef=settings.aux_loss_coef),
+        collator=Collator("sum", reader(model, rows.pad_id, settings)),
+        objective=ImitationObjective,
     )
 
 
@@ -131,7 +126,7 @@ def train_critic(settings: TrainSettings, say: Say) -> None:
         run,
         models.trainable(model, settings),
         collator=ValueCollator(rows.pad_id, rows.vision),
-        objective=lambda bare: CriticObjective(bare, settings, mean=settings.published),
+        objective=CriticObjective,
     )
 
 
@@ -155,7 +150,7 @@ def _pairs(
     try:
         vision = Vision.load(settings.pretrain, tokenizer, settings)
     except UsageError as error:  # the model does not see, or its folder does not say how: it may not need to
-        if (first := next((row for row in rows if row.pictures), None)) is not None:
+        if (first := next((row for row in rows if row.shows_pictures), None)) is not None:
             raise UsageError(f"{first.place} shows a picture. {error}") from error
     encoder: PublishedEncoder | TurnEncoder
     if settings.published:

@@ -15,7 +15,7 @@ from sweet_rl.chat import TokenizerChat, Turn, TurnTemplate, UnparsableError, to
 from sweet_rl.chat.formats import Entry, read_back
 from sweet_rl.chat.turns import between_marks
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import PairRow, Said, TextRow
+from sweet_rl.training.data import DataRow, Said
 from sweet_rl.types import AgentTurn, FinishReason
 
 _THOUGHT_TAG = re.compile(r"</?think(?:ing)?>|\[/?THINK\]", re.IGNORECASE)
@@ -63,7 +63,7 @@ class RowTurns:
         """Turns that had thoughts, of which the chat template shows none."""
         return self._template.thoughts_left_out if self._template else 0
 
-    def of(self, row: PairRow | TextRow, side: Said, *, sampled: bool) -> list[Turn]:
+    def of(self, row: DataRow, side: Said, *, sampled: bool) -> list[Turn]:
         """The turns of one side of a row; `sampled`: its ids are of this tokenizer."""
         template, prompt = self._template, row.prompt
         asked: Entry = {"role": "user", "content": prompt.text}

@@ -360,5 +360,5 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
                 assert branch.ids[: len(ids)] == ids and len(ids) <= start, name
         row = {"prompt": asked, "completion": [{"role": "assistant", "content": "Four."}]}
         texts = [_text(row, "texts.jsonl", 1, DataSettings(dataset="texts.jsonl"), Gallery())]
-        (encoded,) = TurnEncoder(tokenizer, max_len=100_000).encode_texts(texts)[0]
+        (encoded,) = TurnEncoder(tokenizer, max_len=100_000).encode(texts)[0]
         assert scored_texts(encoded.branches, tokenizer) == [f"Four.{end}"], name

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
 from sweet_rl.training.batches import Collator, Reader, token_weights
-from sweet_rl.training.data import PairRow, Said
+from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side, TurnEncoder
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
@@ -22,7 +22,7 @@ from sweet_rl.training.trees import chains, common_prefix, lay_out
 from tests.tiny_models import tiny_tokenizer
 from tests.training.pairs import dialogue_pairs
 
-ROW = PairRow(Said(), Said(), Said(), "pairs.jsonl", 1)
+ROW = DataRow(Said(), (Said(), Said()), "pairs.jsonl", 1)
 
 
 def two_turns():
@@ -82,7 +82,7 @@ def test_losses_and_gradients_do_not_depend_on_the_micro_batch(reduction, steady
     from transformers import AutoModelForCausalLM
 
     rows = [
-        PairRow(Said(), Said(row["chosen"]), Said(row["rejected"]), "p", i)
+        DataRow(Said(), (Said(row["chosen"]), Said(row["rejected"])), "p", i)
         for i, row in enumerate(dialogue_pairs(6))
     ]
     pairs, _ = TurnEncoder(tiny_tokenizer(), max_len=512).encode(rows)
@@ -118,7 +118,7 @@ def pair(index, history, chosen, rejected):
         Side((Branch((*history, *r), (Span(len(history), len(history) + len(r)),), len(history)),))
         for r in (chosen, rejected)
     ]
-    return Encoded(index, tuple(sides), PairRow(Said(), Said(), Said(), "pairs.jsonl", index + 1))
+    return Encoded(index, tuple(sides), DataRow(Said(), (Said(), Said()), "pairs.jsonl", index + 1))
 
 
 def turns(count, pairs_per_turn=4, history=50):

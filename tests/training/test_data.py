@@ -6,18 +6,18 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import Said, TextRow, read_pairs, read_texts
+from sweet_rl.training.data import DataRow, Said, read_pairs, read_texts
 from sweet_rl.training.settings import DataSettings
 from tests.training.pairs import write_dialogues, write_pairs
 from tests.training.vision_models import data_url, png
 
 
-def read(path, **settings):
-    return read_pairs(DataSettings(dataset=str(path), **settings), seed=3)[0]
+def read(path, published=False, **settings):
+    return read_pairs(DataSettings(dataset=str(path), **settings), seed=3, published=published)[0]
 
 
 def texts(rows):
-    return [(row.prompt.text, row.chosen.text, row.rejected.text) for row in rows]
+    return [(row.prompt.text, row.sides[0].text, row.sides[1].text) for row in rows]
 
 
 def test_the_three_kinds_of_files(tmp_path):
@@ -35,7 +35,7 @@ def test_the_three_kinds_of_files(tmp_path):
 def test_prompts_and_templates(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"prompt": "q {x}", "chosen": "a", "rejected": "b"}))
-    assert texts(read(path)) == [("", "a", "b")]
+    assert texts(read(path, published=True)) == [("", "a", "b")]
     assert texts(read(path)) == [("q {x}", "a", "b")]
     assert texts(read(path, prompt_key="prompt", input_template="U: {}\nA: ")) == [
         ("U: q {x}\nA: ", "a", "b")
@@ -49,7 +49,7 @@ ASK = {"role": "user", "content": "q"}
 def test_files_that_are_packed_or_tables(tmp_path, shared):
     rows = read(shared / "cases/data/p.parquet")
     assert [row.line for row in rows] == [1, 2, 3, 4]
-    assert rows[0].chosen.messages == ({"role": "assistant", "content": "Four."},)
+    assert rows[0].sides[0].messages == ({"role": "assistant", "content": "Four."},)
     for name, text in (
         ("a.json.gz", '[{"chosen": "a", "rejected": "b"}]'),
         ("a.csv.gz", "chosen,rejected\na,b\n"),
@@ -80,7 +80,7 @@ def test_datasets_are_mixed_until_one_ends(tmp_path):
         lines = [json.dumps({"chosen": f"{name}{i}", "rejected": "r"}) for i in range(40)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
     rows = read(f"{tmp_path}/a.jsonl,{tmp_path}/b.jsonl", dataset_probs="0.75,0.25")
-    drawn = {name: [row.chosen.text for row in rows if row.chosen.text[0] == name] for name in "ab"}
+    drawn = {name: [row.sides[0].text for row in rows if row.sides[0].text[0] == name] for name in "ab"}
     assert drawn["a"] == [f"a{i}" for i in range(40)]
     assert drawn["b"] == [f"b{i}" for i in range(len(drawn["b"]))]
     assert 4 < len(drawn["b"]) < 25
@@ -191,8 +191,8 @@ def test_pairs_give_their_chosen_side(tmp_path):
     texts, _ = selected(write_pairs(tmp_path / "pairs.jsonl", rows))
     path = str(tmp_path / "pairs.jsonl")
     assert texts == [
-        TextRow(Said("p"), Said("c", ids=(7,)), path, 1, tokenizer="t"),
-        TextRow(Said(), Said("whole"), path, 2),
+        DataRow(Said("p"), (Said("c", ids=(7,)),), path, 1, tokenizer="t"),
+        DataRow(Said(), (Said("whole"),), path, 2),
     ]
     with pytest.raises(UsageError, match="trajectory file"):
         selected(path, min_reward=1.0)
@@ -227,12 +227,12 @@ def test_every_spelling_of_a_picture(tmp_path):
     ]
     (row,) = pictured(tmp_path, pair({"type": "text", "text": "these: "}, *spellings))
     marks = [{"type": "image"}] * 5
-    assert row.chosen.messages[0]["content"] == [{"type": "text", "text": "these: "}, *marks]
+    assert row.sides[0].messages[0]["content"] == [{"type": "text", "text": "these: "}, *marks]
     assert {(picture.digest, picture.width, picture.height) for picture in row.pictures} == {
         (row.pictures[0].digest, 40, 30)
     }
-    assert len(row.chosen.pictures) == len(row.rejected.pictures) == 5
-    assert row.chosen.pictures[0] is row.rejected.pictures[0]  # looked at once
+    assert len(row.sides[0].pictures) == len(row.sides[1].pictures) == 5
+    assert row.sides[0].pictures[0] is row.sides[1].pictures[0]  # looked at once
 
 
 def test_a_prompts_pictures_belong_to_both_sides(tmp_path):
@@ -242,16 +242,16 @@ def test_a_prompts_pictures_belong_to_both_sides(tmp_path):
     (found,) = pictured(
         tmp_path, row | {"rejected": [{"role": "assistant", "content": "no"}]}, prompt_key="prompt"
     )
-    assert [said.messages[-1]["content"] for said in (found.chosen, found.rejected)] == ["yes", "no"]
+    assert [said.messages[-1]["content"] for said in (found.sides[0], found.sides[1])] == ["yes", "no"]
     assert len(found.prompt.pictures) == 1
-    assert found.chosen.pictures == found.rejected.pictures == ()
+    assert found.sides[0].pictures == found.sides[1].pictures == ()
 
 
 def test_the_layout_of_pages(tmp_path):
     sides = {"chosen": {"input": "ask ", "output": "good"}, "rejected": {"input": "other ", "output": "bad"}}
     (row,) = pictured(tmp_path, sides)
-    assert (row.prompt, row.chosen.text, row.rejected.text) == (Said(), "ask good", "other bad")
-    assert [(turn.input, turn.output) for turn in row.chosen.turns] == [("ask ", "good")]
+    assert (row.prompt, row.sides[0].text, row.sides[1].text) == (Said(), "ask good", "other bad")
+    assert [(turn.input, turn.output) for turn in row.sides[0].turns] == [("ask ", "good")]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from sweet_rl.chat import PlainChat, TokenizerChat, as_json, tokenizer_digest
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.batches import Reader, TextCollator
-from sweet_rl.training.data import PairRow, Said, TextRow, read_pair, read_texts
+from sweet_rl.training.batches import Collator, Reader
+from sweet_rl.training.data import DataRow, Said, read_pair, read_texts
 from sweet_rl.training.encoding import TurnEncoder, scored_texts
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import Message
@@ -30,7 +30,7 @@ def encode(tokenizer, *rows, max_len=512, **options):
 
 def row(chosen, rejected, prompt="", chosen_ids=None, rejected_ids=None, **more):
     sides = Said(chosen, ids=chosen_ids), Said(rejected, ids=rejected_ids)
-    return PairRow(Said(prompt), *sides, "pairs.jsonl", 7, **more)
+    return DataRow(Said(prompt), tuple(sides), "pairs.jsonl", 7, **more)
 
 
 def scored(tokenizer, side):
@@ -204,14 +204,14 @@ def test_the_headers_beginning_means_the_whole_header(tokenizer):
 
 def imitated(tokenizer, path, *rows):
     texts, _ = read_texts(DataSettings(dataset=str(write_pairs(path / "texts.jsonl", rows))))
-    encoded, report = TurnEncoder(tokenizer, max_len=9999).encode_texts(texts)
+    encoded, report = TurnEncoder(tokenizer, max_len=9999).encode(texts)
     return [scored_texts(text.branches, tokenizer) for text in encoded], encoded, report
 
 
 def test_every_turn_of_the_agent_is_imitated_and_nothing_else(tokenizer):
     text = f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}{turn('user', 'Yes')}{OPEN}It is zero."
-    ((whole,), _) = TurnEncoder(tokenizer, max_len=99).encode_texts([TextRow(Said(), Said(text), "f", 1)])
-    batch = TextCollator(Reader(0))([(whole, 1.0)])
+    ((whole,), _) = TurnEncoder(tokenizer, max_len=99).encode([DataRow(Said(), (Said(text),), "f", 1)])
+    batch = Collator("sum", Reader(0))([(whole, 1.0)])
     imitated = batch["targets_K"].tolist()
     assert batch["predictors_K"].tolist() == sorted(batch["predictors_K"].tolist())
     assert tokenizer.decode(imitated) == f"A list.{TURN_END}It is zero.{TURN_END}"

@@ -420,7 +420,7 @@ def token_mean(model, dataset):
     rows, _ = read_texts(DataSettings(dataset=str(dataset)), min_reward=1.0)
     encoder = TurnEncoder(AutoTokenizer.from_pretrained(model), max_len=512)
     network, losses = AutoModelForCausalLM.from_pretrained(model).eval(), []
-    for text in encoder.encode_texts(rows)[0]:
+    for text in encoder.encode(rows)[0]:
         (branch,) = text.branches
         ids = torch.tensor([branch.ids])
         logps = network(ids).logits[0].log_softmax(-1)

@@ -203,6 +203,7 @@ import deepspeed.ops.op_builder.all_ops, deepspeed.runtime.superoffload.superoff
 import torch.distributed.checkpoint.state_dict, torch.distributed.fsdp, torch.distributed.tensor
 import transformers.models.llama.modeling_llama
 import sweet_rl.training.runs, sweet_rl.training.forward
+from pathlib import Path
 from sweet_rl.cli import load
 from sweet_rl.errors import SweetRLError
 from sweet_rl.training import fitting, processes
