@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.rank_best_of_n import ScorerFlags, scorers_of
+from sweet_rl.commands.rank_best_of_n import ScorerFlags, facets, scorers_of
 from sweet_rl.commands.sample_best_of_n import finish, turn_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
@@ -52,11 +51,6 @@ class CreditFlags(
     hidden: bool = flag(False, "only what the critic says when it is shown the hidden solution.")
 
 
-def _facets(flags: Mapping[str, Any]) -> Facets:
-    asked = {"nobody"} if flags["engine"] == "transformers" else {"server"}
-    return {"engine": {flags["engine"]}, "asked": asked}
-
-
 @recorded("credit", reads=("saved_path", "critic", "reference_model", "tokenizer"), prices=True)
 @stage(
     "saved_path",
@@ -72,7 +66,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     },
     narrow={"save_steps": {"at_least": 1}},
     only={"base_url": SERVED, "api_key_var": SERVED},
-    facets=_facets,
+    facets=facets,
 )
 def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
     """Score every turn of finished dialogues by a critic, with and without the hidden solution.

@@ -48,8 +48,8 @@ from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import (
     SWAPPED,
     Encoding,
-    LoadedScorer,
     Model,
+    Scorer,
     ServerScorer,
     encoding_of,
     moved_scores,
@@ -133,9 +133,10 @@ class ScorerFlags(BaseUrl, KeyVar, Requests, Device, DType, VLLM):
             raise UsageError("--engine openai needs --base_url, for example http://127.0.0.1:8001/v1.")
 
 
-def _facets(flags: Mapping[str, Any]) -> Facets:
+def facets(flags: Mapping[str, Any]) -> Facets:
+    """What scores, and where."""
     asked = {"nobody"} if flags["engine"] == "transformers" else {"server"}
-    return {"engine": {flags["engine"]}, "asked": asked, "fan_out": {flags["fan_out"]}}
+    return {"engine": {flags["engine"]}, "asked": asked, "fan_out": {flags.get("fan_out", "local")}}
 
 
 @recorded("rank_best_of_n", reads=("input_path", "model_id", "reference_model", "tokenizer"), prices=True)
@@ -156,7 +157,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     },
     narrow={"save_steps": {"at_least": 1}},
     only={"base_url": SERVED, "api_key_var": SERVED},
-    facets=_facets,
+    facets=facets,
 )
 def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
     """Score sampled candidates with a critic that knows the hidden solution; candidates keep their order.
@@ -192,7 +193,7 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
 
 
 @asynccontextmanager
-async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScorer]:
+async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[Scorer]:
     """A model that scores, freed or stopped at the end."""
     if flags.engine == "transformers":
         try:
@@ -221,9 +222,7 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
 
 
 @asynccontextmanager
-async def scorers_of(
-    critic: str, reference: str | None, flags: ScorerFlags
-) -> AsyncIterator[list[LoadedScorer]]:
+async def scorers_of(critic: str, reference: str | None, flags: ScorerFlags) -> AsyncIterator[list[Scorer]]:
     """The critic and, where one is asked for and the critic has no head of its own, the reference."""
     async with AsyncExitStack() as stack:
         with tracking.role("critic"):
@@ -262,7 +261,10 @@ async def _rank(
 
         async def rank(rows: Sequence[Candidates]) -> None:
             scores = await score_rows(rows, critic, reference, flags, unscored)
-            ranked = [_ranked(row, own, flags) for row, own in zip(rows, scores, strict=True)]
+            ranked = [
+                dict(row.row) | {"judge_result": own} | key_fields(row.key) | {"ranking": flags.settings()}
+                for row, own in zip(rows, scores, strict=True)
+            ]
             if others:
                 swapped = [others[row.key] for row in rows]
                 again = await score_rows(swapped, critic, reference, flags, Counter())
@@ -341,10 +343,6 @@ def _stored(row: Candidates, place: int, flags: RankingFlags) -> float:
             "are computed again.",
         )
     return value
-
-
-def _ranked(row: Candidates, scores: list[float | None], flags: RankingFlags) -> dict[str, Json]:
-    return dict(row.row) | {"judge_result": scores} | key_fields(row.key) | {"ranking": flags.settings()}
 
 
 def _say_what_is_tokenised_again(rows: Sequence[Candidates], encoding: Encoding, *, published: bool) -> None:

@@ -31,7 +31,7 @@ from sweet_rl.errors import ServiceError, SweetRLError, UsageError, first_line, 
 from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, grades_of
 from sweet_rl.grading.hidden_tests import Reference
 from sweet_rl.players.cast import Cast
-from sweet_rl.preferences.ranking import LoadedScorer
+from sweet_rl.preferences.ranking import Scorer
 from sweet_rl.tracking import Usage
 from sweet_rl.types import AgentTurn, Completion, Score, Task, Trajectory
 
@@ -328,7 +328,7 @@ def sampling_workers(flags: Any, cast: Cast, concurrency: int) -> AbstractContex
 class ScoringPart:
     """The critic, and perhaps the reference, in a worker."""
 
-    def __init__(self, scorers: Sequence[LoadedScorer], opened: AsyncExitStack) -> None:
+    def __init__(self, scorers: Sequence[Scorer], opened: AsyncExitStack) -> None:
         self._scorers = scorers
         self._opened = opened  # lives as long as the worker
         self.facts = [(scorer.has_value_head, scorer.context_length) for scorer in scorers]
@@ -346,7 +346,7 @@ async def _scoring_part(critic: str, reference: str | None, flags: Any) -> Scori
 
 @dataclass(slots=True)
 class RayScorer:
-    """A `LoadedScorer`; `place` is the model's among those of the part."""
+    """A `Scorer`; `place` is the model's among those of the part."""
 
     workers: Workers
     place: int
@@ -358,7 +358,7 @@ class RayScorer:
         return found
 
 
-async def ray_scorers(workers: Workers) -> list[LoadedScorer]:
+async def ray_scorers(workers: Workers) -> list[Scorer]:
     """The models of the workers, as this side sees them."""
     facts = (await workers.facts())[0]
     return [RayScorer(workers, place, *known) for place, known in enumerate(facts)]

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 class Scorer(Protocol):
-    """Log-probabilities under one model, in token ids."""
+    """Log-probabilities under one model, in token ids; or the values of a critic with a regression head."""
+
+    has_value_head: bool
+    context_length: int | None  # how many tokens it reads
 
     async def score(
         self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
@@ -41,13 +44,6 @@ class Scorer(Protocol):
         `candidates[r]` continue `contexts[r]`; none is empty.
         """
         ...
-
-
-class LoadedScorer(Scorer, Protocol):
-    """A scorer with what it knows of its model: whether it gives values, and how many tokens it reads."""
-
-    has_value_head: bool
-    context_length: int | None
 
 
 class Continuation(NamedTuple):
@@ -73,7 +69,7 @@ class Encoding:
 class Model(NamedTuple):
     """A model that scores, and its tokenizer."""
 
-    scorer: LoadedScorer
+    scorer: Scorer
     encoding: Encoding
 
 

@@ -59,8 +59,8 @@ class DataRow:
     twin: bool = False  # both sides may be the same
 
     @property
-    def shows_pictures(self) -> bool:
-        return any(said.pictures for said in (self.prompt, *self.sides))
+    def pictures(self) -> Pictures:
+        return tuple(picture for said in (self.prompt, *self.sides) for picture in said.pictures)
 
     @property
     def place(self) -> str:

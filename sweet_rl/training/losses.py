@@ -95,7 +95,6 @@ def ipo(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
     Azar et al. 2023, arXiv 2310.12036, equation 17, where beta is called tau. 1 / (2 beta) is the h at which
     a pair is content; beyond it the pair pulls back, so h does not grow without end where all labels agree.
     """
-    _no_smoothing("ipo", settings)
     return (pairs.h_B - 1 / (2 * settings.beta)) ** 2
 
 
@@ -105,7 +104,6 @@ def hinge(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
     Zhao et al. 2023 (SLiC-HF), arXiv 2305.10425; with a reference in h: Liu et al. 2023 (RSO), arXiv
     2309.06657. All pairs below h = 1 / beta pull equally, with beta; those beyond do not pull at all.
     """
-    _no_smoothing("hinge", settings)
     return relu(1 - settings.beta * pairs.h_B)
 
 
@@ -129,16 +127,7 @@ def logexp(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
     The other loss of the published critic with a regression head (Ouyang et al. 2022, arXiv 2203.02155,
     equation 1, in another form), where beta is 1.
     """
-    _no_smoothing("logexp", settings)
     return torch.log(1 + torch.exp(-settings.beta * pairs.h_B))
-
-
-def _no_smoothing(name: str, settings: LossSettings) -> None:
-    if settings.label_smoothing:
-        raise UsageError(
-            f"--label_smoothing has no effect on the loss {name}, got {settings.label_smoothing}. Leave it "
-            "out, or take a loss that knows it: sigmoid, sigmoid_norm, robust."
-        )
 
 
 def check_loss(settings: AnyLoss) -> AnyLoss:
@@ -158,6 +147,11 @@ def check_loss(settings: AnyLoss) -> AnyLoss:
         raise UsageError(
             f"--loss {settings.loss_name} is of another mean than --mean_log_prob {settings.mean_log_prob}; "
             "leave it out."
+        )
+    if settings.label_smoothing and settings.loss_name in {"ipo", "hinge", "logexp"}:
+        raise UsageError(
+            f"--label_smoothing has no effect on the loss {settings.loss_name}, got {settings.label_smoothing}. Leave "
+            "it out, or take a loss that knows it: sigmoid, sigmoid_norm, robust."
         )
     found = replace(settings, loss=settings.loss_name, reduction=wanted)
     _try(loss, found)

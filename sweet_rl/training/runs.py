@@ -150,7 +150,7 @@ def _pairs(
     try:
         vision = Vision.load(settings.pretrain, tokenizer, settings)
     except UsageError as error:  # the model does not see, or its folder does not say how: it may not need to
-        if (first := next((row for row in rows if row.shows_pictures), None)) is not None:
+        if (first := next((row for row in rows if row.pictures), None)) is not None:
             raise UsageError(f"{first.place} shows a picture. {error}") from error
     encoder: PublishedEncoder | TurnEncoder
     if settings.published:

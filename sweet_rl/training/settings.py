@@ -125,7 +125,7 @@ class _Rows(OtherTokenizer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSettings(Dataset, _Pairs, _Rows):
+class DataSettings(_Pairs, _Rows, Dataset):
     """Which rows, and how they become token ids."""
 
     def check_together(self) -> None:

@@ -77,7 +77,7 @@ def test_a_report_of_the_same_file_is_brought_up_to_date_and_another_is_not(tmp_
 def test_a_training_that_goes_on_may_write_where_it_wrote(tmp_path):
     def settings(**flags):
         places = {"save_path": str(tmp_path / "model"), "ckpt_path": str(tmp_path / "model.checkpoints")}
-        replaces_nothing(TrainSettings(**places, **flags).resolved())
+        replaces_nothing(TrainSettings(dataset="d", **places, **flags).resolved())
 
     settings()
     (tmp_path / "model").mkdir()

@@ -171,7 +171,7 @@ def test_credit_of_other_peoples_documents_goes_to_the_turns_that_a_model_wrote(
     said = [message for message in found[0].dialogue_history if message.role == "assistant"]
     rows = [
         {"task_id": "look", "sample_index": 0, "turn_index": place}
-        | {"turn_digest": turn_digest(turn.input, turn.output)}
+        | {"turn_digest": turn_digest(getattr(turn, "input", ""), getattr(turn, "output", ""))}
         | {"hidden": {"advantage": float(place)}}
         for place, turn in enumerate(said)  # as sweet-rl credit numbers them: the copied message has a number
     ]
