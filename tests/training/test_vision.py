@@ -154,7 +154,7 @@ def test_gradients_too_and_the_vision_tower_has_some(model, rows):
     assert "positions_RT" not in batch  # nothing is shared
     objective = PreferenceObjective(ours, LossSettings())
     objective(ours, batch).total_B.sum().backward()
-    assert objective._forward._forward._head._plain  # log-probabilities without logits
+    assert objective._forward._head._plain  # log-probabilities without logits
 
     theirs = loaded(model)
     plain = Plain(model, theirs)
