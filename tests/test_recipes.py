@@ -28,7 +28,7 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def moved(before, after):
+def moved(before, after, name="model"):
     """All weights' changes as one vector."""
     old, new = (load_file(folder / f"{name}.safetensors") for folder in (before, after))
     return torch.cat([(new[name] - old[name]).flatten().double() for name in sorted(old)])
@@ -84,6 +84,50 @@ def test_archer(tmp_path):
     )
     assert one.norm() > 0
     assert (one - other).norm() < 0.02 * other.norm()
+
+
+def test_reflect(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    load("reflect taxi_reflection")(num_records=40, quiet=True)
+    load("reflect taxi_gen_sft")()
+    reflect = recipe("reflect")
+    for name, value in {"UPDATES": 5, "TEXTS": 4, "ITERATIONS": 3, "EPISODES": 6}.items():
+        monkeypatch.setattr(reflect, name, value)
+    monkeypatch.setattr(
+        TaxiGame, "success_threshold", property(lambda _: 1.0)
+    )  # some episodes are remembered
+    texts = {name: f"data/taxi/sft_{name}.jsonl" for name in ("policy", "reflection")}
+    losses = reflect.train(*texts.values(), "recipe")
+    told = reflect.SETTINGS | {
+        "model_name": "recipe/model",
+        "learning_rate": reflect.LEARNING_RATE,
+        "quiet": True,
+    }
+    for file in texts.values():
+        load("reflect supervised_pretrain")(
+            task_file=file, max_steps=5, per_device_train_batch_size=4, logging_steps=1, **told
+        )
+    first, second = (f"results/00{number}_supervised_pretrain/checkpoint-5" for number in range(2))
+    load("reflect rl_finetune")(
+        load_dir=first, reflect=True, reflect_load_dir=second, max_steps=3, per_device_eval_batch_size=6,
+        per_device_train_batch_size=reflect.REPLAYED, **told,
+    )  # fmt: skip
+    for name, checkpoint in (("policy", first), ("reflection", second)):
+        history = json.loads((tmp_path / checkpoint / "trainer_state.json").read_text())["log_history"]
+        assert losses[name] == pytest.approx([row["loss"] for row in history], rel=1e-4)
+    logs = json.loads((tmp_path / "results/002_rl_finetune/checkpoint-3/logs.json").read_text())
+    wanted = [loss for row in logs for loss in row["loss"] if loss is not None]
+    assert len(wanted) > 3  # remembered ones were learned from
+    assert losses["online"] == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+    one, other = (
+        moved(tmp_path / before, tmp_path / after, "adapter_model")
+        for before, after in (
+            ("recipe/policy", "recipe/final"),
+            (first, "results/002_rl_finetune/checkpoint-3"),
+        )
+    )
+    assert one.norm() > 0
+    assert (one - other).norm() < 0.05 * other.norm()
 
 
 def test_sweet(tmp_path, monkeypatch):

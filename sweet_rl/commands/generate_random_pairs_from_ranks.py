@@ -144,7 +144,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     at all, and the same seed gives the same file.
     """
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
-    judge = None if flags.oracle_of is None else world_of(flags.oracle_of).good_turn
+    judge = None if flags.oracle_of is None else world_of(flags.oracle_of).scores.good_turn
     rows = candidates_from_rows(list(read_rows(flags.input_path)), path=flags.input_path)
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Rank with sweet-rl rank_best_of_n first.")

@@ -189,8 +189,16 @@ class PairExporter:
             "rejected_ids": list(rejected[shared:]),
         }
 
-    def _messages(self, parts: _Parts, pair: DataRow) -> dict[str, Json]:
-        prompt = self._parsed(parts.prompt, pair, "prompt", open_turn=True)
+    def _messages(self, template: TurnTemplate, parts: _Parts, pair: DataRow) -> dict[str, Json]:
+        def parsed(text: str, side: str, *, open_turn: bool = False) -> list[Message]:
+            try:
+                return template.parse(text, open_turn=open_turn)
+            except UnparsableError as error:
+                field = "chosen" if side == "prompt" and not pair.prompt else side
+                problem = f"is no text that the chat template writes: {error}"
+                raise _inexact(pair, field, text, problem) from error
+
+        prompt = parsed(parts.prompt, "prompt", open_turn=True)
         whole = {
             side: parsed(parts.prompt + text, side)
             for side, text in (("chosen", parts.chosen), ("rejected", parts.rejected))
@@ -211,15 +219,6 @@ class PairExporter:
         return {"prompt": _rows(prompt)} | {
             side: _rows(messages[len(prompt) :]) for side, messages in whole.items()
         }
-
-    def _parsed(self, text: str, pair: DataRow, side: str, *, open_turn: bool = False) -> list[Message]:
-        if self._template is None:
-            raise ValueError("only a conversational export parses texts")
-        try:
-            return self._template.parse(text, open_turn=open_turn)
-        except UnparsableError as error:
-            field = "chosen" if side == "prompt" and not pair.prompt else side
-            raise _inexact(pair, field, text, f"is no text that the chat template writes: {error}") from error
 
     def _count(self, pair: DataRow, parts: _Parts) -> None:
         self.report.whole += not pair.prompt

@@ -110,7 +110,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
 def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
     """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
     pictured = show_pictures(rows.all)
-    if sharding.world_size() > 1 and pictured:
+    if processes.world_size() > 1 and pictured:
         blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
         if blind is not None:
             raise UsageError(
@@ -187,7 +187,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, w
 
 
 def _steps(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:
-    world = sharding.world_size()
+    world = processes.world_size()
     return StepSampler(
         [row.length for row in rows],
         packs=packs_of(rows, settings, share=share, world=world),
@@ -300,7 +300,7 @@ def fit(
     run = _as_memory_allows(run, model, collator, losses_of)
     settings, resumes = run.settings, run.resume is not None
     folder = Path(settings.ckpt_path)
-    if sharding.rank() == 0:
+    if processes.rank() == 0:
         known = settings.metrics_path if resumes else None
         if known and (wrong := checkpoints.covered(folder, Path(known))):
             run.say(f"{known} {wrong}: numbers of earlier updates may be missing in it.")
@@ -328,7 +328,7 @@ def fit(
 
 def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
     """The run, packed by as many tokens as one GPU has room for, if the flags say nothing about packs."""
-    options, device, world = run.settings, run.arguments.device, sharding.world_size()
+    options, device, world = run.settings, run.arguments.device, processes.world_size()
     said = options.max_tokens_per_batch or options.micro_train_batch_size
     one = world == 1 and sharding.engine_of(run.settings) is None
     if said or not one or device.type != forward.CARD or not objective.by_row:

@@ -36,8 +36,8 @@ from sweet_rl.types import digest
 def reference_and_policy(settings: DPOSettings, run: Run, rows: Rows) -> tuple[Tensor, Any]:
     """[rows of the data, 2] under the reference, and the policy; both models are never held at once."""
     name, half = settings.ref_pretrain or settings.pretrain, sharding.half_weights(settings)
-    cache = _cache(name, rows, settings) if sharding.rank() == 0 else None
-    scores = sharding.from_first(lambda: None if cache is None else cache.load())
+    cache = _cache(name, rows, settings) if processes.rank() == 0 else None
+    scores = processes.from_main(lambda: None if cache is None else cache.load())
     policy = None
     if scores is None:
         reference = models.load_model(name, settings, half=half)

@@ -31,6 +31,7 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from sweet_rl.errors import ServiceError, UsageError, first_line, missing_package
 from sweet_rl.training import models
+from sweet_rl.training.processes import from_main, is_main, is_sharded, rank, world_size
 from sweet_rl.training.settings import Engine, ShardSettings, TrainSettings
 
 # Where `accelerate launch` says that it wants an engine, and where accelerate looks whether it is wanted.

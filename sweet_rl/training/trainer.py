@@ -76,7 +76,7 @@ class StepTrainer(Trainer):
         self._by_index = {row.index: row for row in run.rows.train}
         self._collator, self._objective = collator, objective
         done = checkpoints.step_of(run.resume) if run.resume else 0
-        writes = run.settings.metrics_path if sharding.rank() == 0 else None
+        writes = run.settings.metrics_path if processes.rank() == 0 else None
         self._metrics = MetricsLog(writes, after_step=done)
         self._sums: Tensor | None = None
         self._names: list[str] = []

@@ -12,6 +12,7 @@ import pytest
 import sweet_rl
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export import export
+from sweet_rl.integrations.logs import read_documents
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.records import load_trajectories, replace_rows, trajectory_from_row, trajectory_to_row
 from sweet_rl.types import AgentTurn
