@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.rank_best_of_n import ScorerFlags, facets, scorers_of
+from sweet_rl.commands.rank_best_of_n import ScorerFlags, facets, models_of, scorers_of
 from sweet_rl.commands.sample_best_of_n import finish, turn_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
@@ -30,7 +30,6 @@ from sweet_rl.preferences.credit import (
     summary,
     turn_digest,
 )
-from sweet_rl.preferences.ranking import Model, encoding_of
 from sweet_rl.preferences.trajectory_pairs import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs.facts import identity_of
@@ -134,7 +133,9 @@ async def _credit(
 ) -> None:
     more = {"critic": flags.critic, "credit": settings}
     async with AsyncExitStack() as stack:
-        critic, reference = await stack.enter_async_context(models_of(flags, scorer_flags))
+        name, base = str(flags.critic), flags.reference_model
+        scorers = await stack.enter_async_context(scorers_of(name, base, scorer_flags))
+        critic, reference = models_of(scorers, name, base, flags.tokenizer)
         check_reference(todo, critic, reference)
         bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
         for start in range(0, len(todo), flags.save_steps):
@@ -142,17 +143,6 @@ async def _credit(
             found = await credited(window, critic, reference, _ways(flags), advantage=flags.advantage)
             journal.append([one.as_row() | more for one in found])
             bar.update(len(window))
-
-
-@asynccontextmanager
-async def models_of(flags: Any, scorer_flags: ScorerFlags) -> AsyncIterator[tuple[Model, Model | None]]:
-    """The critic, and what it is compared with if that is a model."""
-    async with scorers_of(str(flags.critic), flags.reference_model, scorer_flags) as scorers:
-        critic = Model(scorers[0], encoding_of(flags.tokenizer or str(flags.critic), needs_header=False))
-        reference = None
-        if flags.reference_model is not None and len(scorers) > 1:
-            reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
-        yield critic, reference
 
 
 def _turns(path: str, critic: str) -> list[Candidates]:

@@ -47,7 +47,6 @@ from sweet_rl.flags.shared import (
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import (
     SWAPPED,
-    Encoding,
     Model,
     Scorer,
     ServerScorer,
@@ -233,6 +232,21 @@ async def scorers_of(critic: str, reference: str | None, flags: ScorerFlags) -> 
         yield scorers
 
 
+def models_of(
+    scorers: Sequence[Scorer],
+    critic: str,
+    reference: str | None,
+    tokenizer: str | None,
+    *,
+    needs_header: bool = False,
+) -> tuple[Model, Model | None]:
+    """The critic and what it is compared with, if that is a model, with their tokenizers."""
+    own = Model(scorers[0], encoding_of(tokenizer or critic, needs_header=needs_header))
+    if reference is None or len(scorers) < 2:
+        return own, None
+    return own, Model(scorers[1], encoding_of(reference, needs_header=False))
+
+
 _UNSCORED = {"empty": "they have no tokens at all", "long": "with their context they are too long"}
 
 
@@ -252,11 +266,17 @@ async def _rank(
             scorers = await stack.enter_async_context(models)
         else:
             scorers = await flags.cluster.ray_scorers(workers)
-        encoding = encoding_of(flags.tokenizer or flags.model_id, needs_header=flags.published)
-        critic, reference = Model(scorers[0], encoding), None
-        if flags.reference_model is not None and len(scorers) > 1:
-            reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
-        _say_what_is_tokenised_again(todo, critic.encoding, published=flags.published)
+        critic, reference = models_of(
+            scorers, flags.model_id, flags.reference_model, flags.tokenizer, needs_header=flags.published
+        )
+        unknown = sum(row.tokenizer is None for row in todo)
+        other = sum(row.tokenizer not in {None, critic.encoding.digest} for row in todo)
+        for count, why in (
+            (other, "are of another tokenizer than the critic's"),
+            (unknown, "have no token ids"),
+        ):
+            if count and not flags.published:
+                print(f"{count} rows {why}: their texts are tokenised again.", file=sys.stderr)
         bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
 
         async def rank(rows: Sequence[Candidates]) -> None:
@@ -343,16 +363,3 @@ def _stored(row: Candidates, place: int, flags: RankingFlags) -> float:
             "are computed again.",
         )
     return value
-
-
-def _say_what_is_tokenised_again(rows: Sequence[Candidates], encoding: Encoding, *, published: bool) -> None:
-    if published:
-        return
-    other = sum(row.tokenizer is not None and row.tokenizer != encoding.digest for row in rows)
-    unknown = sum(row.tokenizer is None for row in rows)
-    for count, reason in (
-        (other, "are of another tokenizer than the critic's"),
-        (unknown, "have no token ids"),
-    ):
-        if count:
-            print(f"{count} rows {reason}: their texts are tokenised again.", file=sys.stderr)

@@ -267,19 +267,7 @@ class PairFields(Settings):
         "show pictures.",
         shown="all",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RejectedKey(Settings):
-    """How preference pairs are read."""
-
     rejected_key: str = flag("rejected", "field with the other side.", shown="all")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherTokenizer(Settings):
-    """How preference pairs are read."""
-
     other_tokenizer: bool = flag(
         False,
         "take also turns that were sampled with another tokenizer; their texts are tokenised again.",

@@ -16,7 +16,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.models import OtherTokenizer, PairFields, RejectedKey, Tokenizer, WithoutHidden
+from sweet_rl.flags.models import PairFields, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import InputPath, OutputPath, Overwriting, SavedPath
 from sweet_rl.types import Json, Trajectory
 
@@ -51,9 +51,7 @@ OPENRLHF_DRIFT: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportPairsFlags(
-    InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, OtherTokenizer, Overwriting
-):
+class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting):
     """The data set."""
 
     format: Literal["trl", "openrlhf"] = flag("trl", "whose trainer reads it.")

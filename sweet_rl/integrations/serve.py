@@ -131,7 +131,8 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     from sweet_rl import serving
     from sweet_rl.chat import TokenizerChat
     from sweet_rl.cli.servers import key_in
-    from sweet_rl.commands.credit import facts_of, models_of
+    from sweet_rl.commands.credit import facts_of
+    from sweet_rl.commands.rank_best_of_n import models_of, scorers_of
     from sweet_rl.preferences.credit import DialogueCritic
     from sweet_rl.runs.reading import trained_from
 
@@ -145,7 +146,9 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
             print(f"Serving credit by {flags.critic} at http://{flags.host}:{port}/credit", flush=True)
 
     async def serve() -> None:
-        async with models_of(flags, scorers) as (critic, reference):
+        name, base = str(flags.critic), flags.reference_model
+        async with scorers_of(name, base, scorers) as opened:
+            critic, reference = models_of(opened, name, base, flags.tokenizer)
             chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
             app = credit_application(
                 DialogueCritic(critic, reference, chat, flags.advantage), facts, host=flags.host

@@ -14,17 +14,7 @@ from typing import Any, Literal, Self
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag, no_flag
-from sweet_rl.flags.models import (
-    Dataset,
-    Device,
-    DType,
-    MaxPixels,
-    MinReward,
-    OtherTokenizer,
-    PairFields,
-    Pretrain,
-    RejectedKey,
-)
+from sweet_rl.flags.models import Dataset, Device, DType, MaxPixels, MinReward, PairFields, Pretrain
 from sweet_rl.flags.shared import Compatible, LogTo, Overwriting, Quiet, SaveSteps, Seeded
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Json
@@ -73,7 +63,7 @@ class LossSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pairs(PairFields, RejectedKey, MaxPixels):
+class _Pairs(PairFields, MaxPixels):
     """How preference pairs are read."""
 
     input_template: str | None = flag(
@@ -100,7 +90,7 @@ class _Pairs(PairFields, RejectedKey, MaxPixels):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rows(OtherTokenizer):
+class _Rows(Settings):
     """The rows."""
 
     max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
